@@ -331,7 +331,8 @@ const std::string *capi::getText(const Kernel &kernel, StringRef stage) {
   // What it made code of, it can compile.
   if (!module || failed(compile(*module, options)) || !find()) {
     fail(FLASHATTN_ERROR_COMPILE,
-         llvm::formatv("the text '{0}' cannot be made again: {1}", stage, errors).str());
+         llvm::formatv("cannot compile the kernel again to print its '{0}': {1}", stage, errors)
+             .str());
     return nullptr;
   }
   return find();
@@ -499,7 +500,8 @@ extern "C" int32_t flashattnCompile(const char *mlir, size_t length,
                                     const FlashAttnCompileOptions *options,
                                     FlashAttnKernel *kernel) {
   if (!kernel)
-    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, "expected a place for the kernel but got null");
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT,
+                "expected a pointer that receives the kernel but got null");
   *kernel = nullptr;
   return compileKernel(mlir, length, options, kernel);
 }

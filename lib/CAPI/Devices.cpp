@@ -17,7 +17,8 @@ template <size_t N> static void copyText(char (&to)[N], llvm::StringRef from) {
 
 extern "C" int32_t flashattnGetDeviceCount(int32_t *count) {
   if (!count)
-    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, "expected a place for the count but got null");
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT,
+                "expected a pointer that receives the count but got null");
   *count = 0;
   auto devices = listCUDADevices();
   if (!devices)

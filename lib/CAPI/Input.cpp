@@ -148,13 +148,13 @@ extern "C" int32_t flashattnCheckScoreMod(const char *text) {
       parseSourceString<ModuleOp>(whole, ParserConfig(&part.context, /*verifyAfterParse=*/false));
   if (!module)
     return fail(FLASHATTN_ERROR_INVALID_ARGUMENT,
-                "expected the block of a score_mod but got: " + part.errors);
+                "expected a block of a score_mod but got: " + part.errors);
   // A text that ends the region goes on with something else.
   Operation &holder = module->getBody()->front();
   if (!llvm::hasSingleElement(*module->getBody()) || holder.getNumRegions() != 1 ||
       !holder.getAttrs().empty() || !llvm::hasSingleElement(holder.getRegion(0)))
     return fail(FLASHATTN_ERROR_INVALID_ARGUMENT,
-                "expected one block of a score_mod but got more than that");
+                "expected one block in score_mod but got several");
   for (Operation &op : holder.getRegion(0).front())
     if ((!isa<YieldOp>(op) &&
          !isa_and_nonnull<arith::ArithDialect, math::MathDialect>(op.getDialect())) ||

@@ -63,9 +63,9 @@ static int32_t failHandle(FlashAttnKernel handle) {
   if (!handle)
     return fail(FLASHATTN_ERROR_INVALID_HANDLE, "expected a kernel but got null");
   bool wasOne = generation != 0 && generation <= slot.generation;
-  return fail(FLASHATTN_ERROR_INVALID_HANDLE,
-              wasOne ? "expected a kernel but got one that was freed"
-                     : "expected a kernel but got a handle that never was one");
+  return fail(FLASHATTN_ERROR_INVALID_HANDLE, wasOne
+                                                  ? "expected a kernel but got one that was freed"
+                                                  : "expected a kernel but got an invalid handle");
 }
 
 const Kernel *capi::getKernel(FlashAttnKernel handle) {
@@ -211,7 +211,8 @@ extern "C" int32_t flashattnKernelGetStage(FlashAttnKernel handle, int32_t index
   if (!kernel)
     return FLASHATTN_ERROR_INVALID_HANDLE;
   if (!name)
-    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, "expected a place for the name but got null");
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT,
+                "expected a pointer that receives the name but got null");
   if (index < 0 || size_t(index) >= kernel->stages.size())
     return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
                     "expected a stage number below {0} but got {1}", kernel->stages.size(), index);
@@ -226,7 +227,7 @@ extern "C" int32_t flashattnKernelGetText(FlashAttnKernel handle, const char *st
     return FLASHATTN_ERROR_INVALID_HANDLE;
   if (!stage || !text)
     return fail(FLASHATTN_ERROR_INVALID_ARGUMENT,
-                "expected a stage and a place for its text but got null");
+                "expected a stage and a pointer that receives its text but got null");
   if (!llvm::is_contained(kernel->stages, stage))
     return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
                     "expected the stage to be one of '{0}' but got '{1}'",

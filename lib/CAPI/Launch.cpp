@@ -228,7 +228,8 @@ extern "C" int32_t flashattnKernelGetWorkspace(FlashAttnKernel handle,
   if (!kernel)
     return status;
   if (!bytes)
-    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, "expected a place for the bytes but got null");
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT,
+                "expected a pointer that receives the size in bytes but got null");
   // Nothing is read there: as good as any for tensors that need not exist yet.
   constexpr intptr_t kAnywhere = 256;
   llvm::SmallVector<void *, 16> data;

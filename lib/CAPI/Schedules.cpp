@@ -39,7 +39,7 @@ extern "C" int32_t flashattnScheduleComplete(const char *fields, int32_t element
                                              const char **text) {
   if (!fields || !text)
     return fail(FLASHATTN_ERROR_INVALID_ARGUMENT,
-                "expected the fields and a place for the text but got null");
+                "expected the fields and a pointer that receives the text but got null");
   *text = "";
   FloatType element = getElementType(elementType);
   if (!element)
@@ -58,7 +58,7 @@ extern "C" int32_t flashattnGetTrials(const FlashAttnTrialOptions *options, cons
     return status;
   if (!options->chip || !text)
     return fail(FLASHATTN_ERROR_INVALID_ARGUMENT,
-                "expected a chip and a place for the text but got null");
+                "expected a chip and a pointer that receives the text but got null");
   *text = "";
   FloatType element = getElementType(options->elementType);
   if (!element)
@@ -90,7 +90,8 @@ extern "C" int32_t flashattnGetTrials(const FlashAttnTrialOptions *options, cons
 
 extern "C" int32_t flashattnTunedGetPath(const char **path) {
   if (!path)
-    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, "expected a place for the path but got null");
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT,
+                "expected a pointer that receives the path but got null");
   *path = keepText(getTunedSchedulesPath());
   return FLASHATTN_OK;
 }
@@ -106,7 +107,8 @@ static llvm::Expected<std::string> getFile(const char *file) {
 
 extern "C" int32_t flashattnTunedLoad(const char *file, const char **json) {
   if (!json)
-    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, "expected a place for the text but got null");
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT,
+                "expected a pointer that receives the text but got null");
   *json = "";
   auto path = getFile(file);
   if (!path)
@@ -133,7 +135,8 @@ extern "C" int32_t flashattnTunedStore(const char *file, const char *key, const 
     llvm::json::Object *object = value->getAsObject();
     if (!object || !object->getString("schedule"))
       return llvm::createStringError(
-          "expected a JSON object with the schedule as finding but got " + llvm::Twine(finding));
+          "expected the finding to be a JSON object with a schedule but got " +
+          llvm::Twine(finding));
     return storeTunedSchedule(*path, key, std::move(*object));
   };
   if (llvm::Error error = store())

@@ -42,7 +42,7 @@ static void see(void *user, int32_t severity, const char *file, int32_t line, in
 
 static void checkModules(void) {
   FAILS(flashattnCompile("", 0, NULL, NULL), FLASHATTN_ERROR_INVALID_ARGUMENT,
-        "expected a place for the kernel but got null");
+        "expected a pointer that receives the kernel but got null");
   FAILS(flashattnCompile(NULL, 3, NULL, &unused), FLASHATTN_ERROR_INVALID_ARGUMENT,
         "expected the text of a module but got null");
   FAILS(compileText("func.func @f(", "cpu"), FLASHATTN_ERROR_INVALID_MODULE, "input:1:");
@@ -98,11 +98,11 @@ static void checkAttentionOnly(void) {
   FAILS(flashattnCheckScoreMod(NULL), FLASHATTN_ERROR_INVALID_ARGUMENT,
         "expected the text of a score_mod but got null");
   FAILS(flashattnCheckScoreMod("^bb0(%s: f32"), FLASHATTN_ERROR_INVALID_ARGUMENT,
-        "expected the block of a score_mod but got: ");
+        "expected a block of a score_mod but got: ");
   FAILS(flashattnCheckScoreMod("^bb0(%s: f32):\n flashattn.yield %s : f32\n}) : () -> ()\n"
                                "\"other\"() ({"),
         FLASHATTN_ERROR_INVALID_ARGUMENT,
-        "expected one block of a score_mod but got more than that");
+        "expected one block in score_mod but got several");
   FAILS(flashattnCheckScoreMod("^bb0(%s: f32):\n \"other\"() : () -> ()\n"),
         FLASHATTN_ERROR_INVALID_ARGUMENT,
         "expected an op of arith or math in score_mod but got 'other'");
@@ -222,7 +222,7 @@ static void checkHandles(void) {
   FAILS(flashattnKernelGetInfo(NULL, &info), FLASHATTN_ERROR_INVALID_HANDLE,
         "expected a kernel but got null");
   FAILS(flashattnKernelGetInfo((FlashAttnKernel)(void *)&info, &info),
-        FLASHATTN_ERROR_INVALID_HANDLE, "expected a kernel but got a handle that never was one");
+        FLASHATTN_ERROR_INVALID_HANDLE, "expected a kernel but got an invalid handle");
   FAILS(flashattnLaunch(NULL, NULL, NULL, 0), FLASHATTN_ERROR_INVALID_HANDLE, "null");
   CHECK(flashattnKernelFree(NULL) == FLASHATTN_OK);
   CHECK(flashattnKernelFree(kernel) == FLASHATTN_OK);

@@ -308,7 +308,7 @@ static void checkFewQueries(void) {
   FAILS(flashattnKernelGetWorkspace(kernel, NULL, 4, &workspace), FLASHATTN_ERROR_INVALID_ARGUMENT,
         "expected tensors but got null");
   FAILS(flashattnKernelGetWorkspace(kernel, few, 4, NULL), FLASHATTN_ERROR_INVALID_ARGUMENT,
-        "expected a place for the bytes but got null");
+        "expected a pointer that receives the size in bytes but got null");
   FAILS(flashattnKernelGetWorkspace(NULL, few, 4, &workspace), FLASHATTN_ERROR_INVALID_HANDLE,
         "expected a kernel but got null");
   few[2].sizes[2] = 63;

@@ -63,7 +63,7 @@
 
 // NaN where a number should be, and where no pair is left to have an error.
 // RUN: not %{run} --input=4xf32=poison --expected-output=@%t.npy | FileCheck %s --check-prefix=NAN
-// NAN: expected-output 0: max error 0.000e+00 without the 4 elements that are not finite here or there, {{.*}}4 of 4 elements beyond it (the first at [0]: expected {{.*}} but got nan): FAIL
+// NAN: expected-output 0: max error 0.000e+00 without the 4 elements that are not finite in either, {{.*}}4 of 4 elements exceed it (the first at [0]: expected {{.*}} but got nan): FAIL
 
 func.func @twice(%x: tensor<?xf32>) -> tensor<?xf32> {
   %y = arith.addf %x, %x : tensor<?xf32>

@@ -62,14 +62,14 @@ llvm::Expected<FileComparison> flashattn::compareExpected(unsigned index, const 
   }
   os << llvm::formatv("expected-output {0}: max error {1:e3}", index, result.maxError);
   if (result.notFinite)
-    os << llvm::formatv(" without the {0} elements that are not finite here or there",
+    os << llvm::formatv(" without the {0} elements that are not finite in either",
                         result.notFinite);
   os << llvm::formatv(", tolerance {0:e3} + {1:e3} * |expected|", absolute, relative);
   if (result.wrong)
-    os << llvm::formatv(", {0} of {1} elements beyond it (the first at {2}: expected {3} but got "
-                        "{4})",
-                        result.wrong, result.elements, formatPlace(firstWrong, output.getShape()),
-                        expected.get(firstWrong), output.get(firstWrong));
+    os << llvm::formatv(
+        ", {0} of {1} elements exceed it (the first at {2}: expected {3} but got {4})",
+        result.wrong, result.elements, formatPlace(firstWrong, output.getShape()),
+        expected.get(firstWrong), output.get(firstWrong));
   os << (result.wrong ? ": FAIL" : ": PASS") << "\n";
   return result;
 }

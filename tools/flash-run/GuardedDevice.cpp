@@ -56,7 +56,7 @@ Error GuardedDevice::release(void *address) {
     return Error::success();
   auto found = buffers.find(address);
   if (found == buffers.end() || found->second.isReleased)
-    return llvm::createStringError("the compiled code frees memory that it does not have");
+    return llvm::createStringError("the compiled code frees memory that it did not allocate");
   // Kept until the margins are checked, or for the next one of its size.
   found->second.isReleased = true;
   if (guarding)

@@ -431,8 +431,8 @@ static std::string explainOverlap(ArrayRef<std::pair<StringRef, const Footprint 
     for (auto [name, other] :
          llvm::concat<const std::pair<StringRef, const Footprint *>>(inputs, outputs.take_front(i)))
       if (shareMemory(output.second->getPlace(), other->getPlace()))
-        return llvm::formatv("expected {0} to have memory of its own but got some of {1}'s",
-                             output.first, name)
+        return llvm::formatv("expected separate memory for {0} but got memory of {1}", output.first,
+                             name)
             .str();
   return {};
 }

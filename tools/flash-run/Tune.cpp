@@ -141,8 +141,7 @@ static Error checkOwn(ModuleOp module, const Program &program, const Inputs &inp
                                    StringRef(lines).rtrim());
   for (const HostTensor &output : outputs)
     if (getDifference(output, output) != 0)
-      return llvm::createStringError(
-          "--tune: expected inputs whose outputs are numbers but got NaN");
+      return llvm::createStringError("--tune: expected outputs without NaN but got NaN");
   return Error::success();
 }
 

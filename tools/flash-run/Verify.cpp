@@ -349,8 +349,8 @@ void flashattn::print(const Verdict &verdict, raw_ostream &os) {
     os << llvm::formatv(", relative Frobenius norm {0:e3}, tolerance {1:e3}", verdict.frobenius,
                         *verdict.frobeniusBound);
   if (verdict.wrongKind)
-    os << llvm::formatv(", {0} elements are not of the kind expected (the first: expected {1} but "
-                        "got {2})",
+    os << llvm::formatv(", {0} elements are not finite where the reference is, or finite where it "
+                        "is not (the first: expected {1} but got {2})",
                         verdict.wrongKind, verdict.firstRight, verdict.firstWrong);
   if (verdict.isUnwritten)
     os << ", values that are not finite";

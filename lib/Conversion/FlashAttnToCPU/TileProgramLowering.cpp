@@ -39,7 +39,7 @@ private:
   LogicalResult yieldOthers(Operation *terminator);
   LogicalResult getAll(ValueRange from, SmallVectorImpl<Value> &held);
   LogicalResult reject(Operation *op) {
-    return op->emitOpError("is not an op that a tile program may hold on the CPU");
+    return op->emitOpError("has no lowering in a CPU tile program");
   }
   bool isTile(Value value) const { return values.classify(value) == Holding::Tile; }
 
@@ -251,7 +251,7 @@ LogicalResult TileProgramLowering::lowerContraction(vector::ContractionOp op) {
   Value matrix = matrices.lookup(read);
   if (!matrix)
     return op.emitOpError(
-        "expected a right-hand side that is read from memory and used as such only");
+        "expected a right-hand side that is loaded from memory and has no other use");
 
   Value lhs = values.materialize(op.getLhs());
   if (!lhs)

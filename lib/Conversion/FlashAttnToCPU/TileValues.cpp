@@ -105,10 +105,10 @@ static Value buildSplat(OpBuilder &b, arith::ConstantOp constant, Type type) {
 
 static Value rejectOp(Value value) {
   if (Operation *op = value.getDefiningOp())
-    op->emitOpError("is not an op that a tile program may hold on the CPU");
+    op->emitOpError("has no lowering in a CPU tile program");
   else
     emitError(value.getLoc(),
-              "expected a value that a tile program may hold on the CPU but got one of type ")
+              "expected a value that a CPU tile program supports but got one of type ")
         << value.getType();
   return nullptr;
 }

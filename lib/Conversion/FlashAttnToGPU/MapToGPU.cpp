@@ -46,9 +46,8 @@ static LogicalResult mapToGPU(RewriterBase &b, ProgramOp program) {
     return program.emitOpError() << "expected a tile program of 1 to 4 sizes but got "
                                  << sizes.size();
   for (auto told : program.getBody()->getOps<SignalAddedOp>())
-    return told.emitOpError()
-           << "expected a program whose schedule has roles, among them warps that "
-              "add, but got one without";
+    return told.emitOpError() << "expected a program whose schedule has roles with warps that "
+                                 "add, but got one without";
   b.setInsertionPoint(program);
   Value one = build.index(1);
   Value blocks = sizes[0];

@@ -48,9 +48,8 @@ static LogicalResult renameForPTX(ModuleOp module) {
     // Launches stand beside the kernels' module.
     auto attribute = StringAttr::get(module.getContext(), name);
     if (failed(SymbolTable::replaceAllSymbolUses(symbol, attribute, module)))
-      return symbol.emitError()
-             << "expected a symbol that can be renamed to '" << name
-             << "', a name that PTX takes, but got one in regions of unknown use";
+      return symbol.emitError() << "expected a symbol that can be renamed to the PTX name '" << name
+                                << "' but got one with unknown uses";
     symbol.setName(attribute);
   }
   return success();

@@ -384,7 +384,7 @@ void mlir::flashattn::model::checkProductUses(ModelKernel &kernel) {
 
 /// What a kernel has no more when it comes to the model, or the model lacks.
 static LogicalResult refuse(Operation *op) {
-  return op->emitOpError("expected an op that the model of a GPU has but got none of '")
+  return op->emitOpError("expected an op that the GPU model supports but got '")
          << op->getName() << "'";
 }
 

@@ -101,7 +101,8 @@ static LogicalResult showLLVMAccess(Operation *op, ModelKernel &kernel, Value ad
                                     Value stored, std::optional<uint64_t> alignment) {
   Type element = isa<VectorType>(type) ? cast<VectorType>(type).getElementType() : type;
   if (!element.isIntOrIndexOrFloat())
-    return op->emitOpError("expected an access to numbers, which the model has, but got ") << type;
+    return op->emitOpError("expected an access to numbers, which the GPU model supports, but got ")
+           << type;
   OpBuilder b(op);
   Location loc = op->getLoc();
   bool isShared = isSharedPointer(address.getType());
@@ -169,7 +170,8 @@ static LogicalResult convert(gpu::DynamicSharedMemoryOp op, ModelKernel &kernel)
 static LogicalResult convert(gpu::ShuffleOp op, ModelKernel &kernel) {
   Type type = op.getValue().getType();
   if (getBytes(type) != 4)
-    return op.emitOpError("expected a shuffle of 32 bits, which the model has, but got ") << type;
+    return op.emitOpError("expected a shuffle of 32 bits, which the GPU model supports, but got ")
+           << type;
   OpBuilder b(op);
   Location loc = op.getLoc();
   auto getMode = [&] {
@@ -268,7 +270,7 @@ static LogicalResult convert(nvgpu::DeviceAsyncWaitOp op, ModelKernel &kernel) {
 
 static LogicalResult convert(NVVM::LdMatrixOp op, ModelKernel &kernel) {
   if (op.getEltType() != NVVM::LdStMatrixEltType::B16)
-    return op.emitOpError("expected elements of 16 bits, which the model has, but got '")
+    return op.emitOpError("expected elements of 16 bits, which the GPU model supports, but got '")
            << NVVM::stringifyLdStMatrixEltType(op.getEltType()) << "'";
   OpBuilder b(op);
   Location loc = op.getLoc();
@@ -329,7 +331,7 @@ static LogicalResult convert(NVVM::MmaOp op, ModelKernel &kernel) {
   auto results = dyn_cast<LLVM::LLVMStructType>(op.getType());
   if (!element || !results || results.getBody().size() != 4 || !results.getBody().front().isF32())
     return op.emitOpError("expected a product m16n8k16 of f16 or bf16 or m16n8k8 of tf32 with sums "
-                          "in f32, which the model has, but got another");
+                          "in f32, which the GPU model supports, but got another");
   OpBuilder b(op);
   Location loc = op.getLoc();
   constexpr int64_t kRegister = 4;
@@ -411,7 +413,7 @@ static LogicalResult convertAccess(Operation *op, ModelKernel &kernel) {
         return showAtomic(op, kernel, op.getMemref(), op.getIndices());
       })
       .Default([](Operation *op) {
-        return op->emitOpError("expected an op that the model of a GPU has but got none of '")
+        return op->emitOpError("expected an op that the GPU model supports but got '")
                << op->getName() << "'";
       });
 }

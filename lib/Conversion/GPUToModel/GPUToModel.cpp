@@ -200,8 +200,8 @@ LogicalResult Converter::convert(gpu::LaunchFuncOp launch) {
   if (found == kernels.end())
     return launch.emitOpError("expected a kernel of this module but got ") << launch.getKernel();
   if (launch.getAsyncToken() || !launch.getAsyncDependencies().empty() || launch.hasClusterSize())
-    return launch.emitOpError("expected a launch without tokens and clusters, which the model does "
-                              "not have");
+    return launch.emitOpError(
+        "expected a launch without tokens and clusters, which the GPU model does not support");
   Converted &kernel = found->second;
   Location loc = launch.getLoc();
   MLIRContext *context = launch.getContext();

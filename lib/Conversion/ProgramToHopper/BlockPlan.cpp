@@ -165,21 +165,20 @@ static FailureOr<TileLoopOp> findLoop(ProgramOp program) {
       loops.push_back(loop);
   });
   if (loops.size() != 1)
-    return program.emitOpError() << "expected one loop that streams tiles for contractions but got "
-                                 << loops.size();
+    return program.emitOpError()
+           << "expected one loop that streams operands of contractions but got " << loops.size();
   if (loops.front()->getParentOp() != program)
-    return loops.front().emitOpError() << "expected the loop that streams tiles directly in the "
-                                          "program but got it in '"
-                                       << loops.front()->getParentOp()->getName() << "'";
+    return loops.front().emitOpError()
+           << "expected the streaming loop at the top level of the program but got it in '"
+           << loops.front()->getParentOp()->getName() << "'";
   return loops.front();
 }
 
 /// Whether a tile that contractions read can come to shared memory.
 static LogicalResult verifyShared(LoadTileOp load, const BlockPlan &plan) {
   if (!llvm::is_contained(plan.streams, load) && !llvm::is_contained(plan.residents, load))
-    return load.emitOpError() << "expected a tile that contractions read to be loaded in the "
-                                 "program itself, or one for each step of its loop, but got "
-                                 "neither";
+    return load.emitOpError() << "expected a tile that contractions read to be loaded once per "
+                                 "program or once per step but got neither";
   for (Operation *user : load->getUsers())
     if (!isa<vector::ContractionOp, WeightsOp>(user))
       return load.emitOpError() << "expected contractions and weights alone to read a tile in "
@@ -203,7 +202,7 @@ static LogicalResult verifyShared(LoadTileOp load, const BlockPlan &plan) {
                               << source->getName() << "'";
   TileLoopOp loop = plan.loop;
   if (!load.getCuts().empty() && !llvm::is_contained(plan.streams, load))
-    return load.emitOpError() << "expected cuts only of tiles that come anew in each step";
+    return load.emitOpError() << "expected cuts on tiles that are loaded at each step";
   for (Value place : llvm::concat<Value>(load.getCuts(), load.getSkips()))
     if (llvm::any_of(loop.getBody()->getArguments(),
                      [&](Value argument) { return dependsOn(place, argument); }))
@@ -288,15 +287,14 @@ static LogicalResult verifySplit(const BlockPlan &plan) {
   for (LoadTileOp stream : plan.streams)
     for (const SetVector<Operation *> &made : plan.split.made)
       if (llvm::none_of(stream->getUsers(), [&](Operation *user) { return made.contains(user); }))
-        return stream.emitOpError() << "expected each consumer's sum to be made of the tile but "
-                                       "got one that is not";
+        return stream.emitOpError()
+               << "expected each consumer's sum to use the tile but got one that does not";
   if (!plan.exchanges.empty())
     return vector::ContractionOp(plan.exchanges.front()).emitOpError()
-           << "expected no product of a transposed tile where consumers split sums, for none of "
-              "them has what the others make";
+           << "consumers that split sums cannot multiply a transposed tile";
   if (!plan.added.empty())
     return AddTileOp(plan.added.front()).emitOpError()
-           << "expected no tile to be added where consumers split sums";
+           << "consumers that split sums cannot add tiles to global memory";
   return success();
 }
 
@@ -338,22 +336,20 @@ static LogicalResult verifyAdding(const BlockPlan &plan) {
   TileLoopOp loop = plan.loop;
   bool isStep = !plan.added.empty() && AddTileOp(plan.added.front())->getBlock() == loop.getBody();
   if (plan.getAddStages() && (!isStep || plan.splitsSums()))
-    return program.emitOpError() << "expected add_stages 0 but where consumers share a program "
-                                    "whose steps add tiles, and do not split its sums, but got "
+    return program.emitOpError() << "'add_stages' requires cooperative consumers that add a tile "
+                                    "at each step and do not split their sums, but got "
                                  << plan.getAddStages();
   if (plan.takesTurns && plan.getAddStages() == 0)
     return program.emitOpError()
-           << "expected add_stages 1 or 2 where tiles are added in turns, for "
-              "which consumers do not wait, but got 0";
+           << "tiles that are added in a fixed order require add_stages 1 or 2 but got 0";
   if (SignalAddedOp told = plan.told; told && !plan.getAddStages())
-    return told.emitOpError()
-           << "expected add_stages 1 or 2, whose spare warps tell when they have "
-              "added, but got 0";
+    return told.emitOpError() << "a completion counter requires add_stages 1 or 2 but got 0";
   for (AddTileOp added : plan.added)
     if (added.getOrder() && (!plan.getAddStages() || added->getBlock() != loop.getBody()))
-      return added.emitOpError() << "expected an order only in steps whose tiles spare warps, of "
-                                    "add_stages 1 or 2, add but got one "
-                                 << (plan.getAddStages() ? "outside of them" : "with add_stages 0");
+      return added.emitOpError() << "a fixed order requires add_stages 1 or 2 and tiles that are "
+                                    "added at each step but got "
+                                 << (plan.getAddStages() ? "one added outside of the steps"
+                                                         : "add_stages 0");
   return success();
 }
 
@@ -380,24 +376,22 @@ static LogicalResult verifyStaying(const BlockPlan &plan) {
   ProgramOp program = plan.program;
   TileLoopOp loop = plan.loop;
   if (plan.reloads() && (plan.splitsSums() || plan.residents.empty()))
-    return program.emitOpError() << "expected claims_below 0 with query_stages 1 but where "
-                                    "programs keep tiles, and consumers do not split their sums, "
-                                    "but got "
+    return program.emitOpError() << "'claims_below' with query_stages 1 requires resident tiles "
+                                    "and consumers that do not split their sums, but got "
                                  << plan.roles.getClaimsBelow();
   if (plan.drainsRings() && (plan.drained.empty() || plan.countsRounds || plan.sharesSequence()))
-    return program.emitOpError() << "expected claims_below 0 with query_stages 1 but where each "
-                                    "program of a block multiplies all tiles of a loop without "
-                                    "lists, joined tiles or rounds by what it keeps, but got "
+    return program.emitOpError() << "'claims_below' with query_stages 1 requires consumers that "
+                                    "multiply every streamed tile by their resident tiles, in a "
+                                    "loop without tile lists, joined tiles or rounds, but got "
                                  << plan.roles.getClaimsBelow();
   // The one before may be the first of a block that has yet to begin.
   if (plan.isPersistent() && plan.takesTurns)
     return program.emitOpError()
-           << "expected no tiles that are added in turns in a block that goes "
-              "from one program to the next";
+           << "expected no tiles that are added in a fixed order in a persistent block";
   // Barriers of what consumers exchange and add count steps, of which they would pass some by.
   if (plan.isPersistent() && loop.getWhen() && (!plan.exchanges.empty() || !plan.added.empty()))
-    return loop.emitOpError() << "expected no condition of steps that exchange or add tiles in a "
-                                 "block that goes from one program to the next";
+    return loop.emitOpError()
+           << "expected unconditional steps that exchange or add tiles in a persistent block";
   return success();
 }
 

@@ -93,8 +93,7 @@ LogicalResult mlir::flashattn::splitSums(BlockPlan &plan) {
   for (Value sum : loop.getYielded()) {
     FailureOr<SetVector<Operation *>> of = findMakers(loop, sum);
     if (failed(of))
-      return loop.emitOpError() << "expected sums that the loop makes, of which each of its "
-                                   "consumers has one";
+      return loop.emitOpError() << "expected one sum of the loop for each consumer";
     makers.push_back(*of);
   }
   if (makers.size() != 2 || plan.getConsumers() != 2)

@@ -31,10 +31,9 @@ void Block::complete(Barrier &barrier) {
   if (barrier.missing != 0)
     return;
   if (barrier.bytes < 0) {
-    failAsync(
-        llvm::formatv("bytes that do not add up: expected no more than barrier {0} was told of "
-                      "but got {1} more in its phase {2}",
-                      barrier.number, -barrier.bytes, barrier.phase));
+    failAsync(llvm::formatv("byte count mismatch: expected no more bytes than barrier {0} was told "
+                            "to expect but got {1} more in phase {2}",
+                            barrier.number, -barrier.bytes, barrier.phase));
     return;
   }
   if (barrier.bytes != 0)

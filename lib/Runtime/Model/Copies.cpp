@@ -367,9 +367,10 @@ void signalAdded(Thread *thread, int32_t place, void *counter) {
 void awaitAdded(Thread *thread, int32_t place, void *counter, int32_t count) {
   thread->enter(place);
   if (int32_t seen = getTurn(*thread, counter).load(std::memory_order_acquire); seen != count)
-    thread->block->fail(*thread, llvm::formatv("expected {0} warps of the grid before to have "
-                                               "counted themselves but got {1}",
-                                               count, seen));
+    thread->block->fail(
+        *thread,
+        llvm::formatv("expected {0} warps of the primary grid to have signalled but got {1}", count,
+                      seen));
 }
 
 void put(Thread &thread, void *to, const void *from, int64_t bytes, int64_t alignment) {

@@ -286,8 +286,8 @@ void productTake(Thread *thread, int32_t place, float *values, int64_t count) {
     return;
   Product *product = findProduct(*thread->block, thread->group(), number);
   if (!product || product->columns / 2 != count)
-    return thread->block->fail(*thread, "expected the results of a product to be taken soon behind "
-                                        "its wait but got those of product " +
+    return thread->block->fail(*thread, "expected the result of a product to be read right after "
+                                        "its wait but got that of product " +
                                             llvm::Twine(number));
   std::copy_n(&product->values[thread->index % kGroupThreads * count], count, values);
 }
@@ -300,8 +300,8 @@ void productUse(Thread *thread, int32_t place, const float *values) {
   Block &block = *thread->block;
   uint32_t number = getBits(values) & kTicketMask;
   Product *product = findProduct(block, thread->group(), number);
-  block.fail(*thread, "missing wait for a product: expected hopper.wgmma_wait before its registers "
-                      "are used but got those of the one at " +
+  block.fail(*thread, "missing wait for a product: expected hopper.wgmma_wait before the use of "
+                      "its result but got the use of the product at " +
                           (product ? block.getPlace(product->place) : "a place long ago"));
 }
 

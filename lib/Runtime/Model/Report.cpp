@@ -102,9 +102,8 @@ std::string Block::describeWait(const Thread &thread) const {
 /// Threads that wait for the same thing at the same place are one line.
 std::string Block::describeDeadlock() const {
   const int32_t *at = threads.front().view.block;
-  std::string text = llvm::formatv("deadlock: expected a thread of block ({0}, {1}, {2}) that can "
-                                   "go on but got",
-                                   at[0], at[1], at[2]);
+  std::string text = llvm::formatv(
+      "deadlock: expected a runnable thread in block ({0}, {1}, {2}) but got", at[0], at[1], at[2]);
   unsigned done = 0;
   for (unsigned begin = 0, end; begin < threads.size(); begin = end) {
     const Thread &first = threads[begin];
@@ -130,8 +129,8 @@ void Block::checkEnd() {
   for (const std::unique_ptr<Barrier> &barrier : barriers)
     if (barrier->bytes != 0) {
       report =
-          llvm::formatv("bytes that do not add up: expected as many as barrier {0} was told of "
-                        "but its phase {1} lacks {2} at the end of block ({3}, {4}, {5})",
+          llvm::formatv("byte count mismatch: expected all bytes that barrier {0} was told to "
+                        "expect but got {2} fewer in phase {1} at the end of block ({3}, {4}, {5})",
                         barrier->number, barrier->phase, barrier->bytes, threads[0].view.block[0],
                         threads[0].view.block[1], threads[0].view.block[2])
               .str();

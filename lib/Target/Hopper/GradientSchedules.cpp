@@ -202,12 +202,10 @@ static std::string explainAddRefusal(AttentionBackwardOp op, ScheduleAttr schedu
   int64_t stages = schedule.getRoles().getAddStages();
   if (stages && !canAdd)
     return llvm::formatv(
-        "expected add_stages 0 where consumers do not share a program, or split its "
-        "sums, but got {0}",
+        "'add_stages' requires cooperative consumers that do not split their sums, but got {0}",
         stages);
   if (!stages && canAdd && op.getDeterministic())
-    return "expected add_stages 1 or 2 where sums must be deterministic, but got 0: consumers do "
-           "not wait for their turn to add";
+    return "a deterministic backward pass requires add_stages 1 or 2 but got 0";
   return "";
 }
 
@@ -217,17 +215,16 @@ static std::string explainStayRefusal(AttentionBackwardOp op, ScheduleAttr sched
   RolesAttr roles = schedule.getRoles();
   int64_t claims = roles.getClaimsBelow(), slots = roles.getQueryStages();
   if (roles.reloads() && (!schedule.sharesProgram() || schedule.splitsSums()))
-    return llvm::formatv("expected claims_below 0 with query_stages 1 but where consumers share a "
-                         "program, and do not split its sums, but got {0}",
+    return llvm::formatv("'claims_below' with query_stages 1 requires cooperative consumers that "
+                         "do not split their sums, but got {0}",
                          claims);
   if ((claims || slots > 1) && schedule.sharesProgram() && op.getKvLen())
-    return llvm::formatv("expected query_stages 1 and claims_below 0 where consumers share a "
-                         "program and kv_len may leave it nothing to do, but got {0} and {1}",
+    return llvm::formatv("cooperative consumers with kv_len require query_stages 1 and "
+                         "claims_below 0 but got {0} and {1}",
                          slots, claims);
   if ((claims || slots > 1) && schedule.addsQueries() && op.getDeterministic())
-    return llvm::formatv("expected query_stages 1 and claims_below 0 where sums must be "
-                         "deterministic, for programs wait for others that a block may not have "
-                         "begun, but got {0} and {1}",
+    return llvm::formatv("a deterministic backward pass requires query_stages 1 and claims_below 0 "
+                         "but got {0} and {1}",
                          slots, claims);
   return "";
 }
@@ -276,11 +273,9 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
       !reason.empty())
     return reason;
   if (schedule.getRoles().getLateRescale())
-    return "expected late_rescale 0 for gradients, which have no maxima to judge";
+    return "expected late_rescale 0 for a backward pass but got 1";
   if (int64_t held = schedule.getRoles().getQueryColumns())
-    return llvm::formatv("expected query_columns 0 for gradients, whose programs keep other tiles, "
-                         "but got {0}",
-                         held);
+    return llvm::formatv("expected query_columns 0 for a backward pass but got {0}", held);
   if (std::string reason = explainJoinRefusal(op, schedule); !reason.empty())
     return reason;
   if (int64_t consumers = schedule.getRoles().getConsumers();
@@ -299,11 +294,10 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
                          "tile each, but got {0}",
                          schedule.getStages());
   if (schedule.sharesProgram() && schedule.getApart().value_or(false))
-    return "expected no apart where consumers share a program";
+    return "cooperative consumers cannot have 'apart'";
   if (op.getDeterministic() && schedule.addsQueries() && !canTakeTurns(op, schedule))
-    return "expected tile_m 64 where sums must be deterministic, but under a mask of one interval "
-           "whose tiles are exact and without a keep: only then do programs that add theirs know "
-           "whose turn it is";
+    return "a deterministic backward pass with another tile_m than 64 requires a mask with one "
+           "exact interval of tiles and no keep";
   for (std::string reason : {explainAddRefusal(op, schedule), explainStayRefusal(op, schedule)})
     if (!reason.empty())
       return reason;

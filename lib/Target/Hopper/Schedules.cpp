@@ -214,7 +214,7 @@ std::string warpgroups::explainShapeRefusal(AttentionOpInterface op, ScheduleAtt
     return llvm::formatv("expected tile_n to be a multiple of 16 up to 256 but got {0}", n);
   if (hidesEveryPair(op.getVisibleSets(), op.getQ().getType().getDimSize(op.getSeqDim()),
                      op.getK().getType().getDimSize(op.getSeqDim())))
-    return "expected a key that some query sees, for a producer to bring, but there is none";
+    return "expected a mask that shows at least one key but got one that hides all";
   for (auto [name, operand] :
        {std::pair("q", op.getQ()), std::pair("k", op.getK()), std::pair("v", op.getV())})
     if (std::string reason = explainRowRefusal(name, operand); !reason.empty())
@@ -293,16 +293,12 @@ static std::string explainLateRefusal(AttentionOp op, ScheduleAttr schedule) {
     return "";
   StringRef shape = op.getSoftcap() ? "a softcap" : findReaderOfNumbers(op);
   if (!shape.empty())
-    return llvm::formatv(
-        "expected late_rescale 0 where more than the mask shapes scores, but there "
-        "is {0}",
-        shape);
+    return llvm::formatv("expected late_rescale 0 with {0} but got 1", shape);
   int64_t least = llvm::Log2_64_Ceil(schedule.getTileN() / schedule.getLanes()) + 1;
   if (schedule.getRoles().getRescale() < least)
     return llvm::formatv(
-        "expected rescale of {0} or more with late_rescale and tile_n {1}, as equal "
-        "scores would be made again at every tile, but got {2}",
-        least, schedule.getTileN(), schedule.getRoles().getRescale());
+        "expected a rescale of at least {0} with late_rescale and tile_n {1} but got {2}", least,
+        schedule.getTileN(), schedule.getRoles().getRescale());
   return "";
 }
 
@@ -313,9 +309,8 @@ std::string warpgroups::explainJoinRefusal(AttentionOpInterface op, ScheduleAttr
   if (other.empty() && op.getKvLen())
     other = "a kv_len";
   if (!other.empty())
-    return llvm::formatv("expected joins 0 where more than the mask asks for a key's number, but "
-                         "there is {0}",
-                         other);
+    return llvm::formatv(
+        "expected joins 0 with {0}, which depends on the key's position, but got 1", other);
   return "";
 }
 
@@ -333,9 +328,8 @@ std::string warpgroups::explainRefusal(AttentionOp op, ScheduleAttr schedule,
   int64_t rescale = schedule.getRoles().getRescale();
   if (op.getElementType().isBF16() && rescale > ScheduleAttr::kMostAdded &&
       !schedule.sumsByProducts(op.getDv()))
-    return llvm::formatv("expected rescale up to {0} for bf16, or Dv 64, 128 or 192, where sums of "
-                         "rows are products and make up for what large weights lose, but got {1} "
-                         "and Dv {2}",
+    return llvm::formatv("expected a rescale of at most {0} for bf16, or a Dv of 64, 128 or 192, "
+                         "but got {1} and Dv {2}",
                          ScheduleAttr::kMostAdded, rescale, op.getDv());
   for (const std::string &reason :
        {explainLateRefusal(op, schedule), explainJoinRefusal(op, schedule)})
@@ -346,13 +340,10 @@ std::string warpgroups::explainRefusal(AttentionOp op, ScheduleAttr schedule,
         !reason.empty())
       return llvm::formatv("in {0} narrow blocks: {1}", blocks, reason);
   if (schedule.joinsKeys() && schedule.getSplits() > 1)
-    return llvm::formatv("expected joins 0 where keys are cut into parts but got splits {0}",
-                         schedule.getSplits());
+    return llvm::formatv("expected joins 0 with splits but got splits {0}", schedule.getSplits());
   if (int64_t stages = schedule.getRoles().getAddStages())
-    return llvm::formatv(
-        "expected add_stages 0 but for gradients, whose programs may add sums, but "
-        "got {0}",
-        stages);
+    return llvm::formatv("'add_stages' requires a backward pass but got {0} in a forward pass",
+                         stages);
   RolesAttr roles = schedule.getRoles();
   if (roles.reloads() && (op.getKeep() || schedule.joinsKeys()))
     return llvm::formatv("expected claims_below 0 with query_stages 1 where a program may be left "

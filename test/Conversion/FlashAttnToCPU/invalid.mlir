@@ -7,7 +7,7 @@ func.func @unknown(%x: memref<16x8xf32>, %y: memref<8x16xf32>) {
   flashattn.program (%t) in (%n1) axes(query_tile)
       schedule(<tile_m = 16, tile_n = 8, warps = 1, stages = 1, lanes = 1, dot_type = f32>) {
     %v = vector.transfer_read %x[%c0, %c0], %pad {in_bounds = [true, true]} : memref<16x8xf32>, vector<16x8xf32>
-    // expected-error @below {{'vector.transpose' op is not an op that a tile program may hold on the CPU}}
+    // expected-error @below {{'vector.transpose' op has no lowering in a CPU tile program}}
     %w = vector.transpose %v, [1, 0] : vector<16x8xf32> to vector<8x16xf32>
     vector.transfer_write %w, %y[%c0, %c0] {in_bounds = [true, true]} : vector<8x16xf32>, memref<8x16xf32>
   }
@@ -66,7 +66,7 @@ func.func @computed_rhs(%p: memref<16x8xf32>, %v: memref<8x4xf32>, %o: memref<16
   flashattn.program (%t) in (%n1) axes(query_tile)
       schedule(<tile_m = 16, tile_n = 8, warps = 1, stages = 1, lanes = 1, dot_type = f32>) {
     %pt = vector.transfer_read %p[%c0, %c0], %pad {in_bounds = [true, true]} : memref<16x8xf32>, vector<16x8xf32>
-    // expected-error @below {{'vector.transfer_read' op is not an op that a tile program may hold on the CPU}}
+    // expected-error @below {{'vector.transfer_read' op has no lowering in a CPU tile program}}
     %vt = vector.transfer_read %v[%c0, %c0], %pad {in_bounds = [true, true]} : memref<8x4xf32>, vector<8x4xf32>
     %neg = arith.negf %vt : vector<8x4xf32>
     %ot = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>}

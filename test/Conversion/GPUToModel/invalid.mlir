@@ -15,7 +15,7 @@ module attributes {gpu.container_module} {
 module attributes {gpu.container_module} {
   gpu.module @kernels {
     gpu.func @reduce(%value: f32) kernel {
-      // expected-error @below {{expected an op that the model of a GPU has but got none of 'gpu.subgroup_reduce'}}
+      // expected-error @below {{expected an op that the GPU model supports but got 'gpu.subgroup_reduce'}}
       %sum = gpu.subgroup_reduce add %value : (f32) -> f32
       gpu.return
     }
@@ -29,7 +29,7 @@ module attributes {gpu.container_module} {
     gpu.func @wide(%value: i64) kernel {
       %c1 = arith.constant 1 : i32
       %c32 = arith.constant 32 : i32
-      // expected-error @below {{expected a shuffle of 32 bits, which the model has, but got 'i64'}}
+      // expected-error @below {{expected a shuffle of 32 bits, which the GPU model supports, but got 'i64'}}
       %other, %valid = gpu.shuffle xor %value, %c1, %c32 : i64
       gpu.return
     }
@@ -41,7 +41,7 @@ module attributes {gpu.container_module} {
 module attributes {gpu.container_module} {
   gpu.module @kernels {
     gpu.func @product(%a: vector<2xf16>, %c: vector<2xf16>) kernel {
-      // expected-error @below {{expected a product m16n8k16 of f16 or bf16 or m16n8k8 of tf32 with sums in f32, which the model has, but got another}}
+      // expected-error @below {{expected a product m16n8k16 of f16 or bf16 or m16n8k8 of tf32 with sums in f32, which the GPU model supports, but got another}}
       %d = nvvm.mma.sync A[%a, %a] B[%a] C[%c, %c] {layoutA = #nvvm.mma_layout<row>, layoutB = #nvvm.mma_layout<col>, shape = #nvvm.shape<m = 16, n = 8, k = 8>} : (vector<2xf16>, vector<2xf16>, vector<2xf16>) -> !llvm.struct<(vector<2xf16>, vector<2xf16>)>
       gpu.return
     }
@@ -53,7 +53,7 @@ module attributes {gpu.container_module} {
 module attributes {gpu.container_module} {
   gpu.module @kernels {
     gpu.func @bytes(%row: !llvm.ptr<3>) kernel {
-      // expected-error @below {{expected elements of 16 bits, which the model has, but got 'b8'}}
+      // expected-error @below {{expected elements of 16 bits, which the GPU model supports, but got 'b8'}}
       %r = nvvm.ldmatrix %row {num = 1 : i32, layout = #nvvm.mma_layout<col>, shape = #nvvm.ld_st_matrix_shape<m = 16, n = 16>, eltType = #nvvm.ld_st_matrix_elt_type<b8>} : (!llvm.ptr<3>) -> !llvm.struct<(i32, i32)>
       gpu.return
     }

@@ -34,7 +34,7 @@ func.func @both_tiles(%n: index) {
 func.func @no_stream(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: index) {
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
-  // expected-error @+1 {{expected one loop that streams tiles for contractions but got 0}}
+  // expected-error @+1 {{expected one loop that streams operands of contractions but got 0}}
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
       schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
@@ -52,7 +52,7 @@ func.func @no_stream(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: ind
 func.func @own(%bias: memref<?x?x?x?xf32>, %n: index) {
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
-  // expected-error @+1 {{expected one loop that streams tiles for contractions but got 0}}
+  // expected-error @+1 {{expected one loop that streams operands of contractions but got 0}}
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
       schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
@@ -73,7 +73,7 @@ func.func @own(%bias: memref<?x?x?x?xf32>, %n: index) {
 func.func @two_loops(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: index) {
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
-  // expected-error @+1 {{expected one loop that streams tiles for contractions but got 2}}
+  // expected-error @+1 {{expected one loop that streams operands of contractions but got 2}}
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
       schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
@@ -104,7 +104,7 @@ func.func @nested(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: index,
       schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     scf.if %c {
-      // expected-error @+1 {{expected the loop that streams tiles directly in the program but got it in 'scf.if'}}
+      // expected-error @+1 {{expected the streaming loop at the top level of the program but got it in 'scf.if'}}
       %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
         %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<32x64xf16>
         %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %acc : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
@@ -130,7 +130,7 @@ func.func @invariant(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: ind
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
       %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<32x64xf16>
-      // expected-error @+1 {{expected a tile that contractions read to be loaded in the program itself, or one for each step of its loop, but got neither}}
+      // expected-error @+1 {{expected a tile that contractions read to be loaded once per program or once per step but got neither}}
       %k0 = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<32x64xf16>
       %s0 = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %acc : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
       %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %k0, %s0 : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
@@ -606,7 +606,7 @@ func.func @split_given(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q:
       schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
     %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
-    // expected-error @+1 {{expected sums that the loop makes, of which each of its consumers has one}}
+    // expected-error @+1 {{expected one sum of the loop for each consumer}}
     %r:2 = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%dk = %zeros, %dv = %zeros) -> (vector<64x128xf32>, vector<64x128xf32>) {
       %qt = flashattn.load_tile %q[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
       %dot = flashattn.load_tile %do[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
@@ -762,7 +762,7 @@ func.func @split_stream(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
     %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
     %r:2 = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%dk = %zeros, %dv = %zeros) -> (vector<64x128xf32>, vector<64x128xf32>) {
-      // expected-error @+1 {{expected each consumer's sum to be made of the tile but got one that is not}}
+      // expected-error @+1 {{expected each consumer's sum to use the tile but got one that does not}}
       %qt = flashattn.load_tile %q[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
       %dot = flashattn.load_tile %do[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
       %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %kt, %dot, %none : vector<64x128xf16>, vector<64x128xf16> into vector<64x64xf32>
@@ -811,7 +811,7 @@ func.func @split_added(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q:
       flashattn.stage
       %ndv = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %p, %dot, %dv : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
       %ndk = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %ds, %qt, %dk : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
-      // expected-error @+1 {{expected no product of a transposed tile where consumers split sums, for none of them has what the others make}}
+      // expected-error @+1 {{consumers that split sums cannot multiply a transposed tile}}
       %dq = vector.contract {indexing_maps = [#km, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %p, %kt, %no_dq : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
       flashattn.add_tile %dq to %sums[%b, %h, %j, %c0] parts 4 adjacent 4 : vector<64x128xf32>, memref<2x4x?x128xf32>
       flashattn.tile_yield %ndk, %ndv : vector<64x128xf32>, vector<64x128xf32>
@@ -849,7 +849,7 @@ func.func @split_adds(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q: 
       flashattn.stage
       %ndv = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %p, %dot, %dv : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
       %ndk = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %ds, %qt, %dk : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
-      // expected-error @+1 {{expected no tile to be added where consumers split sums}}
+      // expected-error @+1 {{consumers that split sums cannot add tiles to global memory}}
       flashattn.add_tile %g to %sums[%b, %h, %j, %c0] parts 1 adjacent 4 : vector<64x64xf32>, memref<2x4x?x64xf32>
       flashattn.tile_yield %ndk, %ndv : vector<64x128xf32>, vector<64x128xf32>
     }
@@ -883,7 +883,7 @@ func.func @turns_of_consumers(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do
   %zs = arith.constant dense<0.0> : vector<128x64xf32>
   %zo = arith.constant dense<0.0> : vector<128x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
-  // expected-error @+1 {{expected add_stages 1 or 2 where tiles are added in turns, for which consumers do not wait, but got 0}}
+  // expected-error @+1 {{tiles that are added in a fixed order require add_stages 1 or 2 but got 0}}
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
       schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
@@ -937,7 +937,7 @@ func.func @order_of_consumers(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do
       %ak1 = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %d16, %qt, %ak : vector<128x64xf16>, vector<64x128xf16> into vector<128x128xf32>
       flashattn.stage lag 1 behind 1
       %dq = vector.contract {indexing_maps = [#km, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %d16, %kt, %zq : vector<128x64xf16>, vector<128x128xf16> into vector<64x128xf32>
-      // expected-error @+1 {{expected an order only in steps whose tiles spare warps, of add_stages 1 or 2, add but got one with add_stages 0}}
+      // expected-error @+1 {{a fixed order requires add_stages 1 or 2 and tiles that are added at each step but got add_stages 0}}
       flashattn.add_tile %dq to %sums[%b, %head, %j, %c0] parts 2 order %order : memref<2x8x?xi32> : vector<64x128xf32>, memref<2x8x?x128xf32>
       flashattn.tile_yield %ak1 : vector<128x128xf32>
     }
@@ -982,7 +982,7 @@ func.func @signal_by_consumers(%told: memref<2x4xi32>, %k: !mem, %q: !mem, %do: 
     }
     %k16 = arith.truncf %r : vector<128x128xf32> to vector<128x128xf16>
     flashattn.store_tile %k16 to %dk[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : vector<128x128xf16>, !mem
-    // expected-error @+1 {{expected add_stages 1 or 2, whose spare warps tell when they have added, but got 0}}
+    // expected-error @+1 {{a completion counter requires add_stages 1 or 2 but got 0}}
     flashattn.signal_added %told[%b, %h] : memref<2x4xi32>
   }
   return
@@ -1104,7 +1104,7 @@ func.func @order_behind_loop(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do:
       flashattn.add_tile %dq to %sums[%b, %head, %j, %c0] parts 2 : vector<64x128xf32>, memref<2x8x?x128xf32>
       flashattn.tile_yield %ak1 : vector<128x128xf32>
     }
-    // expected-error @+1 {{expected an order only in steps whose tiles spare warps, of add_stages 1 or 2, add but got one outside of them}}
+    // expected-error @+1 {{a fixed order requires add_stages 1 or 2 and tiles that are added at each step but got one added outside of the steps}}
     flashattn.add_tile %r to %sums[%b, %h, %t, %c0] parts 2 order %order : memref<2x8x?xi32> : vector<128x128xf32>, memref<2x8x?x128xf32>
     %k16 = arith.truncf %r : vector<128x128xf32> to vector<128x128xf16>
     flashattn.store_tile %k16 to %dk[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : vector<128x128xf16>, !mem
@@ -1128,7 +1128,7 @@ func.func @nothing_added(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do: !me
   %zs = arith.constant dense<0.0> : vector<128x64xf32>
   %zo = arith.constant dense<0.0> : vector<128x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
-  // expected-error @+1 {{expected add_stages 0 but where consumers share a program whose steps add tiles, and do not split its sums, but got 1}}
+  // expected-error @+1 {{'add_stages' requires cooperative consumers that add a tile at each step and do not split their sums, but got 1}}
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
       schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, add_stages = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
@@ -1166,7 +1166,7 @@ func.func @claims_apart(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do: !mem
   %zs = arith.constant dense<0.0> : vector<64x64xf32>
   %zo = arith.constant dense<0.0> : vector<64x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
-  // expected-error @+1 {{expected claims_below 0 with query_stages 1 but where each program of a block multiplies all tiles of a loop without lists, joined tiles or rounds by what it keeps, but got 2048}}
+  // expected-error @+1 {{'claims_below' with query_stages 1 requires consumers that multiply every streamed tile by their resident tiles, in a loop without tile lists, joined tiles or rounds, but got 2048}}
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
       schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, claims_below = 2048>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x128xf16>
@@ -1204,7 +1204,7 @@ func.func @claims_without_tiles(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %
   %zs = arith.constant dense<0.0> : vector<64x64xf32>
   %zo = arith.constant dense<0.0> : vector<64x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
-  // expected-error @+1 {{expected claims_below 0 with query_stages 1 but where programs keep tiles, and consumers do not split their sums, but got 2048}}
+  // expected-error @+1 {{'claims_below' with query_stages 1 requires resident tiles and consumers that do not split their sums, but got 2048}}
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
       schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, claims_below = 2048>>) {
     %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<64x128xf32>) {
@@ -1242,7 +1242,7 @@ func.func @turns_of_blocks_that_stay(%order: memref<2x8x?xi32>, %k: !mem, %q: !m
   %zs = arith.constant dense<0.0> : vector<128x64xf32>
   %zo = arith.constant dense<0.0> : vector<128x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
-  // expected-error @+1 {{expected no tiles that are added in turns in a block that goes from one program to the next}}
+  // expected-error @+1 {{expected no tiles that are added in a fixed order in a persistent block}}
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
       schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, claims_below = 2048, add_stages = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
@@ -1286,7 +1286,7 @@ func.func @condition_of_blocks_that_stay(%order: memref<2x8x?xi32>, %k: !mem, %q
       schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, claims_below = 2048>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
     %any = arith.cmpi slt, %t, %steps : index
-    // expected-error @+1 {{expected no condition of steps that exchange or add tiles in a block that goes from one program to the next}}
+    // expected-error @+1 {{expected unconditional steps that exchange or add tiles in a persistent block}}
     %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group when %any iter_args(%ak = %zo) -> (vector<128x128xf32>) {
       %first = arith.muli %h, %group : index
       %head = arith.addi %first, %g : index
@@ -1321,7 +1321,7 @@ func.func @cuts_of_a_resident(%q: !mem, %k: !mem, %o: memref<2x4x?x32xf32>, %til
   %zs = arith.constant dense<0.0> : vector<64x32xf32>
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, query_tile)
       schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1>>) {
-    // expected-error @+1 {{'flashattn.load_tile' op expected cuts only of tiles that come anew in each step}}
+    // expected-error @+1 {{'flashattn.load_tile' op expected cuts on tiles that are loaded at each step}}
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] cuts(%n) skips(%n) in_bounds [false, true] : !mem -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%s0 = %zs) -> (vector<64x32xf32>) {
       %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<32x64xf16>

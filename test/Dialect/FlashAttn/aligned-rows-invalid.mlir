@@ -14,7 +14,7 @@ func.func @f(%a: memref<4xf32> {flashattn.aligned_rows = 16}) {
 
 // -----
 
-// expected-error@+1 {{expected no argument attribute of the dialect but 'flashattn.aligned_rows' but got 'flashattn.aligned' on argument 0}}
+// expected-error@+1 {{expected no argument attribute of the flashattn dialect except 'flashattn.aligned_rows' but got 'flashattn.aligned' on argument 0}}
 func.func @f(%a: memref<4xf32> {flashattn.aligned}) {
   return
 }

@@ -529,7 +529,7 @@ func.func @f(%q: memref<2x4x6x16xf16>, %k: memref<2x2x8x16xf16>, %v: memref<2x2x
 func.func @f(%q: memref<2x4x6x16xf16>, %k: memref<2x2x8x16xf16>, %v: memref<2x2x8x4xf16>,
              %o: memref<2x4x6x4xf16>, %lse: memref<2x4x6xf32>, %d_o: memref<2x4x6x4xf16>,
              %dq: memref<2x4x6x16xf16>, %dk: memref<2x2x8x16xf16>, %dv: memref<2x2x8x4xf16>) {
-  // expected-error@+1 {{expected memory of its own of 'dk' but got that of 'k'}}
+  // expected-error@+1 {{expected separate memory for 'dk' but got that of 'k'}}
   flashattn.attention_backward
       ins(%q, %k, %v, %o, %lse, %d_o : memref<2x4x6x16xf16>, memref<2x2x8x16xf16>, memref<2x2x8x4xf16>,
           memref<2x4x6x4xf16>, memref<2x4x6xf32>, memref<2x4x6x4xf16>)
@@ -542,7 +542,7 @@ func.func @f(%q: memref<2x4x6x16xf16>, %k: memref<2x2x8x16xf16>, %v: memref<2x2x
 func.func @f(%q: memref<2x4x8x16xf16>, %k: memref<2x4x8x16xf16>, %v: memref<2x4x8x4xf16>,
              %o: memref<2x4x8x4xf16>, %lse: memref<2x4x8xf32>, %d_o: memref<2x4x8x4xf16>,
              %dq: memref<2x4x8x16xf16>, %dk: memref<2x4x8x16xf16>, %dv: memref<2x4x8x4xf16>) {
-  // expected-error@+1 {{expected memory of its own of 'dq' but got that of 'dk'}}
+  // expected-error@+1 {{expected separate memory for 'dq' but got that of 'dk'}}
   flashattn.attention_backward
       ins(%q, %k, %v, %o, %lse, %d_o : memref<2x4x8x16xf16>, memref<2x4x8x16xf16>, memref<2x4x8x4xf16>,
           memref<2x4x8x4xf16>, memref<2x4x8xf32>, memref<2x4x8x4xf16>)
@@ -556,7 +556,7 @@ func.func @f(%q: memref<2x4x6x16xf16>, %k: memref<2x2x8x16xf16>, %v: memref<2x2x
              %o: memref<2x4x6x4xf16>, %lse: memref<2x4x6xf32>, %d_o: memref<2x4x6x4xf16>,
              %dq: memref<2x4x6x16xf16>, %dk: memref<2x2x8x16xf16>, %dv: memref<2x2x8x4xf16>,
              %sink_logits: memref<4xf32>, %d_sink_logits: memref<4xf32>) {
-  // expected-error@+1 {{expected memory of its own of 'd_sink_logits' but got that of 'sink_logits'}}
+  // expected-error@+1 {{expected separate memory for 'd_sink_logits' but got that of 'sink_logits'}}
   flashattn.attention_backward
       ins(%q, %k, %v, %o, %lse, %d_o : memref<2x4x6x16xf16>, memref<2x2x8x16xf16>, memref<2x2x8x4xf16>,
           memref<2x4x6x4xf16>, memref<2x4x6xf32>, memref<2x4x6x4xf16>)

@@ -136,7 +136,7 @@ func.func @f() attributes {m = #flashattn.all_of<[#two, #two, #two, #two, #two, 
 
 // Nothing is read when it is written over: the output has memory of its own.
 func.func @f(%q: memref<1x2x8x16xf32>, %k: memref<1x2x8x16xf32>) {
-  // expected-error@+1 {{expected memory of its own of 'o' but got that of 'q'}}
+  // expected-error@+1 {{expected separate memory for 'o' but got that of 'q'}}
   flashattn.attention ins(%q, %k, %k : memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>)
       outs(%q : memref<1x2x8x16xf32>)
   return
@@ -145,7 +145,7 @@ func.func @f(%q: memref<1x2x8x16xf32>, %k: memref<1x2x8x16xf32>) {
 // -----
 
 func.func @f(%q: memref<1x2x8x8xf32>, %k: memref<1x2x8x8xf32>, %bias: memref<1x2x8x8xf32>) {
-  // expected-error@+1 {{expected memory of its own of 'o' but got that of 'bias'}}
+  // expected-error@+1 {{expected separate memory for 'o' but got that of 'bias'}}
   flashattn.attention ins(%q, %k, %k : memref<1x2x8x8xf32>, memref<1x2x8x8xf32>, memref<1x2x8x8xf32>)
       bias(%bias : memref<1x2x8x8xf32>) outs(%bias : memref<1x2x8x8xf32>)
   return

@@ -223,7 +223,7 @@ func.func @yielded_state(%n: index, %x: f32) {
 // -----
 
 func.func @list(%n: index, %list: memref<?x?xi64>) {
-  // expected-error @+1 {{'flashattn.tile_loop' op expected a list of i32 with one dimension more than its 1 indices but got 'memref<?x?xi64>'}}
+  // expected-error @+1 {{'flashattn.tile_loop' op expected an i32 list whose rank is one more than its 1 indices but got 'memref<?x?xi64>'}}
   flashattn.tile_loop (%i, %j) in [(%n, %n, %n, %n)] list(%list[%n] : memref<?x?xi64>) {
   }
   return
@@ -313,7 +313,7 @@ func.func @round_type(%n: index) {
 // -----
 
 func.func @added_element(%sums: memref<?x128xf16>, %x: vector<64x128xf32>, %n: index) {
-  // expected-error @+1 {{'flashattn.add_tile' op expected a memref of f32 without gaps, of 2 dimensions or more, but got 'memref<?x128xf16>'}}
+  // expected-error @+1 {{'flashattn.add_tile' op expected a contiguous f32 memref of rank 2 or more but got 'memref<?x128xf16>'}}
   flashattn.add_tile %x to %sums[%n, %n] parts 1 : vector<64x128xf32>, memref<?x128xf16>
   return
 }
@@ -321,7 +321,7 @@ func.func @added_element(%sums: memref<?x128xf16>, %x: vector<64x128xf32>, %n: i
 // -----
 
 func.func @added_with_gaps(%sums: memref<?x128xf32, strided<[256, 1]>>, %n: index) {
-  // expected-error @+1 {{'flashattn.load_added' op expected a memref of f32 without gaps, of 2 dimensions or more, but got 'memref<?x128xf32, strided<[256, 1]>>'}}
+  // expected-error @+1 {{'flashattn.load_added' op expected a contiguous f32 memref of rank 2 or more but got 'memref<?x128xf32, strided<[256, 1]>>'}}
   %x = flashattn.load_added %sums[%n, %n] parts 1 : memref<?x128xf32, strided<[256, 1]>> -> vector<64x128xf32>
   return
 }
@@ -329,7 +329,7 @@ func.func @added_with_gaps(%sums: memref<?x128xf32, strided<[256, 1]>>, %n: inde
 // -----
 
 func.func @added_rank(%sums: memref<128xf32>, %n: index) {
-  // expected-error @+1 {{'flashattn.load_added' op expected a memref of f32 without gaps, of 2 dimensions or more, but got 'memref<128xf32>'}}
+  // expected-error @+1 {{'flashattn.load_added' op expected a contiguous f32 memref of rank 2 or more but got 'memref<128xf32>'}}
   %x = flashattn.load_added %sums[%n] parts 1 : memref<128xf32> -> vector<64x128xf32>
   return
 }
@@ -402,7 +402,7 @@ func.func @added_no_parts(%sums: memref<?x128xf32>, %x: vector<64x128xf32>, %n: 
 // -----
 
 func.func @mask_alone(%all: vector<64x64xi1>) {
-  // expected-error @+1 {{'flashattn.tile_mask' op expected a 'flashattn.tile_loop' around it, whose tile it is of}}
+  // expected-error @+1 {{'flashattn.tile_mask' op expected a 'flashattn.tile_loop' around it}}
   %shown = flashattn.tile_mask -> vector<64x64xi1> {
     flashattn.tile_yield %all : vector<64x64xi1>
   }
@@ -506,7 +506,7 @@ func.func @rescaled_rank(%s: vector<64x64xf32>, %old: vector<64xf32>, %v: vector
 
 func.func @again_growth(%s: vector<64x64xf32>, %old: vector<64xf32>, %k: vector<64x64xf16>) {
   %c = arith.constant 1.0 : f32
-  // expected-error @+1 {{'flashattn.weights' op expected growth where scores are made again but got none}}
+  // expected-error @+1 {{'flashattn.weights' op expected 'growth' beside recomputed scores but got none}}
   %p, %sums, %base = flashattn.weights %s from %old factor(%c) lanes 4 : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
       again(%k : vector<64x64xf16>) {
   ^bb0(%a: vector<64x64xf16>):
@@ -574,7 +574,7 @@ func.func @again_outside(%s: vector<64x64xf32>, %old: vector<64xf32>, %c: f32) {
 
 func.func @discardable(%n: index) {
   %c1 = arith.constant 1 : index
-  // expected-error @+1 {{'scf.for' op expected no attribute of the dialect but got 'flashattn.partial', which nothing reads}}
+  // expected-error @+1 {{'scf.for' op expected no attribute of the flashattn dialect but got 'flashattn.partial', which nothing reads}}
   scf.for %i = %n to %n step %c1 {
   } {flashattn.partial}
   return
@@ -583,7 +583,7 @@ func.func @discardable(%n: index) {
 // -----
 
 func.func @discardable_of_an_op(%n: index) {
-  // expected-error @+1 {{'flashattn.tile_loop' op expected no attribute of the dialect but got 'flashattn.lag', which nothing reads}}
+  // expected-error @+1 {{'flashattn.tile_loop' op expected no attribute of the flashattn dialect but got 'flashattn.lag', which nothing reads}}
   flashattn.tile_loop (%i, %j) in [(%n, %n, %n, %n)] attributes {flashattn.lag = 1 : i64} {
   }
   return
@@ -602,7 +602,7 @@ func.func @adjacent(%n: index, %sums: memref<?x64xf32>) {
 // -----
 
 func.func @order(%x: vector<64x128xf32>, %sums: memref<2x?x128xf32>, %order: memref<?xi32>, %n: index) {
-  // expected-error @+1 {{'flashattn.add_tile' op expected an order without gaps, of the target's dimensions but for the columns, but got 'memref<?xi32>'}}
+  // expected-error @+1 {{'flashattn.add_tile' op expected a contiguous 'order' with all dimensions of the target except the columns but got 'memref<?xi32>'}}
   flashattn.add_tile %x to %sums[%n, %n, %n] parts 1 order %order : memref<?xi32> turn %n : vector<64x128xf32>, memref<2x?x128xf32>
   return
 }
@@ -610,7 +610,7 @@ func.func @order(%x: vector<64x128xf32>, %sums: memref<2x?x128xf32>, %order: mem
 // -----
 
 func.func @no_order(%x: vector<64x128xf32>, %sums: memref<2x?x128xf32>, %n: index) {
-  // expected-error @+1 {{'flashattn.add_tile' op expected an order, which says whose turn it is, but got a turn alone}}
+  // expected-error @+1 {{'flashattn.add_tile' op expected 'order' beside 'turn' but got 'turn' alone}}
   flashattn.add_tile %x to %sums[%n, %n, %n] parts 1 turn %n : vector<64x128xf32>, memref<2x?x128xf32>
   return
 }

@@ -169,7 +169,7 @@ func.func @result_type(%o: tensor<2x8x16x64xf16>, %w: tensor<8x64x512xf16>, %p: 
 // -----
 
 func.func @f(%o: memref<2x2x16x16xf16>, %w: memref<2x16x16xf16>) {
-  // expected-error@+1 {{expected memory of its own of 'p' but got that of 'w'}}
+  // expected-error@+1 {{expected separate memory for 'p' but got that of 'w'}}
   flashattn.project ins(%o, %w : memref<2x2x16x16xf16>, memref<2x16x16xf16>) outs(%w : memref<2x16x16xf16>)
   return
 }

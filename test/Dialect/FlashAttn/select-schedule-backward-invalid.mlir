@@ -220,7 +220,7 @@ func.func @rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref
 
 // B4: under two intervals nobody knows whose turn it is.
 func.func @deterministic(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected tile_m 64 where sums must be deterministic, but under a mask of one interval whose tiles are exact and without a keep: only then do programs that add theirs know whose turn it is}}
+  // expected-error@+1 {{a deterministic backward pass with another tile_m than 64 requires a mask with one exact interval of tiles and no keep}}
   flashattn.attention_backward mask(#flashattn.any_of<[#flashattn.window<left = 127, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>) deterministic schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
   return
@@ -238,7 +238,7 @@ func.func @fewer_rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: 
 // -----
 
 func.func @late_rescale(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected late_rescale 0 for gradients, which have no maxima to judge}}
+  // expected-error@+1 {{expected late_rescale 0 for a backward pass but got 1}}
   flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1, late_rescale = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
@@ -247,7 +247,7 @@ func.func @late_rescale(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk
 // -----
 
 func.func @query_columns(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected query_columns 0 for gradients, whose programs keep other tiles, but got 64}}
+  // expected-error@+1 {{expected query_columns 0 for a backward pass but got 64}}
   flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1, query_columns = 64>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
@@ -275,7 +275,7 @@ func.func @joins_heads(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk:
 
 // B4: warps that add in turns are not the consumers'.
 func.func @turns_of_consumers(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected add_stages 1 or 2 where sums must be deterministic, but got 0: consumers do not wait for their turn to add}}
+  // expected-error@+1 {{a deterministic backward pass requires add_stages 1 or 2 but got 0}}
   flashattn.attention_backward deterministic schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
@@ -284,7 +284,7 @@ func.func @turns_of_consumers(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16
 // -----
 
 func.func @nobody_adds(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected add_stages 0 where consumers do not share a program, or split its sums, but got 1}}
+  // expected-error@+1 {{'add_stages' requires cooperative consumers that do not split their sums, but got 1}}
   flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, add_stages = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
@@ -293,7 +293,7 @@ func.func @nobody_adds(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk:
 // -----
 
 func.func @claims_alone(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected claims_below 0 with query_stages 1 but where consumers share a program, and do not split its sums, but got 2048}}
+  // expected-error@+1 {{'claims_below' with query_stages 1 requires cooperative consumers that do not split their sums, but got 2048}}
   flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, claims_below = 2048>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
@@ -302,7 +302,7 @@ func.func @claims_alone(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk
 // -----
 
 func.func @claims_lengths(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>, %len: memref<?xi32>) {
-  // expected-error@+1 {{expected query_stages 1 and claims_below 0 where consumers share a program and kv_len may leave it nothing to do, but got 1 and 2048}}
+  // expected-error@+1 {{cooperative consumers with kv_len require query_stages 1 and claims_below 0 but got 1 and 2048}}
   flashattn.attention_backward schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, claims_below = 2048>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) kv_len(%len : memref<?xi32>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
@@ -311,7 +311,7 @@ func.func @claims_lengths(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %
 // -----
 
 func.func @claims_in_turns(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected query_stages 1 and claims_below 0 where sums must be deterministic, for programs wait for others that a block may not have begun, but got 1 and 2048}}
+  // expected-error@+1 {{a deterministic backward pass requires query_stages 1 and claims_below 0 but got 1 and 2048}}
   flashattn.attention_backward deterministic schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, claims_below = 2048, add_stages = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
@@ -330,7 +330,7 @@ func.func @add_places(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: 
 
 // Gradients of keys and values that are apart have sums of their own.
 func.func @apart(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected no apart where consumers share a program}}
+  // expected-error@+1 {{cooperative consumers cannot have 'apart'}}
   flashattn.attention_backward schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2, lanes = 4, dot_type = f16, apart = true, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return

@@ -497,7 +497,7 @@ func.func @packed_score_mod(%q: memref<1x8x?x64xf16>, %out_q: memref<1x8x?x64xf1
 // -----
 
 func.func @add_stages(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected add_stages 0 but for gradients, whose programs may add sums, but got 1}}
+  // expected-error@+1 {{'add_stages' requires a backward pass but got 1 in a forward pass}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1, add_stages = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
@@ -507,7 +507,7 @@ func.func @add_stages(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
 // Scores that are made again are products and nothing else.
 #late = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, late_rescale = 1>>
 func.func @late_softcap(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected late_rescale 0 where more than the mask shapes scores, but there is a softcap}}
+  // expected-error@+1 {{expected late_rescale 0 with a softcap but got 1}}
   flashattn.attention softcap(2.0) schedule(#late) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
@@ -516,7 +516,7 @@ func.func @late_softcap(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) 
 
 #late = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, late_rescale = 1>>
 func.func @late_score_mod(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected late_rescale 0 where more than the mask shapes scores, but there is a score_mod}}
+  // expected-error@+1 {{expected late_rescale 0 with a score_mod but got 1}}
   flashattn.attention schedule(#late) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
       score_mod {
       ^bb0(%s: f32, %b: index, %h: index, %p: index, %k: index):
@@ -529,7 +529,7 @@ func.func @late_score_mod(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>
 
 #late = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, late_rescale = 1>>
 func.func @late_bias(%q: memref<?x?x?x64xf16>, %bias: memref<?x?x?x?xf16>, %out_q: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected late_rescale 0 where more than the mask shapes scores, but there is a bias}}
+  // expected-error@+1 {{expected late_rescale 0 with a bias but got 1}}
   flashattn.attention schedule(#late) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
       bias(%bias : memref<?x?x?x?xf16>) outs(%out_q : memref<?x?x?x64xf16>)
   return
@@ -539,7 +539,7 @@ func.func @late_bias(%q: memref<?x?x?x64xf16>, %bias: memref<?x?x?x?xf16>, %out_
 
 #late = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, late_rescale = 1>>
 func.func @late_keep(%q: memref<?x?x?x64xf16>, %keep: memref<?x?x?x?xi1>, %out_q: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected late_rescale 0 where more than the mask shapes scores, but there is a keep}}
+  // expected-error@+1 {{expected late_rescale 0 with a keep but got 1}}
   flashattn.attention schedule(#late) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
       keep(%keep : memref<?x?x?x?xi1>) outs(%out_q : memref<?x?x?x64xf16>)
   return
@@ -550,7 +550,7 @@ func.func @late_keep(%q: memref<?x?x?x64xf16>, %keep: memref<?x?x?x?xi1>, %out_q
 // A lane sums up 16 weights: 1 each where scores are equal.
 #late = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 4, section = 1, late_rescale = 1>>
 func.func @late_rescale(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected rescale of 5 or more with late_rescale and tile_n 64, as equal scores would be made again at every tile, but got 4}}
+  // expected-error@+1 {{expected a rescale of at least 5 with late_rescale and tile_n 64 but got 4}}
   flashattn.attention schedule(#late) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
@@ -559,7 +559,7 @@ func.func @late_rescale(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) 
 
 #late = #flashattn.schedule<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 5, section = 1, late_rescale = 1>>
 func.func @late_rescale_wide(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected rescale of 6 or more with late_rescale and tile_n 80, as equal scores would be made again at every tile, but got 5}}
+  // expected-error@+1 {{expected a rescale of at least 6 with late_rescale and tile_n 80 but got 5}}
   flashattn.attention schedule(#late) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
@@ -576,7 +576,7 @@ func.func @late_enough(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
 // -----
 
 func.func @joins_splits(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected joins 0 where keys are cut into parts but got splits 4}}
+  // expected-error@+1 {{expected joins 0 with splits but got splits 4}}
   flashattn.attention mask(#flashattn.causal) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, splits = 4, roles = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1, joins = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
@@ -584,7 +584,7 @@ func.func @joins_splits(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) 
 // -----
 
 func.func @joins_bias(%q: memref<?x?x?x64xf16>, %bias: memref<1x1x?x?xf16>, %out_q: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected joins 0 where more than the mask asks for a key's number, but there is a bias}}
+  // expected-error@+1 {{expected joins 0 with a bias, which depends on the key's position, but got 1}}
   flashattn.attention mask(#flashattn.causal) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1, joins = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) bias(%bias : memref<1x1x?x?xf16>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
@@ -592,7 +592,7 @@ func.func @joins_bias(%q: memref<?x?x?x64xf16>, %bias: memref<1x1x?x?xf16>, %out
 // -----
 
 func.func @joins_keep(%q: memref<?x?x?x64xf16>, %keep: memref<1x1x?x?xi1> {flashattn.aligned_rows}, %out_q: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected joins 0 where more than the mask asks for a key's number, but there is a keep}}
+  // expected-error@+1 {{expected joins 0 with a keep, which depends on the key's position, but got 1}}
   flashattn.attention mask(#flashattn.causal) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1, joins = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) keep(%keep : memref<1x1x?x?xi1>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
@@ -600,7 +600,7 @@ func.func @joins_keep(%q: memref<?x?x?x64xf16>, %keep: memref<1x1x?x?xi1> {flash
 // -----
 
 func.func @joins_score_mod(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected joins 0 where more than the mask asks for a key's number, but there is a score_mod}}
+  // expected-error@+1 {{expected joins 0 with a score_mod, which depends on the key's position, but got 1}}
   flashattn.attention mask(#flashattn.causal) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1, joins = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     score_mod {
     ^bb0(%s: f32, %b: index, %h: index, %p: index, %key: index):
@@ -613,7 +613,7 @@ func.func @joins_score_mod(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16
 // -----
 
 func.func @joins_kv_len(%q: memref<?x?x?x64xf16>, %n: memref<?xi32>, %out_q: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected joins 0 where more than the mask asks for a key's number, but there is a kv_len}}
+  // expected-error@+1 {{expected joins 0 with a kv_len, which depends on the key's position, but got 1}}
   flashattn.attention mask(#flashattn.causal) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1, joins = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) kv_len(%n : memref<?xi32>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }

@@ -194,7 +194,7 @@ func.func @keys(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 //--- roles.mlir
 // Large weights of bf16 want sums of them as they are rounded, which are products behind whole panels.
 func.func @rescale(%q: memref<?x?x?x80xbf16>, %o: memref<?x?x?x80xbf16>) {
-  // expected-error@+1 {{with the schedule given: expected rescale up to 3 for bf16, or Dv 64, 128 or 192, where sums of rows are products and make up for what large weights lose, but got 8 and Dv 80}}
+  // expected-error@+1 {{with the schedule given: expected a rescale of at most 3 for bf16, or a Dv of 64, 128 or 192, but got 8 and Dv 80}}
   flashattn.attention
     schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1>>)
     ins(%q, %q, %q : memref<?x?x?x80xbf16>, memref<?x?x?x80xbf16>, memref<?x?x?x80xbf16>)
@@ -231,7 +231,7 @@ func.func @reloads_joins(%q: memref<1x2x?x64xf16>, %k: memref<1x2x?x64xf16>, %v:
 
 // A producer without a key to bring: a mask that shows none, and no keys at all.
 func.func @hidden(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{with the schedule given: expected a key that some query sees, for a producer to bring, but there is none}}
+  // expected-error@+1 {{with the schedule given: expected a mask that shows at least one key but got one that hides all}}
   flashattn.attention mask(#flashattn.sink<0>) schedule(#roles)
     ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)
@@ -243,7 +243,7 @@ func.func @hidden(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 #roles = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 1>>
 
 func.func @past_the_end(%q: memref<1x1x128x64xf16>, %o: memref<1x1x128x64xf16>) {
-  // expected-error@+1 {{expected a key that some query sees, for a producer to bring, but there is none}}
+  // expected-error@+1 {{expected a mask that shows at least one key but got one that hides all}}
   flashattn.attention mask(#flashattn.set<"(p, k)[nq, nk] : (k - 128 >= 0)">) schedule(#roles)
     ins(%q, %q, %q : memref<1x1x128x64xf16>, memref<1x1x128x64xf16>, memref<1x1x128x64xf16>)
     outs(%o : memref<1x1x128x64xf16>)

@@ -3,7 +3,7 @@
 // RUN: flash-opt %s -split-input-file -flashattn-to-cpu -verify-diagnostics -o /dev/null
 
 func.func @gather(%x: tensor<16x8xf32>, %i: tensor<4x1xi64>) -> tensor<4x1x8xf32> {
-  // expected-error@+1 {{'tensor.gather' op on tensors has no form on buffers: expected an op of arith, flashattn, func, linalg, math, scf, tensor or vector that has; linalg.generic says most others}}
+  // expected-error@+1 {{'tensor.gather' op on tensors cannot be bufferized: expected an op of arith, flashattn, func, linalg, math, scf, tensor or vector that has; linalg.generic says most others}}
   %r = tensor.gather %x[%i] gather_dims([0]) : (tensor<16x8xf32>, tensor<4x1xi64>) -> tensor<4x1x8xf32>
   return %r : tensor<4x1x8xf32>
 }

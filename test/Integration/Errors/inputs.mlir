@@ -99,7 +99,7 @@
 
 // Not as expected is no error but a check that fails, and an exit status.
 // RUN: not %{run} --input=4x4xf32=zeros --input=4x4xf32=poison --expected-output=@%t.npy 2>&1 | FileCheck %s --check-prefix=DIFFERENT
-// DIFFERENT: expected-output 0: max error 2.000e+00, {{.*}} 16 of 16 elements beyond it (the first at [0,0]: expected 2{{.*}} but got 0{{.*}}): FAIL
+// DIFFERENT: expected-output 0: max error 2.000e+00, {{.*}} 16 of 16 elements exceed it (the first at [0,0]: expected 2{{.*}} but got 0{{.*}}): FAIL
 
 // RUN: not %{run} --input=8x4xf32=ones --input=4x4xf32=poison 2>&1 | FileCheck %s --check-prefix=GUARD
 // GUARD: error: memory behind a buffer of 64 bytes was written, at byte 64 of it

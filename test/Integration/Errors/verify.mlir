@@ -4,7 +4,7 @@
 
 // An output in the memory of an input.
 // RUN: not %{run} --function=overlap | FileCheck %s --check-prefix=OVERLAP
-// OVERLAP: verify: flashattn.attention at {{.*}}verify.mlir:[[#@LINE+3]]:3, all 32 rows: expected o to have memory of its own but got some of k's: FAIL
+// OVERLAP: verify: flashattn.attention at {{.*}}verify.mlir:[[#@LINE+3]]:3, all 32 rows: expected separate memory for o but got memory of k: FAIL
 func.func @overlap(%q: memref<1x2x16x16xf32>, %k: memref<1x2x16x16xf32>) {
   %o = memref.cast %k : memref<1x2x16x16xf32> to memref<1x2x16x16xf32, strided<[512, 256, 16, 1]>>
   flashattn.attention ins(%q, %k, %k : memref<1x2x16x16xf32>, memref<1x2x16x16xf32>, memref<1x2x16x16xf32>)
@@ -14,7 +14,7 @@ func.func @overlap(%q: memref<1x2x16x16xf32>, %k: memref<1x2x16x16xf32>) {
 
 // Rows that belong to both, of two places in one buffer.
 // RUN: not %{run} --function=part | FileCheck %s --check-prefix=PART
-// PART: expected o to have memory of its own but got some of q's: FAIL
+// PART: expected separate memory for o but got memory of q: FAIL
 !s = memref<1x1x16x16xf32, strided<[384, 384, 16, 1], offset: ?>>
 func.func @part(%x: memref<1x1x24x16xf32>) {
   %a = memref.subview %x[0, 0, 0, 0] [1, 1, 16, 16] [1, 1, 1, 1] : memref<1x1x24x16xf32> to memref<1x1x16x16xf32, strided<[384, 384, 16, 1]>>
@@ -27,7 +27,7 @@ func.func @part(%x: memref<1x1x24x16xf32>) {
 
 // A gradient in the memory of what it is made of, where the op does not show it.
 // RUN: not %{run} --function=gradient | FileCheck %s --check-prefix=GRADIENT
-// GRADIENT: verify: flashattn.attention_backward at {{.*}}verify.mlir:[[#@LINE+6]]:3, {{.*}}: expected dk to have memory of its own but got some of d_o's: FAIL
+// GRADIENT: verify: flashattn.attention_backward at {{.*}}verify.mlir:[[#@LINE+6]]:3, {{.*}}: expected separate memory for dk but got memory of d_o: FAIL
 !g = memref<1x2x16x16xf32>
 !h = memref<1x2x16x16xf32, strided<[512, 256, 16, 1]>>
 !l = memref<1x2x16xf32>

@@ -26,7 +26,7 @@
 // WRONG: verify o: {{.*}}FAIL
 // RUN: %python %S/../Inputs/make_special.py %t
 // RUN: not env FLASHATTN_CUDA_DRIVER=%fakecuda flash-run %s --device=cuda --tune --tuned-schedules=%t/none.json --bench=0.0001 --input=random --input=random --input=@%t/nan.npy --input=poison 2>&1 | FileCheck %s --check-prefix=NAN
-// NAN: error: --tune: expected inputs whose outputs are numbers but got NaN
+// NAN: error: --tune: expected outputs without NaN but got NaN
 func.func @attention(%q: memref<1x2x64x256xf16>, %k: memref<1x1x64x256xf16>, %v: memref<1x1x64x256xf16>, %o: memref<1x2x64x256xf16>) {
   flashattn.attention mask(#flashattn.causal)
       ins(%q, %k, %v : memref<1x2x64x256xf16>, memref<1x1x64x256xf16>, memref<1x1x64x256xf16>)

@@ -73,7 +73,7 @@ func.func @much_memory(%out: memref<32xf32>) {
 }
 
 // RUN: not flash-run %s --function=no_model --device=model:sm_80 2>&1 | FileCheck %s --check-prefix=OP
-// OP: error: 'gpu.printf' op expected an op that the model of a GPU has but got none of 'gpu.printf'
+// OP: error: 'gpu.printf' op expected an op that the GPU model supports but got 'gpu.printf'
 func.func @no_model(%out: memref<32xf32>) {
   %c1 = arith.constant 1 : index
   %c32 = arith.constant 32 : index

@@ -2,7 +2,7 @@
 // a report of who waits where.
 //
 // RUN: not flash-run %s --device=model:sm_90a --timeout=10 2>&1 | FileCheck %s
-// CHECK: error: kernel 'hang_kernel', seed 1: deadlock: expected a thread of block (0, 0, 0) that can go on but got
+// CHECK: error: kernel 'hang_kernel', seed 1: deadlock: expected a runnable thread in block (0, 0, 0) but got
 // CHECK-NEXT: threads 0 to 31 (warpgroup 0): waits at barrier 1 of the block, to which 32 of 64 threads have come, at hopper.group_barrier ({{.*}}hang.mlir:[[#@LINE+13]]:7, op 0 of hang_kernel{{.*}})
 // CHECK-NEXT: threads 32 to 63 (warpgroup 0): waits at barrier 2 of the block, to which 32 of 64 threads have come, at hopper.group_barrier ({{.*}}hang.mlir:[[#@LINE+16]]:7, op 3 of hang_kernel{{.*}})
 func.func @hang(%out: memref<64xf32>) {

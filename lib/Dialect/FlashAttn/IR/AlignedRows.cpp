@@ -14,7 +14,7 @@ LogicalResult FlashAttnDialect::verifyRegionArgAttribute(Operation *op, unsigned
                                                          unsigned argIndex,
                                                          NamedAttribute attribute) {
   if (attribute.getName() != getAlignedRowsAttrName())
-    return op->emitOpError() << "expected no argument attribute of the dialect but '"
+    return op->emitOpError() << "expected no argument attribute of the flashattn dialect except '"
                              << getAlignedRowsAttrName() << "' but got '"
                              << attribute.getName().getValue() << "' on argument " << argIndex;
   if (!isa<UnitAttr>(attribute.getValue()))
@@ -35,7 +35,7 @@ LogicalResult FlashAttnDialect::verifyRegionArgAttribute(Operation *op, unsigned
 /// What the dialect knows of an op stands in its operands and inherent attributes: any other would
 /// be one that nothing reads.
 LogicalResult FlashAttnDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
-  return op->emitOpError() << "expected no attribute of the dialect but got '"
+  return op->emitOpError() << "expected no attribute of the flashattn dialect but got '"
                            << attribute.getName().getValue() << "', which nothing reads";
 }
 

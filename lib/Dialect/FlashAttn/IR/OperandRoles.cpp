@@ -212,7 +212,7 @@ static LogicalResult verifyOwnMemory(KernelOpInterface op, ArrayRef<OperandRole>
     for (const OperandRole &other : roles)
       if (output.value && output.rule->is(OperandRule::Output) && output.rule != other.rule &&
           output.value == other.value)
-        return op->emitOpError() << "expected memory of its own of '" << output.getName()
+        return op->emitOpError() << "expected separate memory for '" << output.getName()
                                  << "' but got that of '" << other.getName() << "'";
   return success();
 }

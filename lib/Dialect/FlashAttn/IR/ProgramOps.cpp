@@ -278,10 +278,8 @@ LogicalResult StoreTileOp::verify() { return verifyAccess(*this, /*mayRepeat=*/f
 static LogicalResult verifyAdded(Operation *op, VectorType tile, MemRefType memref, size_t indices,
                                  int64_t parts) {
   if (memref.getRank() < 2 || !memref.getElementType().isF32() || !memref.getLayout().isIdentity())
-    return op->emitOpError()
-           << "expected a memref of f32 without gaps, of 2 dimensions or more, but "
-              "got "
-           << memref;
+    return op->emitOpError() << "expected a contiguous f32 memref of rank 2 or more but got "
+                             << memref;
   if (static_cast<int64_t>(indices) != memref.getRank())
     return op->emitOpError() << "expected an index for each of " << memref.getRank()
                              << " dimensions but got " << indices;
@@ -298,13 +296,13 @@ static LogicalResult verifyAdded(Operation *op, VectorType tile, MemRefType memr
 
 LogicalResult AddTileOp::verify() {
   if (getTurn() && !getOrder())
-    return emitOpError() << "expected an order, which says whose turn it is, but got a turn alone";
+    return emitOpError() << "expected 'order' beside 'turn' but got 'turn' alone";
   if (getOrder()) {
     auto order = cast<MemRefType>(getOrder().getType());
     if (order.getRank() + 1 != static_cast<int64_t>(getIndices().size()) ||
         !order.getLayout().isIdentity())
-      return emitOpError() << "expected an order without gaps, of the target's dimensions but for "
-                              "the columns, but got "
+      return emitOpError() << "expected a contiguous 'order' with all dimensions of the target "
+                              "except the columns but got "
                            << order;
   }
   return verifyAdded(*this, cast<VectorType>(getTile().getType()),
@@ -494,7 +492,7 @@ LogicalResult TileLoopOp::verify() {
   auto list = cast<MemRefType>(getList().getType());
   if (!list.getElementType().isInteger(32) ||
       list.getRank() != static_cast<int64_t>(getListIndices().size()) + 1)
-    return emitOpError() << "expected a list of i32 with one dimension more than its "
+    return emitOpError() << "expected an i32 list whose rank is one more than its "
                          << getListIndices().size() << " indices but got " << list;
   return success();
 }
@@ -504,7 +502,7 @@ LogicalResult TileMaskOp::verify() {
   if (yielded.size() != 1 || yielded.front() != getShown().getType())
     return emitOpError() << "expected to yield " << getShown().getType() << " but got " << yielded;
   if (!(*this)->getParentOfType<TileLoopOp>())
-    return emitOpError() << "expected a 'flashattn.tile_loop' around it, whose tile it is of";
+    return emitOpError() << "expected a 'flashattn.tile_loop' around it";
   return success();
 }
 
@@ -553,7 +551,7 @@ LogicalResult WeightsOp::verify() {
   if (getAgain().empty())
     return success();
   if (!getGrowth())
-    return emitOpError() << "expected growth where scores are made again but got none";
+    return emitOpError() << "expected 'growth' beside recomputed scores but got none";
   if (getAgain().getArgumentTypes() != getFactors().getTypes())
     return emitOpError() << "expected arguments of " << getFactors().getTypes() << " but got "
                          << getAgain().getArgumentTypes();

@@ -436,7 +436,7 @@ LogicalResult mlir::flashattn::verifyTensors(Operation *root) {
         !hasFormOnBuffers(op))
       obstacles.add(op);
   });
-  return obstacles.refuse("on tensors has no form on buffers: expected an op of arith, flashattn, "
+  return obstacles.refuse("on tensors cannot be bufferized: expected an op of arith, flashattn, "
                           "func, linalg, math, scf, tensor or vector that has; linalg.generic says "
                           "most others",
                           "neither has");

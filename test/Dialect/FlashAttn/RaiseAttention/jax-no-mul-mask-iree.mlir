@@ -1,6 +1,6 @@
 // JAX 0.12, IREE 3.13, --compile-to=input.
 // RUN: flash-opt %s -flashattn-raise-attention --remarks-filter=flashattn-raise-attention --remark-format=emitRemark 2>&1 | FileCheck %s
-// CHECK: Remark="expected probabilities of 0 only where a row or a pair is hidden but got linalg.generic"
+// CHECK: Remark="expected zero probabilities only for hidden rows and pairs but got linalg.generic"
 // CHECK-NOT: flashattn.attention
 
 #map = affine_map<(d0, d1, d2, d3) -> (d0, d1, d3, d2)>

@@ -26,12 +26,12 @@ C9 = ("cleared", "sm_90a")
 
 DEADLOCK = r"deadlock: .*\n.* waits for parity . of barrier \d+, whose phase \d+ lacks"
 UNREADY = r"(race|use before any write): .* at hopper\.wgmma"
-IN_FLIGHT = r"missing wait for a product: expected hopper\.wgmma_wait before its registers are used"
+IN_FLIGHT = r"missing wait for a product: expected hopper\.wgmma_wait before the use of its result"
 FENCE = r"missing fence: .* at hopper\.store_tile .* by "
 STORE_RACE = r"(race|missing fence): .* written by thread .* at hopper\.store_tile .* at hopper\.tma_store"
 OVERWRITTEN = (r"race: .* read by a product of warpgroup \d at hopper\.wgmma .*, and written by a copy "
                r".* at hopper\.tma_load")
-BYTES = r"bytes that do not add up: expected "
+BYTES = r"byte count mismatch: expected "
 
 MADE_AGAIN = (r"race: .* read by thread .* at hopper\.read_tile .*, and written by a copy .* at hopper\.tma_load|"
               r"race: .* written by a copy .* at hopper\.tma_load .*, and read by thread .* at hopper\.read_tile")
@@ -82,7 +82,7 @@ FAULTS = [
     ("k and v share a barrier", F9,
      [("hopper.barrier_expect#4", ("sub", r"\[%\w+\]", "[%SHARED]")),
       ("hopper.tma_load#4", ("sub", r"(%view\w*)\[%\w+\]", r"\1[%SHARED]"))],
-     r"(deadlock|bytes that do not add up|race|expected at most 1 arrivals)"),
+     r"(deadlock|byte count mismatch|race|expected at most 1 arrivals)"),
     ("the producer ends one step early", F9,
      [("scf.for#0", ("sub", r"(.*) to (%\w+) step", r"%early = arith.subi \2, %c1 : index\n\1 to %early step"))],
      DEADLOCK),
@@ -227,7 +227,7 @@ FAULTS = [
     ("sums: nobody makes them zeros", C9, [("hopper.clear#0", DROP)], NUMBERS),
     ("sums: half of them are made zeros", C9, [("hopper.clear#0", ("sub", "elements 8192", "elements 4096"))], NUMBERS),
     ("sums: nobody tells that they are there", C9, [("hopper.signal_added#0", DROP)],
-     r"expected 6 warps of the grid before to have counted themselves but got 0 by .* at hopper\.await_added"),
+     r"expected 6 warps of the primary grid to have signalled but got 0 by .* at hopper\.await_added"),
     ("products: the other consumer is never let go on", C9, [("hopper.wake_sister#1", DROP)], r"deadlock: .*"),
     # Scores that warps make again, each for itself. The producer waits for values before it brings the keys of a
     # place, and values, too, are released behind the branch: the faults are those of both rings.

@@ -351,7 +351,7 @@ bool AttentionMatcher::matchProbabilities(Product &product) {
     return fail(product.divisors[1], "expected one sum to divide by");
   if (product.divisors.empty()) {
     if (!matchLogSum(shifts, exp))
-      return fail(exp, "expected exponentials that are divided by their sum");
+      return fail(exp, "expected exponentials divided by their sum");
   } else if (!matchDivisor(product, exp)) {
     return fail(product.divisors[0], "expected the sum of the same exponentials along the keys");
   }
@@ -362,7 +362,7 @@ bool AttentionMatcher::matchProbabilities(Product &product) {
   for (auto [guard, hides] : product.guards) {
     exprs.touch(guard);
     if (!matchGuard(guard, hides))
-      return fail(guard, "expected probabilities of 0 only where a row or a pair is hidden");
+      return fail(guard, "expected zero probabilities only for hidden rows and pairs");
   }
   return true;
 }

@@ -189,8 +189,7 @@ bool AttentionMatcher::applySteps() {
       break;
     case ScoreStep::MulValue:
       if (!match.conditions.empty() || !match.biases.empty())
-        return fail(op, "expected factors known at run time alone before bias and mask",
-                    "one behind them");
+        return fail(op, "expected run-time factors before bias and mask", "one behind them");
       match.factors.push_back({step.element, step.flag, hasCap});
       break;
     case ScoreStep::MulOperand:
@@ -202,7 +201,7 @@ bool AttentionMatcher::applySteps() {
       break;
     case ScoreStep::Tanh:
       if (hasCap || !match.biases.empty() || !match.conditions.empty())
-        return fail(op, "expected one cap of the scores before bias and mask", "math.tanh");
+        return fail(op, "expected one softcap before bias and mask", "math.tanh");
       hasCap = true;
       break;
     case ScoreStep::Bias:
