@@ -1,5 +1,5 @@
-// Blocks that claim programs over keys with room for one (docs/kernel.md): the next one's tiles come where this one's were, while
-// its sums leave from what consumers exchange and stage.
+// Blocks that claim programs over keys, with room for one (docs/kernel-backward.md): the next program's tiles overwrite
+// this one's, while its sums leave from the place where consumers exchange and stage.
 //
 // RUN: %if !asan %{ flash-run %s --device=model:sm_90a --model-multiprocessors=3 --function=causal --verify --model-seeds=3 --model-statistics | FileCheck %s %}
 // RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=3 --function=window --verify --model-seeds=2 --model-statistics | FileCheck %s

@@ -1,5 +1,5 @@
-// Consumers that split the sums of a program (docs/kernel.md): masks, heads that share keys, lengths, and what else scores
-// may have, against float64.
+// Consumers that split the sums of a program (docs/kernel-backward.md): masks, heads that share keys, lengths, and
+// everything else that shapes scores, against float64.
 //
 // RUN: flash-run %s --device=model:sm_90a --function=causal --verify --model-seeds=2 | FileCheck %s
 // RUN: flash-run %s --device=model:sm_90a --function=window --verify --model-seeds=2 | FileCheck %s
