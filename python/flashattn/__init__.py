@@ -3,14 +3,16 @@
     import flashattn
     o = flashattn.attention(q, k, v, mask=flashattn.causal)
 
-`bias`, `keep`, `softcap`, `sink_logits`, `kv_len`, `offset` and `score_mod`, a function of Python such
-as `lambda score, b, h, p, k: score - 0.1 * abs(p - k)`, shape the scores; `flashattn.math` has what
-such a function calls. `attention_backward` gives the gradients; of tensors of torch that require
-some, torch's autograd asks for them itself.
+`attention` runs where the tensors are: NumPy arrays on the CPU, and CUDA tensors of PyTorch, CuPy or
+any library with `__cuda_array_interface__` or DLPack on their GPU.
 
-`attention` runs on what the tensors are on: NumPy arrays on the CPU, CUDA tensors of PyTorch, CuPy
-or anything with `__cuda_array_interface__` or DLPack on their GPU. `compile` gives a kernel to look
-into. `python -m flashattn doctor` says what is found on this machine.
+`bias`, `keep`, `softcap`, `sink_logits`, `kv_len`, `offset` and `score_mod` shape the scores. A
+`score_mod` is a Python function such as `lambda score, b, h, p, k: score - 0.1 * abs(p - k)`;
+`flashattn.math` provides the functions that it may call.
+
+`attention_backward` computes the gradients. PyTorch tensors that require gradients take part in
+autograd instead. `compile` returns a kernel whose code can be inspected. `python -m flashattn doctor`
+reports what is installed on this machine.
 """
 
 from . import math

@@ -144,77 +144,83 @@ def attention(
     score_mod: Optional[_trace.ScoreMod] = None,
     **unknown: Any,
 ) -> Any:
-    """`softmax(mask(score_mod(softcap(scale * q k^T)) + bias)) v`, without the matrix of scores ever
-    in memory.
+    """Computes attention without storing the matrix of scores:
+    `softmax(mask(score_mod(softcap(scale * q k^T)) + bias)) v`.
 
-    Few queries, up to 16 on a GPU, which read the keys in parts at once, and up to 4 on the CPU, in
-    tiles of as few rows, have a kernel for each number of them.
+    PyTorch tensors that require gradients take part in autograd; they can be differentiated once,
+    and `out` is not allowed with them. For other arrays, `attention_backward` computes the gradients.
 
-    Tensors of PyTorch that require gradients take part in its autograd, as a function that can be
-    differentiated once; then there is no `out`. Elsewhere gradients are `attention_backward`'s.
+    A kernel is compiled at the first call that needs it, and usually serves every length. Only small
+    numbers of queries have a kernel of their own each: up to 16 queries on a GPU, where several
+    thread blocks share the keys, and up to 4 on the CPU, where the tile has as few rows.
 
     Args:
-      q: queries, `[B, Hq, Nq, D]`, f16, bf16 or f32: an array of NumPy (runs on the CPU), a tensor
-        of PyTorch on either, or anything with `__cuda_array_interface__` or DLPack. Any strides
-        with a unit last one; nothing is copied.
-      k: keys, `[B, Hkv, Nk, D]`, where Hq is a multiple of Hkv: query head h reads key head
+      q: queries, `[B, Hq, Nq, D]`, f16, bf16 or f32: a NumPy array (on the CPU), a PyTorch tensor
+        (on the CPU or a GPU), or any object with `__cuda_array_interface__` or DLPack. Strides are
+        arbitrary, except that the last one is 1, and nothing is copied; a PyTorch tensor with
+        another last stride is copied.
+      k: keys, `[B, Hkv, Nk, D]`. Hq is a multiple of Hkv: query head h reads key head
         `h // (Hq // Hkv)`.
       v: values, `[B, Hkv, Nk, Dv]`.
-      mask: visible pairs, such as `flashattn.causal`; None shows all.
-      scale: factor of the scores, from 1e-18 to 1e18; None is `1 / sqrt(D)`. May change from call
-        to call: one kernel takes them all.
-      align: where query 0 stands when Nq and Nk differ: at Nk - Nq ("bottom_right") or 0
+      mask: visible pairs, such as `flashattn.causal`; None shows all pairs.
+      scale: factor of the scores, from 1e-18 to 1e18; None means `1 / sqrt(D)`. One kernel serves
+        all values.
+      align: the position of query 0 if Nq and Nk differ: Nk - Nq ("bottom_right") or 0
         ("top_left").
-      layout: "bhsd", or "bshd" where the sequence comes before the heads in q, k, v and o.
-      return_lse: also give the natural-log log-sum-exp of each row's scores, `[B, Hq, Nq]`, f32.
-      out: where to write: o, or (o, lse) with return_lse. No byte of either may belong to another
-        tensor of the call; views that lie between each other, as the slices of a packed q, k, v and
-        o do, are fine. The call costs no more than one that makes its outputs.
-      schedule: fields of a schedule to pin, as a mapping or as the attribute's text:
-        `{"tile_m": 64, "tile_n": 64}`, or `{"tile_n": 80, "roles": {"consumers": 3}}` for
-        warpgroups with roles on Hopper. What is left out follows from the rest; where the sizes of
-        the tiles do not, the compiler chooses them: `{"tile_m": 16}`. None takes the
-        tuner's finding (FLASHATTN_TUNED=0: not) or the compiler's choice.
-      dtype: "bf16" says that arrays of uint16 hold the bits of bf16. Arrays of ml_dtypes.bfloat16
-        say so themselves.
-      stream: a CUDA stream or its address; None is the caller's current one. The call returns when
-        the work is on the stream, and never waits. On the CPU it returns when all is done.
-      device: "model:sm_90a", "model:sm_80" and the like run tensors of the host on a model of that
-        GPU, slowly, and raise a DeviceError for what would go wrong there: a race, a deadlock, an
-        access out of bounds. The first call of a kernel runs its interleaving 1, the next one 2.
+      layout: "bhsd", or "bshd" if the sequence comes before the heads in q, k, v and o.
+      return_lse: also return the log-sum-exp (natural logarithm) of each row's scores,
+        `[B, Hq, Nq]`, f32.
+      out: the tensor to write to: o, or the pair (o, lse) with return_lse. Outputs must not share
+        any byte with another tensor of the call. Interleaved views, such as the slices of one
+        packed tensor of q, k, v and o, are allowed. A call with `out` takes no more time than a call
+        that allocates its outputs.
+      schedule: schedule fields to pin, as a mapping or as the text of the attribute:
+        `{"tile_m": 64, "tile_n": 64}`, or `{"tile_n": 80, "roles": {"consumers": 3}}` for warp
+        specialisation on Hopper. Other fields are derived from these. The compiler chooses the tile
+        sizes if they are not given, as in `{"tile_m": 16}`. None uses the schedule that the tuner
+        found (unless FLASHATTN_TUNED=0) or else the compiler's choice.
+      dtype: "bf16" if arrays of uint16 hold the bits of bf16. Arrays of ml_dtypes.bfloat16 need no
+        dtype.
+      stream: a CUDA stream or its address; None means the caller's current stream. On a GPU the
+        call only enqueues work on the stream and never waits. On the CPU it returns when the result
+        is complete.
+      device: "model:sm_90a", "model:sm_80" and so on run host tensors on a model of that GPU. The
+        model is slow, and raises a DeviceError for errors such as a race, a deadlock or an access
+        out of bounds. A kernel's first call runs interleaving 1, its next call interleaving 2.
 
-      bias: added to the scores, f16, bf16 or f32, of any shape that broadcasts to
-        `[B, Hq, Nq, Nk]`, whatever the layout; what is broadcast is not repeated in memory. Like
-        q, k and v it is read where it lies, and so are keep, sink_logits and kv_len. On the CPU
-        each of these four may be a list, and sink_logits and kv_len arrays of float64 and int64,
-        which are copied.
+      bias: added to the scores: f16, bf16 or f32, of any shape that broadcasts to
+        `[B, Hq, Nq, Nk]`, in every layout. A broadcast bias is not expanded in memory. Like q, k
+        and v, it is read in place, as are keep, sink_logits and kv_len. On the CPU, each of these
+        four may be a list; sink_logits and kv_len may also be arrays of float64 and int64, which
+        are copied.
       keep: bool, broadcasts as bias does; False hides a pair that the mask shows.
-      softcap: c, where scores s become `c * tanh(s / c)` before score_mod and bias.
-      sink_logits: `[Hq]`, f32: a logit of each query head that joins the denominator only. A row
-        that sees no key has it as its lse.
-      kv_len: `[B]`, i32: keys at or past it do not exist, whatever k and v hold there.
-        "bottom_right" puts query 0 at kv_len - Nq.
-      offset: where query 0 stands, in place of what `align` says. May change from call to call.
-      score_mod: a function of (score, b, h, p, k), the scaled and capped score of query head h of
-        batch b, the query's position p and the key k, that gives the score: such as
-        `lambda score, b, h, p, k: score + flashattn.math.exp2(-h) * (k - p)`. It is called with
-        values that record operators and functions of `flashattn.math`, and compiled; numbers that
-        it captures are compiled in. b, h, p and k are integers of 32 bits, score is f32, and where
-        integers meet floats they become f32.
+      softcap: a number c; scores s become `c * tanh(s / c)` before score_mod and bias.
+      sink_logits: `[Hq]`, f32: a logit for each query head that joins the denominator of the softmax
+        only. The lse of a row that sees no key is this logit.
+      kv_len: `[B]`, i32: keys at and after this number do not exist, whatever k and v hold there.
+        With "bottom_right", query 0 is at position kv_len - Nq.
+      offset: the position of query 0, which replaces the one that `align` implies. One kernel
+        serves all values.
+      score_mod: a function of (score, b, h, p, k) that returns the new score, such as
+        `lambda score, b, h, p, k: score + flashattn.math.exp2(-h) * (k - p)`. Its arguments are the
+        scaled and capped score, the batch b, the query head h, the position p of the query and the
+        key k. The function is called with values that record operators and functions of
+        `flashattn.math`, and the record is compiled; so are the numbers that the function captures.
+        b, h, p and k are 32-bit integers and score is f32. Integers that meet floats become f32.
 
     Returns:
-      o, `[B, Hq, Nq, Dv]`, or (o, lse). A row that sees no key is 0, and its lse -inf.
+      o, `[B, Hq, Nq, Dv]`, or (o, lse). For a row that sees no key, o is 0 and lse is -inf.
 
     Raises:
-      ArgumentError: shapes, types, devices, strides or names that do not fit; an output that shares
-        memory with another tensor. KeywordError, a TypeError too: a keyword that there is none of.
-      TraceError: a score_mod that does what no operation stands for, such as `if` on a score.
-      CompileError, UnsupportedError: the compiler's diagnostic, at the first call of a kind.
-      LibraryError: no library.
-      DeviceError: no driver, no device, a launch that failed.
+      ArgumentError: shapes, types, devices, strides or names do not fit, or an output shares memory
+        with another tensor. Its subclass KeywordError, also a TypeError: no such keyword.
+      TraceError: score_mod uses an operation that cannot be recorded, such as `if` on a score.
+      CompileError, UnsupportedError: the compiler's diagnostic, when a kernel is compiled.
+      LibraryError: the library is missing.
+      DeviceError: there is no driver or no device, or a launch failed.
 
     Warns:
-      UserWarning: a mask that hides whole rows whatever the lengths, at the first call of a kind.
+      UserWarning: the mask hides whole rows at every length; raised when a kernel is compiled.
     """
     if unknown:
         _features.check_keywords("attention", unknown, attention.__kwdefaults__)

@@ -108,34 +108,36 @@ def attention_backward(
     score_mod: Optional[_trace.ScoreMod] = None,
     **unknown: Any,
 ) -> Any:
-    """What a loss changes by with q, k and v, where it changes by `do` with o.
+    """Computes the gradients of a loss with respect to q, k and v from `do`, its gradient with respect
+    to o.
 
-    Tensors of torch that require gradients need no call of this: `flashattn.attention` takes part in
-    torch's autograd.
+    PyTorch tensors that require gradients need no call of this function: `flashattn.attention` takes
+    part in autograd.
 
     Args:
-      q, k, v: as of `flashattn.attention`.
-      o, lse: what it gave of them, with return_lse.
-      do: the gradient of o, as o; 'd_o' in messages, as the op has it.
-      d_lse: the gradient of lse, as lse, where the loss depends on it.
-      mask, scale, align, layout, bias, keep, softcap, sink_logits, kv_len, offset, score_mod: as they
-        were there. The derivative of score_mod is derived from its operations; the numbers that it
-        captures have no gradient.
-      deterministic: whether the same call gives the same bits each time.
-      return_d_bias: also give the gradient of bias, of its shape and type: the sum over what it is
-        broadcast along. An expanded tensor of torch has one for each element.
-      return_d_sink_logits: also give the gradient of sink_logits, `[Hq]`, f32.
-      out: where to write: a tuple of what is returned. No byte of them may belong to another tensor
-        of the call.
-      schedule, dtype, stream, device: as of `flashattn.attention`.
+      q, k, v: the inputs of `flashattn.attention`.
+      o, lse: the results of `flashattn.attention` with return_lse.
+      do: the gradient of o, with its shape and type. Error messages call it 'd_o', as the op does.
+      d_lse: the gradient of lse, with its shape and type, if the loss depends on lse.
+      mask, scale, align, layout, bias, keep, softcap, sink_logits, kv_len, offset, score_mod: the
+        same as in the call of `flashattn.attention`. The compiler derives the derivative of
+        score_mod; the numbers that score_mod captures have no gradient.
+      deterministic: whether the same call returns the same bits each time.
+      return_d_bias: also return the gradient of bias, in its shape and type, summed over the
+        dimensions along which bias is broadcast. An expanded PyTorch tensor gets a gradient for each
+        of its elements.
+      return_d_sink_logits: also return the gradient of sink_logits, `[Hq]`, f32.
+      out: the tensors to write to, as a tuple of the returned tensors. They must not share any byte
+        with another tensor of the call.
+      schedule, dtype, stream, device: as in `flashattn.attention`.
 
     Returns:
-      (dq, dk, dv), of the shapes and the type of q, k and v, then d_bias and d_sink_logits where they
-      are asked for. Sums are f32. Rows that see no key, keys that no row sees and keys past kv_len
-      have gradients of 0.
+      (dq, dk, dv), with the shapes and the type of q, k and v, then d_bias and d_sink_logits if they
+      are requested. Sums are computed in f32. Rows that see no key, keys that no row sees and keys
+      past kv_len have gradients of 0.
 
     Raises:
-      As `flashattn.attention` does.
+      The same errors as `flashattn.attention`.
     """
     if unknown:
         _features.check_keywords(_OP, unknown, attention_backward.__kwdefaults__)

@@ -62,10 +62,10 @@ def _caller_level() -> int:
 
 
 class Kernel:
-    """A compiled attention: one that serves every batch, head count and length.
+    """A compiled attention kernel, which serves every batch size, head count and length.
 
-    Made by `flashattn.compile`. It may be launched from several threads at once. What pickle keeps of
-    it is what it was made from: it is compiled anew where it is loaded.
+    `flashattn.compile` returns it. Several threads may launch it at the same time. Pickle stores the
+    arguments of the compilation, not the code: a kernel is compiled again when it is loaded.
     """
 
     def __init__(
@@ -103,19 +103,19 @@ class Kernel:
 
     @property
     def chip(self) -> str:
-        """What it is compiled for: "cpu", or "sm_80" and the like; "sm_90a" on Hopper."""
+        """The target: "cpu", or a GPU such as "sm_80", or "sm_90a" on Hopper."""
         return self._info.chip
 
     @property
     def device(self) -> Union[int, str]:
-        """What tensors of a launch lie on: the number of a CUDA device or of `_library`, or the name
-        of a model."""
+        """The device of the tensors of a launch: the number of a CUDA device, a number of `_library`
+        such as that of the CPU, or the name of a model."""
         number = self._info.device
         return f"model:{self.chip}" if number == DEVICE_MODEL else number
 
     @property
     def stages(self) -> List[str]:
-        """The names that `ir` takes, in the order in which the texts are made."""
+        """The names of the stages that `ir` accepts, in the order of compilation."""
         return list(self._info.stages)
 
     @property
@@ -125,21 +125,21 @@ class Kernel:
 
     @property
     def schedule(self) -> str:
-        """The schedule that was chosen, as the attribute's fields:
-        `tile_m = 64, tile_n = 80, …, roles = <consumers = 3, along = query_tile, …>`; `schedule=`
-        takes it again."""
+        """The schedule of the kernel, as the fields of the attribute:
+        `tile_m = 64, tile_n = 80, …, roles = <consumers = 3, along = query_tile, …>`. The keyword
+        `schedule=` accepts this text."""
         return self.ir("schedule")
 
     @property
     def tuning_key(self) -> str:
-        """What tuned schedules are kept by: chip, D, Dv, element type and shape of the mask, such
-        as "sm_90a/128/128/f16/triangular"."""
+        """The key of tuned schedules: chip, D, Dv, element type and shape of the mask, such as
+        "sm_90a/128/128/f16/triangular"."""
         return self._info.tuning_key
 
     @property
     def ptx(self) -> str:
-        """The kernel's PTX. Raises UnsupportedError for the CPU and for a model, which
-        have none."""
+        """The PTX of the kernel. Raises UnsupportedError for the CPU and for a model of a GPU, which
+        have no PTX."""
         if "ptx" not in self._info.stages:
             raise UnsupportedError(
                 f"expected a kernel for a GPU but got one for "
@@ -149,18 +149,19 @@ class Kernel:
 
     @property
     def workspace_bytes(self) -> Optional[int]:
-        """Memory of a GPU that a launch needs besides its arguments; None where that depends on
-        them: see `get_workspace_bytes`. On the CPU 0."""
+        """Bytes of GPU memory that a launch needs besides its arguments; None if this depends on
+        the arguments (see `get_workspace_bytes`), and 0 on the CPU."""
         return None if self._info.workspace_bytes < 0 else self._info.workspace_bytes
 
     @property
     def is_launchable(self) -> bool:
-        """Whether `launch` can work: a kernel for a chip that is not here gives texts only."""
+        """Whether `launch` can run. A kernel for a chip that this machine lacks only has texts."""
         return self._info.is_launchable
 
     def explain_schedule(self, schedule: Schedule) -> str:
-        """Why there is no such kernel with this schedule; empty where there is one, as far as is
-        known before code is made, which takes a hundredth of the time."""
+        """The reason why this schedule is not possible for the kernel, or an empty string. The check
+        stops before code generation, so it takes a hundredth of the time of a compilation and may
+        miss errors that only code generation finds."""
         problem, chip, device, _, function, _ = self._recipe
         fields = format_schedule(schedule, problem.element, self.chip == "cpu")
         text = _module.make_module(problem._replace(schedule=None), function)
@@ -171,7 +172,7 @@ class Kernel:
         return ""
 
     def ir(self, stage: str) -> str:
-        """The text of a stage, one of `stages`. Raises ArgumentError for another name."""
+        """The text of a stage, which is one of `stages`. Raises ArgumentError for another name."""
         if stage not in self._info.stages:
             raise ArgumentError(f"expected stage {', '.join(self._info.stages)} but got {stage!r}")
         return self._library.text(self._handle, stage)
@@ -188,11 +189,14 @@ class Kernel:
         stream: Any = None,
         **operands: Any,
     ) -> None:
-        """Writes `out` (and `lse`, for a kernel with return_lse) on `stream`, by default the
-        caller's current one. `scale` is by default what the kernel was made with. `operands` are those of `flashattn.attention` by their names, bias and
-        the rest, for a kernel that was compiled with them, and needed there. Shapes and errors as
-        of `flashattn.attention`: `out` and `lse` must share no memory with each other or the rest.
-        Returns before a GPU is done."""
+        """Runs the kernel and writes `out`, and `lse` if the kernel was compiled with return_lse.
+
+        `stream` defaults to the caller's current stream, and `scale` to the scale of `compile`.
+        `operands` are the operands of `flashattn.attention`, such as bias, by name; a launch needs
+        exactly those with which the kernel was compiled. Shapes and errors are those of
+        `flashattn.attention`. `out` and `lse` must share no memory with each other or with other
+        tensors. On a GPU, the call returns before the work is done.
+        """
         from . import _launch
 
         given = _features.given("launch", operands) if operands else {}
@@ -201,9 +205,9 @@ class Kernel:
     def get_workspace_bytes(
         self, q: Any, k: Any, v: Any, out: Any, lse: Any = None, **operands: Any
     ) -> int:
-        """Memory of a GPU that `launch` of the same arguments needs besides them: the most that it
-        has allocated at any time, before the driver rounds it up. Nothing is allocated or started.
-        Errors as of `launch`."""
+        """Bytes of GPU memory that `launch` with the same arguments allocates besides them: the peak
+        at any time, before the driver rounds it up. This call allocates and launches nothing. It
+        raises the errors of `launch`."""
         from . import _launch
 
         given = _features.given("get_workspace_bytes", operands)
@@ -238,34 +242,36 @@ def compile(
     queries: Optional[int] = None,
     **operands: Any,
 ) -> Kernel:
-    """Compiles attention ahead of time.
+    """Compiles an attention kernel ahead of time and returns it.
 
     Args:
-      head_dim: D, elements of a query or key row.
-      value_dim: Dv, elements of a value or output row; D by default.
-      dtype: f16, bf16 or f32, as text or as a dtype of numpy or torch.
-      mask, align, layout, return_lse, schedule: as of `flashattn.attention`.
-      scale: what launches take that bring none; it is not compiled in.
-      chip: "cpu", "sm_80", "sm_90a" and so on; by default that of `device`. A chip that is not in
-        this machine gives a kernel whose texts can be read.
-      device: number of the CUDA device; by default the first one, or the CPU where there is none.
-        "model:sm_90a" and the like: a model of that GPU, as of `flashattn.attention`.
+      head_dim: D, the number of elements of a query or key row.
+      value_dim: Dv, the number of elements of a value or output row; D by default.
+      dtype: f16, bf16 or f32, as text or as a dtype of NumPy or PyTorch.
+      mask, align, layout, return_lse, schedule: as in `flashattn.attention`.
+      scale: the default scale of launches; it is not compiled in.
+      chip: "cpu", "sm_80", "sm_90a" and so on; by default the chip of `device`. If this machine lacks
+        the chip, the texts of the kernel can be read, but it cannot be launched.
+      device: the number of the CUDA device; by default the first one, or the CPU if there is none.
+        "model:sm_90a" and so on select a model of that GPU, as in `flashattn.attention`.
       rows: "dense" for contiguous tensors, "aligned" for any strides with rows that begin at
-        multiples of 16 bytes, "strided" for any strides with a unit last one. Hopper's `wgmma` and
-        tensor copies need one of the first two; "strided" goes through `mma.sync`.
-      tuned: whether to take a schedule that the tuner found.
-      softcap, score_mod: as of `flashattn.attention`.
-      queries: Nq, which the kernel serves alone then; by default it serves every number. On a GPU
-        few queries, up to 16, read the keys in parts at once, with memory for their outputs that is
-        allocated and freed in the stream's order. On the CPU few have a tile of as many rows.
-      operands: those of `flashattn.attention` that launches bring, by their names. Of bias a pair of
-        its element type and its shape, 4 sizes: 1 where it is broadcast, otherwise None, as in
-        `bias=("bf16", (1, None, None, None))`; its rows lie as `rows` says, but for "dense", which
-        promises nothing of them. Of keep its shape, written so. Of the others True.
+        multiples of 16 bytes, "strided" for any strides whose last one is 1. `wgmma` and tensor
+        copies on Hopper need "dense" or "aligned"; "strided" kernels use `mma.sync`.
+      tuned: whether to use a schedule that the tuner found.
+      softcap, score_mod: as in `flashattn.attention`.
+      queries: Nq, if the kernel is to serve this number of queries only; by default it serves every
+        number. On a GPU, up to 16 queries read several parts of the keys in parallel; the memory for
+        the parts' outputs is allocated and freed in stream order. On the CPU, few queries have a tile
+        of as few rows.
+      operands: the operands of `flashattn.attention` that each launch passes, by name. For bias, a
+        pair of its element type and its shape of 4 sizes, each of them 1 for a broadcast dimension
+        and None otherwise: `bias=("bf16", (1, None, None, None))`. Its rows are those of `rows`,
+        except that "dense" promises nothing about them. For keep, such a shape. For the other
+        operands, True.
 
     Raises:
       CompileError, UnsupportedError: with the compiler's diagnostic.
-      LibraryError, DeviceError: no library, or no such device.
+      LibraryError, DeviceError: the library or the device is missing.
     """
     from ._tensors import parse_element
 

@@ -1,7 +1,7 @@
-"""Attention for the models of Hugging Face's transformers::
+"""Attention for models of Hugging Face's transformers library::
 
-flashattn.hf.register()
-model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="flashattn")
+    flashattn.hf.register()
+    model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="flashattn")
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NAME = "flashattn"
 
 
 def register() -> None:
-    """Makes `attn_implementation="flashattn"` known to transformers. May be called again."""
+    """Registers `attn_implementation="flashattn"` with transformers. May be called more than once."""
     AttentionInterface.register(NAME, attend)
     AttentionMaskInterface.register(NAME, make_mask)
     for module in (modeling_utils, masking_utils, generation.utils):
@@ -65,11 +65,12 @@ def make_mask(
     allow_is_bidirectional_skip: bool = False,
     **options: Any,
 ) -> Optional[Tensor]:
-    """The mask function: None where `attend` knows the mask by its name, and otherwise truth values,
-    `[B, 1, q_length, kv_length]`, those of "sdpa".
+    """The mask function that `register` gives to transformers. It returns None if `attend` can build the
+    mask itself, and otherwise the Boolean mask of "sdpa", `[B, 1, q_length, kv_length]`.
 
-    It knows causal masks and sliding windows whose last query stands at the last key, and masks that
-    show all. Padding, packed sequences, chunks and caches with room ahead have truth values.
+    `attend` builds causal masks and sliding windows whose last query is aligned with the last key, and
+    masks that show all pairs. Padding, packed sequences, chunks and caches with free space at the end
+    need a Boolean mask.
     """
     has_padding = attention_mask is not None and not masking_utils.fast_all(attention_mask)
     if not has_padding:
@@ -123,17 +124,18 @@ def attend(
     position_bias: Optional[Tensor] = None,
     **options: Any,
 ) -> Tuple[Tensor, None]:
-    """The attention function: `[B, H, N, D]` of q, k and v to `[B, N, Hq, Dv]`.
+    """The attention function that `register` gives to transformers. It takes q, k and v of shape
+    `[B, H, N, D]` and returns o, `[B, N, Hq, Dv]`, and None in place of the attention weights.
 
     Args:
-      module: the layer, whose `is_causal` holds where the argument is None.
-      attention_mask: what `make_mask` gave, or numbers to add to the scores.
-      sliding_window: how many keys a query sees, its own included, where there is no mask.
-      s_aux: a logit of each query head that joins the denominator only.
+      module: the layer; its `is_causal` applies if the argument is_causal is None.
+      attention_mask: the result of `make_mask`, or numbers to add to the scores.
+      sliding_window: how many keys a query sees, including its own, if attention_mask is None.
+      s_aux: a logit for each query head that joins the denominator of the softmax only.
 
     Raises:
-      ArgumentError: dropout; what `flashattn.attention` refuses.
-      UnsupportedError: attention weights or a paged cache that are asked for.
+      ArgumentError: dropout, or arguments that `flashattn.attention` refuses.
+      UnsupportedError: attention weights or a paged cache are requested.
     """
     if dropout:
         raise ArgumentError(

@@ -9,8 +9,8 @@
         flashattn.onnx.use_custom_op(model).SerializeToString(), options
     )
 
-The backend computes `Attention` with this library's kernels and every other operator with
-`onnx.reference`. Both run on the CPU.
+The backend computes `Attention` with the kernels of flashattn, and every other operator with
+`onnx.reference`. The backend and the custom op run on the CPU.
 """
 
 from __future__ import annotations
@@ -77,8 +77,9 @@ class _OutputMemory(ctypes.Structure):
 
 
 def custom_op_library() -> str:
-    """The path that `SessionOptions.register_custom_ops_library` of onnxruntime takes. Its op is
-    `Attention` of the domain `flashattn`; it lies beside the C library. Raises LibraryError."""
+    """The path of the library for `SessionOptions.register_custom_ops_library` of onnxruntime. The
+    library provides the op `Attention` of the domain `flashattn`. It is next to the C library; raises
+    LibraryError if it is missing."""
     found = _library.find()
     path = found.with_name(_LIBRARY_NAME)
     if not path.is_file():
@@ -153,7 +154,7 @@ def _attend(
 
 
 class Attention(OpRun):
-    """The operator for `onnx.reference.ReferenceEvaluator(model, new_ops=[Attention])`."""
+    """The operator, for `onnx.reference.ReferenceEvaluator(model, new_ops=[Attention])`."""
 
     op_domain = ""
 
@@ -194,16 +195,16 @@ class AttentionRep(BackendRep):
         self._make_outputs = namedtupledict("Outputs", self._evaluator.output_names)
 
     def run(self, inputs: Any, **kwargs: Any) -> Tuple[Any, ...]:
-        """The outputs of the model, also by their names.
+        """Runs the model and returns its outputs, as a tuple whose fields also have the outputs' names.
 
         Args:
-          inputs: arrays in the order of the model's inputs that have no default, or by their names in a
-            mapping, where those that have one may be too.
-          kwargs: none are known.
+          inputs: the arrays of the model's inputs that have no default, in order; or a mapping from names
+            to arrays, which may also contain inputs that have a default.
+          kwargs: must be empty.
 
         Raises:
-          ArgumentError: another number of inputs, or other names; what does not fit the operator.
-          UnsupportedError: types that there are no kernels for.
+          ArgumentError: a wrong number of inputs, wrong names, or inputs that do not fit the operator.
+          UnsupportedError: a type that no kernel supports.
         """
         if kwargs:
             raise ArgumentError(f"expected no options but got {', '.join(sorted(kwargs))}")
@@ -225,12 +226,12 @@ class AttentionRep(BackendRep):
 
 
 class AttentionBackend(Backend):
-    """`onnx.backend.base.Backend` for models with `Attention`, among any other operators."""
+    """An `onnx.backend.base.Backend` for models with `Attention` and any other operators."""
 
     @classmethod
     def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> AttentionRep:
-        """A model that is checked and ready to run. Raises UnsupportedError for a device other than
-        the CPU, onnx.checker.ValidationError for a model that breaks ONNX's rules."""
+        """Checks a model and returns it ready to run. Raises UnsupportedError for a device other than
+        the CPU, and onnx.checker.ValidationError for a model that breaks ONNX's rules."""
         if not cls.supports_device(device):
             raise UnsupportedError(f"expected device CPU but got {device}")
         checker.check_model(model)
@@ -245,9 +246,9 @@ class AttentionBackend(Backend):
         outputs_info: Any = None,
         **kwargs: Any,
     ) -> Tuple[Any, ...]:
-        """One node's outputs, of ONNX's newest opset or of `opset_version`. `inputs` are those that the
-        node has, without gaps for those that are left out; an output that is left out is an empty array.
-        Raises as `prepare` and `run` do."""
+        """Runs one node of ONNX's newest opset, or of `opset_version`, and returns its outputs. `inputs`
+        holds only the inputs that the node has, without gaps for those that it leaves out. An output that
+        the node leaves out is an empty array. Raises the errors of `prepare` and `run`."""
         if not cls.supports_device(device):
             raise UnsupportedError(f"expected device CPU but got {device}")
         version = kwargs.pop("opset_version", defs.onnx_opset_version())
@@ -293,13 +294,15 @@ def _rewrite(owner: Any, nodes: Any, check: Callable[[NodeProto], None]) -> int:
 
 
 def use_custom_op(model: ModelProto) -> ModelProto:
-    """A copy of the model whose `Attention` nodes, also those in subgraphs and functions, are the
-    custom op's. Types of values that ONNX infers are written down: before 1.20, ONNX Runtime infers none
-    behind a custom op whose inputs are left out. Weights may lie in files that are not loaded.
+    """Returns a copy of the model in which every `Attention` node is the custom op, including nodes in
+    subgraphs and functions. The weights may be in external files that are not loaded.
+
+    The copy states the types that ONNX infers for its values, because ONNX Runtime before 1.20 infers no
+    types after a custom op that leaves out inputs.
 
     Raises:
       ArgumentError: a model without ONNX's `Attention`.
-      onnx.checker.ValidationError: such a node, or a function with one, that breaks ONNX's rules.
+      onnx.checker.ValidationError: an `Attention` node, or a function with one, breaks ONNX's rules.
     """
     rewritten = shape_inference.infer_shapes(model)
     context = CheckerContext()

@@ -60,33 +60,34 @@ def attention(
     deterministic: bool = False,
     **unknown: Any,
 ) -> Any:
-    """`flashattn.attention` in JAX: jitted, mapped and differentiated with the rest of a program.
+    """Computes `flashattn.attention` in JAX, and can be jitted, mapped and differentiated.
 
     Args:
-      q: queries, `[B, Hq, Nq, D]`, f16, bf16 or f32, an array of JAX or NumPy, or what JAX traces.
-      k, v: keys, `[B, Hkv, Nk, D]`, and values, `[B, Hkv, Nk, Dv]`, where Hq is a multiple of Hkv.
-      bias, keep, sink_logits, kv_len: as of `flashattn.attention`. Gradients go to bias and
-        sink_logits too.
-      mask, align, layout, softcap, score_mod: as of `flashattn.attention`; compiled in.
-      scale, offset: as there, numbers of Python: they stand in the program of XLA, which is compiled
-        anew for others. Where a decoder counts its tokens in an array, kv_len takes it.
-      return_lse: also give the natural-log log-sum-exp of each row's scores, `[B, Hq, Nq]`, f32, which
-        may be differentiated too.
-      schedule: fields of a schedule to pin, of the forward alone.
-      device: "model:sm_90a" and the like run on a model of that GPU, on the platform cpu.
+      q: queries, `[B, Hq, Nq, D]`, f16, bf16 or f32: an array of JAX or NumPy, or a traced array.
+      k, v: keys, `[B, Hkv, Nk, D]`, and values, `[B, Hkv, Nk, Dv]`; Hq is a multiple of Hkv.
+      bias, keep, sink_logits, kv_len: as in `flashattn.attention`. bias and sink_logits have gradients
+        too.
+      mask, align, layout, softcap, score_mod: as in `flashattn.attention`; compiled in.
+      scale, offset: as in `flashattn.attention`, Python numbers. They are part of the XLA program, which
+        is compiled again for other values. A decoder that counts its tokens in an array passes kv_len
+        instead.
+      return_lse: also return the log-sum-exp (natural logarithm) of each row's scores, `[B, Hq, Nq]`,
+        f32, which has gradients too.
+      schedule: schedule fields to pin, for the forward pass only.
+      device: "model:sm_90a" and so on run on a model of that GPU, on the platform cpu.
       deterministic: whether gradients have the same bits each time.
 
     Returns:
-      o, `[B, Hq, Nq, Dv]`, or (o, lse). A row that sees no key is 0, and its lse -inf.
+      o, `[B, Hq, Nq, Dv]`, or (o, lse). For a row that sees no key, o is 0 and lse is -inf.
 
     Raises:
-      ArgumentError, UnsupportedError: where JAX traces: shapes, types or names that do not fit. Where it
-        lowers: another platform than cpu and cuda. Where it differentiates: forward-mode (a
-        TypeError of JAX) and second derivatives.
-      TraceError: a score_mod that does what no operation stands for.
-      CompileError, UnsupportedError: the compiler's diagnostic, where JAX lowers.
-      LibraryError: no library.
-      jax.errors.JaxRuntimeError: what fails where XLA runs, such as the driver.
+      ArgumentError, UnsupportedError: when JAX traces, shapes, types or names that do not fit; when JAX
+        lowers, a platform other than cpu and cuda; when JAX differentiates, forward mode (as a TypeError
+        of JAX) and second derivatives.
+      TraceError: score_mod uses an operation that cannot be recorded.
+      CompileError, UnsupportedError: the compiler's diagnostic, when JAX lowers.
+      LibraryError: the library is missing.
+      jax.errors.JaxRuntimeError: a failure when XLA runs the program, for example in the driver.
     """
     if unknown:
         _features.check_keywords("attention", unknown, attention.__kwdefaults__)

@@ -28,30 +28,30 @@ def dot_product_attention(
     implementation: Optional[str] = None,
     return_residual: bool = False,
 ) -> Any:
-    """`jax.nn.dot_product_attention`, computed here.
+    """Replaces `jax.nn.dot_product_attention`, with the same arguments.
 
     Args:
-      query: `[B, T, N, H]`, f16, bf16 or f32; three dimensions are those of one batch.
-      key, value: `[B, S, K, H]` and `[B, S, K, Hv]`, where N is a multiple of K.
+      query: `[B, T, N, H]`, f16, bf16 or f32; an array of three dimensions is one batch element.
+      key, value: `[B, S, K, H]` and `[B, S, K, Hv]`; N is a multiple of K.
       bias: numbers that are added to the scores; it broadcasts to `[B, N, T, S]` and has gradients.
       mask: bool, where False hides a pair; it broadcasts as bias does.
-      scale: a number of Python, the factor of the scores; None is `1 / sqrt(H)`.
-      is_causal: whether query i sees the keys up to i, from the first ones on, whatever T and S are.
-      query_seq_lengths: `[B]`, int32: rows at or past it are 0.
-      key_value_seq_lengths: `[B]`, int32: keys at or past it do not exist.
-      local_window_size: how many keys beside its own position a query sees, to the left and to the
-        right; one number is both.
-      implementation: None.
-      return_residual: also give the log-sum-exp of each row, `[B, T, N]`, of key's type, without
+      scale: a Python number, the factor of the scores; None means `1 / sqrt(H)`.
+      is_causal: whether query i sees the keys up to i, counted from the first, whatever T and S are.
+      query_seq_lengths: `[B]`, int32: rows at and after this number are 0.
+      key_value_seq_lengths: `[B]`, int32: keys at and after this number do not exist.
+      local_window_size: how many keys a query sees to the left and to the right of its own position; one
+        number is used for both sides.
+      implementation: must be None.
+      return_residual: also return the log-sum-exp of each row, `[B, T, N]`, in the type of key, without
         gradients.
 
     Returns:
-      `[B, T, N, Hv]`, or it and the log-sum-exp. A row that sees no key is 0, and its log-sum-exp -inf;
-      jax.nn has the mean of all values there.
+      `[B, T, N, Hv]`, or this and the log-sum-exp. For a row that sees no key, the output is 0 and the
+      log-sum-exp is -inf; jax.nn returns the mean of all values for it.
 
     Raises:
-      ArgumentError: an implementation, shapes or types that do not fit.
-      UnsupportedError: a type that no kernel takes.
+      ArgumentError: implementation is not None, or shapes or types do not fit.
+      UnsupportedError: a type that no kernel supports.
     """
     if implementation is not None:
         raise ArgumentError(

@@ -1,4 +1,4 @@
-"""Attention in PyTorch: `flashattn.torch.sdpa` in place of torch's own attention.
+"""Attention in PyTorch: `flashattn.torch.sdpa` replaces `scaled_dot_product_attention`.
 
     import flashattn.torch
     o = flashattn.torch.sdpa(q, k, v, is_causal=True)
@@ -6,8 +6,9 @@
     with flashattn.torch.replace_sdpa():
         logits = model(tokens)
 
-With this module imported, `flashattn.attention` can be compiled, exported and batched by torch too: it
-is one operator, `torch.ops.flashattn.attention`. A package of its own, for nothing else here needs torch.
+With this package imported, PyTorch can also compile, export and batch `flashattn.attention`, which is the
+operator `torch.ops.flashattn.attention`. The package is separate because the rest of flashattn does not
+need PyTorch.
 """
 
 from . import _ops  # noqa: F401

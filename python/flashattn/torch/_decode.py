@@ -59,29 +59,30 @@ def decode(
     layout: _module.Layout = "bhsd",
     return_lse: bool = False,
 ) -> Any:
-    """Attention of the newest n tokens of each sequence to the keys and values in caches, without
-    gradients.
+    """Computes attention of the newest n tokens of each sequence to the keys and values in caches,
+    without gradients.
 
     Args:
-      q: queries, `[B, Hq, n, D]`, f16, bf16 or f32. Query i stands at `kv_len[b] - n + i`.
-      k_cache, v_cache: `[B, Hkv, capacity, D]` and `[B, Hkv, capacity, Dv]`. What lies past a sequence's
-        keys is not looked at.
-      kv_len: `[B]`, i32 or i64: how many keys each sequence has, with those of its newest tokens. It
-        stays where it is: the host waits for no GPU.
-      k, v: keys and values of the newest tokens, `[B, Hkv, n, D]` and `[B, Hkv, n, Dv]`, which are first
-        written into the caches, from `kv_len[b] - n` on; None where they stand there.
-      mask: visible pairs, as `flashattn.attention` takes it.
-      scale, softcap, sink_logits: as of `flashattn.attention`.
-      layout: "bhsd", or "bshd" where the sequence comes before the heads, in every tensor.
-      return_lse: also give the natural-log log-sum-exp of each row's scores, `[B, Hq, n]`, f32.
+      q: queries, `[B, Hq, n, D]`, f16, bf16 or f32. Query i is at position `kv_len[b] - n + i`.
+      k_cache, v_cache: `[B, Hkv, capacity, D]` and `[B, Hkv, capacity, Dv]`. Elements after the keys of a
+        sequence are ignored.
+      kv_len: `[B]`, i32 or i64: the number of keys of each sequence, including those of its newest tokens.
+        The tensor stays on its device, so the host does not wait for a GPU.
+      k, v: keys and values of the newest tokens, `[B, Hkv, n, D]` and `[B, Hkv, n, Dv]`. They are written
+        into the caches first, from `kv_len[b] - n` on. None if the caches contain them already.
+      mask: visible pairs, as in `flashattn.attention`.
+      scale, softcap, sink_logits: as in `flashattn.attention`.
+      layout: "bhsd", or "bshd" if the sequence comes before the heads in every tensor.
+      return_lse: also return the log-sum-exp (natural logarithm) of each row's scores, `[B, Hq, n]`, f32.
 
     Returns:
-      o, `[B, Hq, n, Dv]`, or (o, lse). A row that sees no key is 0, and its lse -inf.
+      o, `[B, Hq, n, Dv]`, or (o, lse). For a row that sees no key, o is 0 and lse is -inf.
 
     Raises:
-      ArgumentError: shapes, types or devices that do not fit; on the CPU lengths that the caches lack. On a
-        GPU keys past a cache's end fail as other indices out of bounds do, on the device.
-      UnsupportedError: tensors that require gradients, a type or a head dimension that no kernel takes.
+      ArgumentError: shapes, types or devices do not fit; on the CPU, also lengths beyond the capacity of
+        the caches. On a GPU, keys past the end of a cache fail on the device, like other indices out of
+        bounds.
+      UnsupportedError: tensors that require gradients, a type or a head dimension that no kernel supports.
     """
     if (k is None) != (v is None):
         found = "'v'" if k is None else "'k'"

@@ -37,13 +37,15 @@ _NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
 
 def affine_mask(mask_mod: Callable[..., Any]) -> Mask:
-    """The mask of the pairs that `mask_mod(b, h, q_idx, kv_idx)` shows, as `flashattn.attention` takes it
+    """Returns the mask of the pairs that `mask_mod(b, h, q_idx, kv_idx)` shows, for `flashattn.attention`
     with `align="top_left"`.
 
+    The function must be affine: it adds, subtracts and compares positions, multiplies them by integers and
+    divides them by positive integers (`//`, `%`). It joins conditions by `&`, `|`, `~` and `^`, and reads no
+    tensor, batch or head.
+
     Raises:
-      TraceError: a function that is not affine, with the rule that it breaks: positions are added,
-        subtracted and compared, multiplied by integers and divided by positive ones (`//`, `%`);
-        conditions are joined by `&`, `|`, `~` and `^`. It reads no tensor, batch or head.
+      TraceError: the function is not affine; the message names the rule that it breaks.
     """
     node = graph_of(mask_mod, "mask_mod", _MASK_ARGUMENTS)
     return _set_of(node)
@@ -297,31 +299,35 @@ def flex_attention(
     *,
     return_aux: Any = None,
 ) -> Any:
-    """`torch.nn.attention.flex_attention.flex_attention`, computed here, with gradients.
+    """Replaces `torch.nn.attention.flex_attention.flex_attention`, with gradients.
 
     Args:
-      query: `[B, Hq, L, E]`, f16, bf16 or f32, of any strides.
-      key, value: `[B, H, S, E]` and `[B, H, S, Ev]`; a batch of 1 is that of all.
-      score_mod: `(score, b, h, q_idx, kv_idx)` to the score, of operators and of functions of torch
-        that `flashattn.math` has too. Elements of captured tensors, indexed by the arguments, may
-        multiply the score where they are of the query or of the key alone, be added to it or hide it
-        with -inf; they have gradients.
-      block_mask: of torch's `create_block_mask` or `BlockMask.from_kv_blocks`. What its mask_mod says in
-        sets (`affine_mask`) costs nothing where it hides; the rest is read as truth values, which are computed again where
-        what they are made of has changed. Without a mask_mod the listed blocks count.
-      scale: factor of the scores; None is `1 / sqrt(E)`.
+      query: `[B, Hq, L, E]`, f16, bf16 or f32, with any strides.
+      key, value: `[B, H, S, E]` and `[B, H, S, Ev]`; a batch of 1 broadcasts.
+      score_mod: a function of (score, b, h, q_idx, kv_idx) that returns the new score. It may use
+        operators, and the functions of PyTorch that `flashattn.math` also has. Elements of captured
+        tensors, indexed by the arguments, may be added to the score or hide it with -inf. They may
+        multiply the score if they depend on the query or on the key, but not on both. Captured tensors
+        have gradients.
+      block_mask: a result of PyTorch's `create_block_mask` or `BlockMask.from_kv_blocks`. Affine
+        conditions of its mask_mod (see `affine_mask`) become sets, whose hidden tiles cost nothing.
+        Other conditions become a Boolean tensor, which is computed again when a captured tensor or
+        number changes. Without a mask_mod, the listed blocks are visible.
+      scale: factor of the scores; None means `1 / sqrt(E)`.
       enable_gqa: whether Hq may be a multiple of H.
-      return_lse: also give the natural-log log-sum-exp of each row, `[B, Hq, L]`, f32.
-      kernel_options: taken and left aside: it says how torch's own kernels run, not what they compute.
-      return_aux: torch's `AuxRequest`, which with `lse=True` asks for the log-sum-exp. `max_scores` there are none.
+      return_lse: also return the log-sum-exp (natural logarithm) of each row, `[B, Hq, L]`, f32.
+      kernel_options: accepted and ignored: it configures PyTorch's own kernels, not the result.
+      return_aux: PyTorch's `AuxRequest`; `lse=True` requests the log-sum-exp. `max_scores` is not
+        supported.
 
     Returns:
-      `[B, Hq, L, Ev]`, or it and the log-sum-exp, with `return_aux` in torch's `AuxOutput`. A row that sees no key is 0.
+      `[B, Hq, L, Ev]`, or this and the log-sum-exp; with `return_aux`, the second is PyTorch's
+      `AuxOutput`. A row that sees no key is 0.
 
     Raises:
-      ArgumentError: shapes or types that do not fit, a block mask of other lengths.
-      UnsupportedError: a request for `max_scores`.
-      TraceError: a score_mod or mask_mod that does what cannot be computed, with what that is.
+      ArgumentError: shapes or types do not fit, or the block mask has other lengths.
+      UnsupportedError: `max_scores` is requested.
+      TraceError: score_mod or mask_mod uses an operation that cannot be computed; the message names it.
     """
     if torch.compiler.is_dynamo_compiling() and not (score_mod is block_mask is None):
         return outside(

@@ -16,17 +16,18 @@ _CAUSAL = "#flashattn.causal"
 
 
 def register() -> None:
-    """Makes the name "flashattn" known to torch's own hook, from where it takes the place of torch's
-    flash attention, on the CPU and on GPUs::
+    """Registers the name "flashattn" with PyTorch's hook for flash attention. The activated
+    implementation replaces PyTorch's flash attention, on the CPU and on GPUs::
 
         flashattn.torch.register()
         torch.nn.attention.activate_flash_attention_impl("flashattn")
 
-    May be called again. Torch still chooses by its own rules: what it computes by other kernels, as f32 and
-    masks on a GPU, stays there; `replace_sdpa` takes all. `restore_flash_attention_impl` undoes it.
+    `torch.nn.attention.restore_flash_attention_impl` undoes the activation. PyTorch still chooses among its
+    kernels by its own rules: attention that it computes with other kernels, such as f32 and masks on a GPU,
+    stays there. `replace_sdpa` replaces all of it. `register` may be called more than once.
 
     Raises:
-      UnsupportedError: a torch without the hook.
+      UnsupportedError: this PyTorch does not have the hook.
     """
     known = getattr(torch.nn.attention, "register_flash_attention_impl", None)
     if known is None:

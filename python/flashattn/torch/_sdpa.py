@@ -29,27 +29,27 @@ def sdpa(
     scale: Optional[float] = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """`torch.nn.functional.scaled_dot_product_attention`, computed here.
+    """Replaces `torch.nn.functional.scaled_dot_product_attention`, with the same arguments.
 
     Args:
-      query: `[..., Hq, L, E]`, f16, bf16 or f32, of any strides; three dimensions are heads of one
-        batch.
+      query: `[..., Hq, L, E]`, f16, bf16 or f32, with any strides. A tensor of three dimensions holds
+        the heads of one batch element.
       key, value: `[..., H, S, E]` and `[..., H, S, Ev]`; leading dimensions and heads broadcast.
-      attn_mask: bool, where False hides a pair, or numbers that are added to the scores; it
-        broadcasts to `[..., Hq, L, S]` and is read as it lies. One of torch.nn.attention.bias is its
-        causal mask, which costs nothing where it hides.
-      dropout_p: 0.
-      is_causal: whether query i sees the keys up to i, from the first ones on, whatever L and S are.
-      scale: factor of the scores; None is `1 / sqrt(E)`.
+      attn_mask: bool, where False hides a pair, or numbers that are added to the scores. It
+        broadcasts to `[..., Hq, L, S]` and is read in place. A causal bias of
+        torch.nn.attention.bias becomes a causal mask, whose hidden tiles cost nothing.
+      dropout_p: must be 0.
+      is_causal: whether query i sees the keys up to i, counted from the first, whatever L and S are.
+      scale: factor of the scores; None means `1 / sqrt(E)`.
       enable_gqa: whether Hq may be a multiple of H.
 
     Returns:
-      `[..., Hq, L, Ev]`, and where heads lie within rows in query, as in a transposed
-      `[B, L, Hq, E]`, in that order too. A row that sees no key is 0.
+      `[..., Hq, L, Ev]`. Its strides follow those of query: if query is a transposed `[B, L, Hq, E]`,
+      so is the result. A row that sees no key is 0.
 
     Raises:
       ArgumentError: dropout, a mask together with is_causal, shapes or types that do not fit.
-      UnsupportedError: a type or a head dimension that no kernel takes.
+      UnsupportedError: a type or a head dimension that no kernel supports.
     """
     if dropout_p != 0:
         raise ArgumentError(f"expected dropout_p 0 but got {dropout_p}; pass 0.0, as in evaluation")
@@ -168,14 +168,14 @@ _REPLACED = {scaled_dot_product_attention: sdpa, _multi_head: _without_dispatch(
 
 
 class replace_sdpa(TorchFunctionMode):
-    """Within it, `torch.nn.functional.scaled_dot_product_attention` is `sdpa`, for whoever calls it, torch's
-    own modules among them::
+    """A context manager that replaces `torch.nn.functional.scaled_dot_product_attention` by `sdpa`, for
+    all callers, including PyTorch's own modules::
 
         with flashattn.torch.replace_sdpa():
             logits = model(tokens)
 
-    A call that `sdpa` refuses raises; none goes on to torch's own. `torch.nn.MultiheadAttention` calls it
-    where it is not asked for the weights: with `need_weights=False`.
+    A call that `sdpa` refuses raises an error; it does not fall back to PyTorch's implementation.
+    `torch.nn.MultiheadAttention` calls the function only with `need_weights=False`.
     """
 
     def __torch_function__(
