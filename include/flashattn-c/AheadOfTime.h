@@ -1,12 +1,13 @@
-/*===- AheadOfTime.h - what compiled attention needs around it ---------------===*\
+/*===- AheadOfTime.h - memory and streams for code of flash-compile ----------===*\
 |*
-|* Functions that flash-compile has made are called like any other in C, on memory of the
-|* device that they run on. Here is what a program needs for that which has no CUDA toolkit;
-|* one that has may use that instead: contexts, streams and memory are the same.
+|* A C program calls the functions that flash-compile made like any others, on memory of the
+|* device that they run on. This header has the functions that a program without a CUDA toolkit
+|* needs for this. A program with a toolkit may use the toolkit instead, because contexts, streams
+|* and memory are the same.
 |*
-|* Every function returns NULL where all went well, otherwise what went wrong: lower case,
-|* "expected … but got …" where that applies, valid until the next failure on the thread.
-|* All may be called from several threads at once.
+|* Every function returns NULL on success, and otherwise an error message: in lower case,
+|* "expected … but got …" if that form applies, valid until the next failure on the thread.
+|* Several threads may call any function at once.
 |*
 \*===----------------------------------------------------------------------===*/
 
@@ -20,23 +21,23 @@
 extern "C" {
 #endif
 
-/** A device is the number of a CUDA device, or the CPU. */
+/** `device` is the number of a CUDA device, or this value for the CPU. */
 enum { FLASHATTN_AOT_CPU = -1 };
 
-/** `bytes` of the device's memory, aligned to 256 bytes, to `memory`. Errors: out of memory; no
-   such device. */
+/** Allocates `bytes` of the device's memory, aligned to 256 bytes, and writes the address to
+    `memory`. Errors: out of memory; no such device. */
 const char *flashattnAOTAllocate(int32_t device, size_t bytes, void **memory);
 
-/** Frees what flashattnAOTAllocate gave; NULL is nothing. */
+/** Frees memory from flashattnAOTAllocate. NULL is allowed, and nothing happens. */
 const char *flashattnAOTFree(int32_t device, void *memory);
 
-/** Copies `bytes` of host memory to the device's, or back, behind all work on the legacy default
-    stream, NULL, and waits for it. Work on other streams is not waited for. */
+/** Copies `bytes` from host memory to the device's memory, or back, after all work on the legacy
+    default stream, NULL, and waits for the copy. Does not wait for work on other streams. */
 const char *flashattnAOTCopyToDevice(int32_t device, void *memory, const void *host, size_t bytes);
 const char *flashattnAOTCopyToHost(int32_t device, void *host, const void *memory, size_t bytes);
 
-/** Waits for all work on a CUstream (NULL: the legacy default stream). Errors: what went wrong in
-    it. */
+/** Waits for all work on a CUstream (NULL: the legacy default stream). Errors: an error in that
+    work. */
 const char *flashattnAOTSynchronize(int32_t device, void *stream);
 
 #ifdef __cplusplus
