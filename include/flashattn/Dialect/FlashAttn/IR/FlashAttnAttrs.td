@@ -262,7 +262,8 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     - `tile_q` (`tile_m` if omitted): in the backward pass, rows of a program that computes dq.
     - `column_warps` (1 if omitted): in a backward pass whose programs accumulate dq, the number of
       warps that share the rows of a tile; each has a part of the columns. Products then read less
-      from shared memory; the warps exchange their parts of the weights through it.
+      from shared memory; the warps exchange their parts of the weights through it. Not allowed with
+      `roles`.
     - `queries_in_registers` (optional): whether a thread keeps its part of the queries in registers
       during all steps, or reads it again at every step. In the backward pass it applies to the
       thread's part of both tiles that a program keeps. If it is omitted, the number of available
