@@ -30,9 +30,9 @@ CONTENT = {
     "passes.md": (
         "Passes",
         [
-            ("On the dialect's own operations", "Dialect/FlashAttn/Transforms/Passes.td", "-gen-pass-doc"),
-            ("To the targets", "Conversion/Passes.td", "-gen-pass-doc"),
-            ("Of analyses", "Analysis/Passes.td", "-gen-pass-doc"),
+            ("On ops of the flashattn dialect", "Dialect/FlashAttn/Transforms/Passes.td", "-gen-pass-doc"),
+            ("Lowering to targets", "Conversion/Passes.td", "-gen-pass-doc"),
+            ("Analyses", "Analysis/Passes.td", "-gen-pass-doc"),
         ],
     ),
 }
@@ -51,7 +51,7 @@ def make_page(arguments, title, parts):
         if title:
             part = re.sub(r"^# .*\n", "", part, flags=re.M)
         text += (f"## {heading}\n\n" if heading else "") + part + "\n"
-    made = "<!-- Made of the .td files by `ninja flashattn-reference`: change those. -->\n\n"
+    made = "<!-- Generated from the .td files by `ninja flashattn-reference`; edit those. -->\n\n"
     return made + re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 

@@ -1,6 +1,6 @@
-//===- InitAll.h - registers everything the project has ----------*- C++ -*-===//
+//===- InitAll.h - registration of all dialects and passes ------*- C++ -*-===//
 //
-// The same dialects, extensions and passes for every tool and embedder.
+// Registers the same dialects, extensions and passes for every tool and embedder.
 //
 //===----------------------------------------------------------------------===//
 
@@ -11,19 +11,22 @@ namespace mlir {
 class DialectRegistry;
 namespace flashattn {
 
-/// The flashattn and hopper dialects and the upstream dialects that its passes read or make.
+/// Registers the flashattn and hopper dialects, and the upstream dialects that the project's passes
+/// read or create.
 void registerAllFlashAttnDialects(DialectRegistry &registry);
 
-/// External models: bufferisation, translation to LLVM IR, the NVVM target.
+/// Registers external models: bufferization, translation to LLVM IR, the NVVM target.
 void registerAllFlashAttnExtensions(DialectRegistry &registry);
 
-/// Every pass and pipeline of the project, and the upstream passes they are used with.
+/// Registers every pass and pipeline of the project, and the upstream passes that are used with
+/// them.
 void registerAllFlashAttnPasses();
 
-/// Has --version of a tool say "flash-mlir 0.1.0 (LLVM 22.1.8)". Before options are parsed.
+/// Makes a tool's --version print "flash-mlir 0.1.0 (LLVM 22.1.8)". Call it before options are
+/// parsed.
 void registerVersionPrinter();
 
-/// LLVM's back ends in use: the host's, for the JIT, and NVPTX.
+/// Initializes the LLVM back ends that the project uses: the host's, for the JIT, and NVPTX.
 void initializeBackEnds();
 
 } // namespace flashattn

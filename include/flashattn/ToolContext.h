@@ -1,4 +1,4 @@
-//===- ToolContext.h - what a tool reads a file with -------------*- C++ -*-===//
+//===- ToolContext.h - context of a tool that reads a file ------*- C++ -*-===//
 
 #ifndef FLASHATTN_TOOLCONTEXT_H
 #define FLASHATTN_TOOLCONTEXT_H
@@ -9,8 +9,9 @@
 
 namespace mlir::flashattn {
 
-/// A context that has everything the project has. Diagnostics go to standard error, with the line
-/// of `sources` that they are about and without the op: kernels are long.
+/// A context with all dialects and extensions of the project. Diagnostics are printed to standard
+/// error with the line of `sources` that they refer to, but without the op, because kernels are
+/// long.
 struct ToolContext {
   ToolContext();
 

@@ -1,4 +1,4 @@
-//===- MaskShape.h - how much of the keys a mask leaves ----------*- C++ -*-===//
+//===- MaskShape.h - how many keys a mask shows -----------------*- C++ -*-===//
 
 #ifndef FLASHATTN_ANALYSIS_MASKSHAPE_H
 #define FLASHATTN_ANALYSIS_MASKSHAPE_H
@@ -10,27 +10,28 @@
 
 namespace mlir::flashattn {
 
-/// What the length of a query's interval of keys goes by: the choice of a schedule does.
+/// How the length of a query's interval of keys varies. The choice of a schedule depends on it.
 enum class MaskShape {
-  /// All keys, or any other number that does not follow the query.
+  /// All keys, or another number of keys that does not depend on the query's position.
   Full,
   /// Grows or shrinks with the query's position, as under a causal mask.
   Triangular,
-  /// Bounded whatever the lengths, as in a window.
+  /// Bounded independently of the lengths, as in a window.
   Banded,
 };
 
 struct MaskClass {
   MaskShape shape;
-  /// Of a band: no query sees more keys, below 2^31.
+  /// For a band: the maximum number of keys that a query sees, below 2^31.
   std::optional<int64_t> width;
 };
 
-/// The shape of the union of `visible`: banded where every set is, and triangular where all
-/// others are bounded on one side by the query's position. Where it would take long it is full.
+/// Returns the shape of the union of `visible`: banded if every set is banded, and triangular if
+/// all other sets are bounded on one side by the query's position. The shape is full if the
+/// classification would take too long.
 MaskClass classifyMask(ArrayRef<IntegerSet> visible);
 
-/// Whether no pair of such lengths, dynamic ones of any, is visible for sure.
+/// Whether it is certain that no pair of these lengths, any of which may be dynamic, is visible.
 bool hidesEveryPair(ArrayRef<IntegerSet> visible, int64_t nq, int64_t nk);
 
 } // namespace mlir::flashattn

@@ -1,4 +1,4 @@
-//===- Passes.h - passes that show what an analysis finds --------*- C++ -*-===//
+//===- Passes.h - passes that print analysis results ------------*- C++ -*-===//
 
 #ifndef FLASHATTN_ANALYSIS_PASSES_H
 #define FLASHATTN_ANALYSIS_PASSES_H

@@ -1,4 +1,4 @@
-//===- Passes.h - from tile programs to each target --------------*- C++ -*-===//
+//===- Passes.h - conversions of tile programs to targets -------*- C++ -*-===//
 
 #ifndef FLASHATTN_CONVERSION_PASSES_H
 #define FLASHATTN_CONVERSION_PASSES_H

@@ -6,19 +6,21 @@ include "mlir/Pass/PassBase.td"
 def ConvertFlashAttnToCPU : Pass<"convert-flashattn-to-cpu", "::mlir::ModuleOp"> {
   let summary = "lower tile programs to vector code that runs in parallel over programs";
   let description = [{
-    The rows of a tile, which may be several heads', lie along the lanes of a vector register and its
-    columns along a loop: a row reduction is elementwise and nothing is ever shuffled, but where a
-    tile has so few rows that products run along its columns.
-    Each `flashattn.program` becomes a function of one program and a call of
-    `flashattnParallelFor` (flashattn/Runtime/ParallelFor.h); the body of one without a schedule
-    is ordinary code and stays as it is. `flashattn.count_splits` becomes 1 where each thread has as
-    many programs, and else the number that makes a few for each (`flashattnThreadCount`).
+    The rows of a tile, which may belong to several heads, are placed along the lanes of a vector
+    register, and its columns along a loop. A row reduction is then elementwise, and nothing is
+    shuffled. The exception are tiles with so few rows that products run along their columns.
+
+    Each `flashattn.program` becomes a function that runs one program and a call of
+    `flashattnParallelFor` (flashattn/Runtime/ParallelFor.h). The body of a program without a
+    schedule is ordinary code and is not changed. `flashattn.count_splits` becomes 1 if every thread
+    has the same number of programs; otherwise, it becomes a number that results in a few programs
+    for each thread (`flashattnThreadCount`).
 
     Example: test/Conversion/FlashAttnToCPU/attention.mlir
   }];
   let options = [
     Option<"vectorWidth", "vector-width", "int64_t", "16",
-           "f32 lanes of the CPU's vector registers: 16 has 32 registers, less has 16">,
+           "f32 lanes of the CPU's vector registers; 16 implies 32 registers, fewer 16">,
   ];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect",
@@ -27,13 +29,14 @@ def ConvertFlashAttnToCPU : Pass<"convert-flashattn-to-cpu", "::mlir::ModuleOp">
 }
 
 def ConvertFlashAttnKernelsToCPU : Pass<"convert-flashattn-kernels-to-cpu"> {
-  let summary = "loops for what runs before and behind the tile programs";
+  let summary = "lower ops that run before and after the tile programs to loops";
   let description = [{
     `flashattn.list_tiles` becomes a `flashattn.program` without a schedule for each list, and
-    `flashattn.combine` one for each head. A row at a time: its parts are read once, with their
-    weights taken against the largest log-sum-exp so far.
+    `flashattn.combine` one for each head. The latter processes one row at a time: it reads each
+    part once and computes its weight against the largest log-sum-exp so far.
 
-    Examples: test/Conversion/FlashAttnToCPU/list-tiles.mlir, test/Conversion/FlashAttnToCPU/combine.mlir
+    Examples: test/Conversion/FlashAttnToCPU/list-tiles.mlir,
+    test/Conversion/FlashAttnToCPU/combine.mlir
   }];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::flashattn::FlashAttnDialect", "::mlir::math::MathDialect",
@@ -45,20 +48,23 @@ def ConvertFlashAttnKernelsToCPU : Pass<"convert-flashattn-kernels-to-cpu"> {
 //===----------------------------------------------------------------------===//
 
 def MapToGPU : Pass<"flashattn-map-to-gpu"> {
-  let summary = "give every tile program a thread block";
+  let summary = "map every tile program to a thread block";
   let description = [{
-    Turns each `flashattn.program` that `flashattn-specialize-warps` has left into a `gpu.launch`
-    of one block per program and 32 threads per warp. Blocks are numbered with the query tile
-    fastest and the last tile of a head first: under a causal mask it is the longest. The first
-    and the last of several kernels of an op begin with the last head.
-    The body still works on whole tiles, in a `flashattn.on_threads` with the schedule.
+    Lowers each `flashattn.program` that `flashattn-specialize-warps` has not lowered to a
+    `gpu.launch` of one block per program and 32 threads per warp. Blocks are numbered with the
+    query tile fastest and the last tile of a head first: under a causal mask it is the longest. The
+    first and the last of several kernels of an op begin with the last head. The body still operates
+    on whole tiles, in a `flashattn.on_threads` with the schedule.
 
     `flashattn.count_splits` and `flashattn.prefers_narrow` become arithmetic on the number of
-    multiprocessors. A block of programs over parts of the keys lets the kernel that merges them
-    start (`flashattn.launch_dependents`), and one of programs that lead those that follow; a block of these
-    waits (`flashattn.wait_prerequisite_grids`) where it first touches memory. So it is in blocks that
-    `flashattn-specialize-warps` makes, but that these wait when what they keep is on its way. A block
-    that awaits sums (`flashattn.await_added`) waits for the kernel before it at its end.
+    multiprocessors.
+
+    Programmatic dependent launch: blocks of programs over parts of the keys let the kernel that
+    merges the parts start (`flashattn.launch_dependents`), and blocks of programs with `leads` let
+    the programs with `follows` start. The blocks of the latter wait before their first memory
+    access (`flashattn.wait_prerequisite_grids`). Blocks that `flashattn-specialize-warps` creates
+    do the same, except that they wait after they have started to load the tiles that they keep. A
+    block that awaits sums (`flashattn.await_added`) waits for the previous kernel at its end.
 
     Example: test/Conversion/FlashAttnToGPU/map-to-gpu.mlir
   }];
@@ -69,18 +75,18 @@ def MapToGPU : Pass<"flashattn-map-to-gpu"> {
 }
 
 def StageShared : Pass<"flashattn-stage-shared"> {
-  let summary = "bring the tiles that contractions read through shared memory";
+  let summary = "stage the tiles that contractions read in shared memory";
   let description = [{
-    Every `flashattn.load_tile` that a contraction reads, in a program without roles, is
-    replaced by an asynchronous copy (`cp.async`) into swizzled shared memory and a read from
-    there. Loads in a `flashattn.tile_loop` are double-buffered where the schedule has two
-    stages: the copy of the next tile runs beside the work on this one, from an interval's
-    first tile to its last. A loop over several intervals becomes one over their numbers, with
-    a loop over one interval inside.
+    Replaces every `flashattn.load_tile` that a contraction reads, in a program without roles, by an
+    asynchronous copy (`cp.async`) to swizzled shared memory and a read from there. If the schedule
+    has two stages, loads in a `flashattn.tile_loop` are double-buffered: the copy of the next tile
+    overlaps with the computation on the current one, from an interval's first tile to its last. A
+    loop over several intervals becomes a loop over the interval numbers that contains a loop over
+    one interval.
 
-    Tiles that warps compute for each other go through shared memory too: those that a product
-    takes over their rows and, where warps share rows (`column_warps`), all that a product takes
-    on its left. Warps meet once before the first product of what they have written.
+    Tiles that warps compute for each other go through shared memory too: the tiles over whose rows
+    a product contracts and, if warps share rows (`column_warps`), all left-hand sides of products.
+    The warps synchronize once before the first product of the tiles that they have written.
 
     Example: test/Conversion/FlashAttnToGPU/stage-shared.mlir
   }];
@@ -93,19 +99,18 @@ def StageShared : Pass<"flashattn-stage-shared"> {
 def Distribute : Pass<"flashattn-distribute"> {
   let summary = "distribute tile values to threads";
   let description = [{
-    A tile value `vector<MxNxT>` becomes one vector per thread in the order of the
-    accumulators of `mma.sync` m16n8: with row block r, column group g of 8, half h
-    and column c, element `r*N/2 + 4g + 2h + c` is row `16(r + R*warp) + lane/4 + 8h`
-    and column `8g + 2(lane%4) + c`. Where C warps share rows (`column_warps`) N is a warp's N/C
-    columns, of which warp w has those from `w / (warps/C) * N/C` on, and its rows are those of
-    warp `w % (warps/C)`. Elementwise ops act on these vectors, a row
-    reduction is a tree and two shuffles within four lanes, a contraction is
-    `mma.sync` with its right-hand side loaded from shared memory by `ldmatrix`, and a
-    `hopper.wgmma` takes and gives the same vectors.
+    A tile value `vector<MxNxT>` becomes one vector per thread, in the order of the accumulators of
+    `mma.sync` m16n8: with row block r, column group g of 8 columns, half h and column c, element
+    `r*N/2 + 4g + 2h + c` is row `16(r + R*warp) + lane/4 + 8h` and column `8g + 2(lane%4) + c`. If
+    C warps share rows (`column_warps`), N is the N/C columns of a warp: warp w has the columns from
+    `w / (warps/C) * N/C` on, and the rows of warp `w % (warps/C)`. Elementwise ops apply to these
+    vectors. A row reduction is a tree and two shuffles within four lanes. A contraction is
+    `mma.sync`, whose right-hand side `ldmatrix` loads from shared memory. A `hopper.wgmma` takes
+    and returns the same vectors.
 
-    Where a program has `half_rows`, and no `mma.sync`, h is 0 alone: half the softmax. A
-    `hopper.wgmma` takes such rows twice and gives them once, but for what one with a left-hand side
-    in registers adds to, which stays whole.
+    If a program has `half_rows` and no `mma.sync`, h is only 0, which halves the work of the
+    softmax. A `hopper.wgmma` takes such rows twice and returns them once; the accumulator of a
+    product with a left-hand side in registers keeps all rows.
 
     Example: test/Conversion/FlashAttnToGPU/distribute.mlir
   }];
@@ -116,11 +121,11 @@ def Distribute : Pass<"flashattn-distribute"> {
 }
 
 def OutlineKernels : Pass<"flashattn-outline-kernels", "::mlir::ModuleOp"> {
-  let summary = "make a kernel of every launch, with constants and sizes of its own";
+  let summary = "outline each launch as a kernel that contains its own constants and sizes";
   let description = [{
-    Upstream's `gpu-launch-sink-index-computations` and `gpu-kernel-outlining` in one step. A launch is
-    not isolated: any simplification between the two moves the constants that were sunk into it out
-    again, and each of them becomes an argument of the kernel.
+    Runs upstream's `gpu-launch-sink-index-computations` and `gpu-kernel-outlining` in one pass. A
+    launch is not isolated: any simplification between the two passes would move the sunk constants
+    out of the launch again, and each of them would become an argument of the kernel.
 
     Example: test/Conversion/FlashAttnToGPU/outline-kernels.mlir
   }];
@@ -128,23 +133,23 @@ def OutlineKernels : Pass<"flashattn-outline-kernels", "::mlir::ModuleOp"> {
 }
 
 def ConvertMathToNVVM : Pass<"flashattn-math-to-nvvm"> {
-  let summary = "math ops as instructions of the GPU";
+  let summary = "lower math ops to GPU instructions";
   let description = [{
-    In GPU functions `math.exp2` and `math.log2` on f32 become `ex2.approx.ftz` and
-    `lg2.approx.ftz`, and a quotient of 1 `rcp.approx.ftz`, element by element; libdevice's versions cost several
-    instructions more for denormals, which an attention weight has no use for. `exp`, `log`, `rsqrt` and `tanh`
-    go the same way, tanh to `tanh.approx` where its flags allow an approximation (`afn`). Other
-    ops that a score modification may hold are expanded or approximated by polynomials. What
-    has no lowering is an error at its location.
+    In GPU functions, `math.exp2` and `math.log2` on f32 become `ex2.approx.ftz` and
+    `lg2.approx.ftz`, and a quotient of 1 becomes `rcp.approx.ftz`, element by element. The versions
+    of libdevice take several more instructions to handle denormals, which attention weights do not
+    need. `exp`, `log`, `rsqrt` and `tanh` are lowered in the same way; `tanh` becomes `tanh.approx`
+    if its flags allow an approximation (`afn`). Other ops that a score modification may contain are
+    expanded, or approximated by polynomials. An op without a lowering is an error at its location.
 
-    In kernels for other chips two f32 become a word of bf16 in one instruction
+    In kernels for chips without warpgroups, two f32 become a word of bf16 in one instruction
     (`cvt.rn.bf16x2.f32`).
 
-    In kernels for chips with warpgroups elements of 16 bits stay in pairs, a register each: bf16 is
-    extended by shifting and masking, and what is to be 0 where others are gets a mask of both (`set`
-    and `and`).
-    A selection by several conditions is one `selp`, an element after the other, where LLVM would make
-    one for each condition and keep those of all elements until then.
+    In kernels for chips with warpgroups, 16-bit elements stay in pairs, one register each. bf16 is
+    extended by shifting and masking. Elements that must be 0 where other elements are 0 are masked
+    in pairs (`set` and `and`). A selection by several conditions becomes one `selp` per element,
+    one element after the other; LLVM would create one per condition, and keep the conditions of all
+    elements until then.
 
     Example: test/Conversion/FlashAttnToGPU/math-to-nvvm.mlir
   }];
@@ -158,32 +163,35 @@ def ConvertMathToNVVM : Pass<"flashattn-math-to-nvvm"> {
 //===----------------------------------------------------------------------===//
 
 def SpecializeWarps : Pass<"flashattn-specialize-warps"> {
-  let summary = "give every group of neighbouring tile programs a block of warpgroups with roles";
+  let summary = "map groups of neighboring tile programs to warp-specialized thread blocks";
   let description = [{
-    Turns each `flashattn.program` whose schedule has roles into a `gpu.launch`. Tiles that
-    contractions read go through shared memory, each in the way that the program says:
+    Lowers each `flashattn.program` whose schedule has roles to a `gpu.launch`. Tiles that
+    contractions read go through shared memory in one of two ways:
 
-    - one that the program itself loads is resident: each consumer has a place for its own;
-    - one that the program's `flashattn.tile_loop` loads in each step is streamed, through a
+    - A tile that the program itself loads is resident: each consumer has a buffer of its own for
+      it.
+    - A tile that the program's `flashattn.tile_loop` loads in each step is streamed, through a
       `hopper.ring` of the schedule's stages that all consumers share.
 
-    The first warpgroup is the producer: one thread brings tiles to shared memory
-    (`hopper.tma_load`, `hopper.ring_put`). Every other warpgroup runs one of the block's
-    programs (`flashattn.on_threads`). Its tile loop is its own, the producer's goes over the
-    tiles that any of the programs reads; a consumer passes by the tiles that it does not.
-    Rows of a streamed tile from `below` on become zeros where a contraction sums over them.
+    The first warpgroup is the producer: one thread copies tiles to shared memory
+    (`hopper.tma_load`, `hopper.ring_put`). Every other warpgroup is a consumer, which runs one of
+    the block's programs (`flashattn.on_threads`). Each consumer has its own tile loop. The loop of
+    the producer runs over the tiles that any of the programs reads; a consumer skips the tiles that
+    it does not read. The rows of a streamed tile from `below` on are set to zero if a contraction
+    sums over them.
 
-    The programs of a block are neighbours along the query tiles or along the heads, and
-    read the same head of what is streamed. Blocks are numbered with the heads of a section
-    fastest and the last query tiles first: under a causal mask these are the longest.
+    The programs of a block are neighbors along the query tiles or along the heads, and read the
+    same head of the streamed tensors. Blocks are numbered with the heads of a section fastest and
+    the last query tiles first: under a causal mask these are the longest.
 
-    Where the loop has a list of tiles a block's programs share it, and rings count its places.
+    If the loop has a list of tiles, the programs of a block share it, and rings count the list's
+    places.
 
-    With `query_stages = 2` blocks are persistent: as many are launched as run at once, and
-    each takes every so many-th of what would be the blocks. The producer sends for the next
-    one's tiles while the consumers finish the one before. With `claims_below` a block
-    takes whichever is next, from a counter that a grid before makes 0; with more keys another
-    kernel is launched, with a block for each group.
+    With `query_stages = 2` blocks are persistent: only as many are launched as run at once. Each
+    block runs its group and then, in a grid-stride loop, further ones. The producer loads the tiles
+    of the next group while the consumers finish the current one. With `claims_below`, a block
+    fetches the next group from a counter that an earlier grid sets to 0; with more keys, another
+    kernel is launched, with one block for each group.
 
     Example: test/Conversion/ProgramToHopper/specialize-warps.mlir
   }];
@@ -193,10 +201,10 @@ def SpecializeWarps : Pass<"flashattn-specialize-warps"> {
 }
 
 def ExpandRings : Pass<"hopper-expand-rings"> {
-  let summary = "rings as barriers and copies";
+  let summary = "lower rings to barriers and copies";
   let description = [{
-    Step `s` of a ring of S stages has place `s mod S` and turn `s / S`. A tile is waited for
-    with the parity of its turn, a place that must be empty with that of the turn before.
+    Step `s` of a ring of S stages uses stage `s mod S` in turn `s / S`. The wait for a full tile
+    uses the parity of its turn; the wait for an empty stage uses the parity of the previous turn.
 
     Example: test/Conversion/ProgramToHopper/expand-rings.mlir
   }];
@@ -206,14 +214,15 @@ def ExpandRings : Pass<"hopper-expand-rings"> {
 }
 
 def ContractToWgmma : Pass<"flashattn-contract-to-wgmma"> {
-  let summary = "contractions of warpgroups as asynchronous products";
+  let summary = "lower contractions of warpgroups to asynchronous products";
   let description = [{
-    Every contraction of a program with roles, whose right-hand side is a `hopper.load_tile`,
-    becomes a `hopper.wgmma` and a `hopper.wgmma_wait` in front of the first use of its result,
-    so that whatever stands between runs beside the product; a branch that holds all uses gets
-    the wait in each of its arms, unless products issued behind this one are pending then: such a
-    wait cannot move in front of them. The arrivals right behind the product, which free its tiles,
-    move behind the wait. What registers hold of a left-hand side is taken from there.
+    Replaces every contraction of a program with roles, whose right-hand side is a
+    `hopper.load_tile`, by a `hopper.wgmma` and by a `hopper.wgmma_wait` before the first use of its
+    result; ops in between overlap with the product. If a branch contains all uses, there is a wait
+    in each of its arms, unless products that are issued after this one are pending at that point:
+    such a wait cannot move to a position before them. The arrivals directly after the product,
+    which release its tiles, move behind the wait. Parts of a left-hand side that are in registers
+    are read from there.
 
     Example: test/Conversion/ProgramToHopper/contract-to-wgmma.mlir
   }];
@@ -221,23 +230,24 @@ def ContractToWgmma : Pass<"flashattn-contract-to-wgmma"> {
 }
 
 //===----------------------------------------------------------------------===//
-// Kernels beside the tile programs
+// Kernels that run before and after the tile programs
 //===----------------------------------------------------------------------===//
 
 def ConvertFlashAttnKernelsToGPU : Pass<"convert-flashattn-kernels-to-gpu"> {
-  let summary = "kernels for what runs before and behind the tile programs";
+  let summary = "lower ops that run before and after the tile programs to kernels";
   let description = [{
-    A block of a `gpu.launch` writes a list of `flashattn.list_tiles`: a warp reads a key tile's part
-    of `keep`, 16 elements at a time where rows are aligned, and stops where it has found both
-    values; ballots give the tiles of all warps their places.
+    For `flashattn.list_tiles`, each block of a `gpu.launch` writes one list. A warp reads the part
+    of `keep` that belongs to one key tile, 16 elements at a time if rows are aligned, and stops
+    when it has found both values; ballots determine the places of the tiles of all warps.
 
-    A row of `flashattn.combine` is a block. Each of its four groups of threads merges a quarter of
-    the parts, several of which are on their way at once, with their weights taken against the
-    largest log-sum-exp so far; a thread for each column merges what the groups have left in shared
-    memory. The kernel starts beside the end of the one before it, and waits for it
-    (`flashattn.wait_prerequisite_grids`) where it first touches memory.
+    For `flashattn.combine`, each block merges one row. Each of its four groups of threads merges a
+    quarter of the parts, with several loads in flight, and computes the weights against the largest
+    log-sum-exp so far. One thread per column then merges the results of the groups from shared
+    memory. The kernel starts while the previous one ends, and waits for it
+    (`flashattn.wait_prerequisite_grids`) before its first memory access.
 
-    Examples: test/Conversion/KernelsToGPU/list-tiles.mlir, test/Conversion/KernelsToGPU/combine.mlir
+    Examples: test/Conversion/KernelsToGPU/list-tiles.mlir,
+    test/Conversion/KernelsToGPU/combine.mlir
   }];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::flashattn::FlashAttnDialect", "::mlir::gpu::GPUDialect",
@@ -246,21 +256,21 @@ def ConvertFlashAttnKernelsToGPU : Pass<"convert-flashattn-kernels-to-gpu"> {
 }
 
 def DropDependentLaunch : Pass<"flashattn-drop-dependent-launch"> {
-  let summary = "kernels that start one after the other, for GPUs on which they cannot overlap";
+  let summary = "remove programmatic dependent launch for GPUs without it";
   let description = [{
-    Erases `flashattn.launch_dependents` and `flashattn.wait_prerequisite_grids`, and the instruction
-    that they become, `nvvm.griddepcontrol`, which a user's kernel may have: before sm_90 a kernel
-    starts when the one before it has ended.
+    Erases `flashattn.launch_dependents`, `flashattn.wait_prerequisite_grids` and the instruction
+    that they are lowered to, `nvvm.griddepcontrol`, which a user's kernel may contain. Before
+    sm_90, a kernel starts after the previous one has ended.
 
     Example: test/Conversion/KernelsToGPU/drop-dependent-launch.mlir
   }];
 }
 
 def ConvertFlashAttnDeviceToNVVM : Pass<"convert-flashattn-device-to-nvvm"> {
-  let summary = "the flashattn dialect's device ops as instructions";
+  let summary = "lower the flashattn dialect's device ops to instructions";
   let description = [{
-    One op, one instruction of PTX: `flashattn.vote`, `flashattn.launch_dependents` and
-    `flashattn.wait_prerequisite_grids`.
+    Lowers `flashattn.vote`, `flashattn.launch_dependents` and `flashattn.wait_prerequisite_grids`
+    to one PTX instruction each.
 
     Example: test/Conversion/FlashAttnToNVVM/device.mlir
   }];
@@ -268,13 +278,13 @@ def ConvertFlashAttnDeviceToNVVM : Pass<"convert-flashattn-device-to-nvvm"> {
 }
 
 def ConvertHopperToNVVM : Pass<"convert-hopper-to-nvvm"> {
-  let summary = "hopper ops of kernels to inline PTX";
+  let summary = "lower hopper ops of kernels to inline PTX";
   let description = [{
-    One op, one block of PTX for sm_90a. Vectors must be distributed to threads. Runs after
-    `convert-gpu-to-nvvm`, so that tensor maps that a kernel takes become parameters of
-    128 bytes by value, which exist on `llvm.func` only; its casts to and from the LLVM
-    dialect's types go with `reconcile-unrealized-casts`. Shared memory is aligned as the
-    tiles need. `hopper.make_tensor_map` stays.
+    Lowers each op to one block of PTX for sm_90a. Vectors must be distributed to threads. The pass
+    runs after `convert-gpu-to-nvvm`, because tensor maps that a kernel takes become by-value
+    parameters of 128 bytes, which exist on `llvm.func` only; the casts to and from the LLVM
+    dialect's types that it creates are removed by `reconcile-unrealized-casts`. Shared memory gets
+    the alignment that tiles need. `hopper.make_tensor_map` is not lowered.
 
     Example: test/Conversion/HopperToNVVM/kernel.mlir
   }];
@@ -285,24 +295,24 @@ def DeclareDynamicSharedMemory
     : Pass<"flashattn-declare-dynamic-shared-memory", "::mlir::gpu::GPUModuleOp"> {
   let summary = "leave the size of dynamic shared memory to the launch";
   let description = [{
-    `convert-gpu-to-nvvm` makes `gpu.dynamic_shared_memory` a variable of no elements of the
-    kernel's own. PTX counts one byte for it, so that a launch with all of a block's shared
-    memory is refused. Here it becomes an external one, aligned to 1024 bytes, which a tile
-    with the 128-byte swizzle needs.
+    `convert-gpu-to-nvvm` lowers `gpu.dynamic_shared_memory` to a variable of the kernel with no
+    elements. PTX counts one byte for it, so that a launch that uses all of a block's shared memory
+    is rejected. This pass makes it an external variable, aligned to 1024 bytes, as tiles with the
+    128-byte swizzle require.
 
-    Static shared memory without an alignment gets one of 16 bytes: LLVM's optimiser takes that for
-    granted, but PTX would have that of the elements.
+    Static shared memory without an alignment gets an alignment of 16 bytes: LLVM's optimizer
+    assumes it, but PTX would only use the alignment of the elements.
 
     Example: test/Conversion/FlashAttnToGPU/dynamic-shared-memory.mlir
   }];
 }
 
 def ReinterpretExpandShape : Pass<"flashattn-reinterpret-expand-shape"> {
-  let summary = "memref.expand_shape as memref.reinterpret_cast";
+  let summary = "lower memref.expand_shape to memref.reinterpret_cast";
   let description = [{
-    `expand-strided-metadata` takes one unknown size from each dimension that is split and
-    crashes at more; the heads of programs that pack a group are split in two such
-    (`flashattn-tile`), and so may be what a module reshapes itself.
+    `expand-strided-metadata` supports one unknown size in each dimension that is split, and crashes
+    if there are more. Programs that pack the heads of a group split a dimension into two of unknown
+    size (`flashattn-tile`), and so may reshapes of the module itself.
 
     Example: test/Conversion/FlashAttnToGPU/reinterpret-expand-shape.mlir
   }];
@@ -310,12 +320,12 @@ def ReinterpretExpandShape : Pass<"flashattn-reinterpret-expand-shape"> {
 }
 
 def FlagLaunches : Pass<"flashattn-flag-launches", "::mlir::ModuleOp"> {
-  let summary = "tell the runtime how kernels start";
+  let summary = "tell the runtime which kernels use programmatic dependent launch";
   let description = [{
-    In front of each launch of a kernel that waits itself for the grids before it
-    (`flashattn.wait_prerequisite_grids`) goes a call of `flashattnSetLaunchFlags`, with which the
-    runtime starts the next kernel beside the end of the one before it. Run this while kernels are
-    `gpu.func`s with that op.
+    Inserts a call of `flashattnSetLaunchFlags` before each launch of a kernel that itself waits for
+    the previous grids (`flashattn.wait_prerequisite_grids`). The runtime then lets the kernel start
+    while the previous one ends. The pass must run while kernels are `gpu.func`s that contain that
+    op.
 
     Example: test/Conversion/HopperToLLVM/flag-launches.mlir
   }];
@@ -323,13 +333,13 @@ def FlagLaunches : Pass<"flashattn-flag-launches", "::mlir::ModuleOp"> {
 }
 
 def ConvertHopperHostToLLVM : Pass<"convert-hopper-host-to-llvm", "::mlir::ModuleOp"> {
-  let summary = "let the runtime make tensor maps, and hand them to kernels by value";
+  let summary = "let the runtime create tensor maps and pass them to kernels by value";
   let description = [{
-    `hopper.make_tensor_map` becomes a call of `flashattnEncodeTensorMap` with the address,
-    offset, sizes and strides of the memref, and the operand of a `gpu.launch_func` the 128
-    bytes (`!llvm.array<16 x i64>`) that the call has written. An operand must have the type
-    of the kernel's argument for as long as the kernel is a `gpu.func`: run this when kernels
-    are serialised (`convert-flashattn-kernels-to-ptx`) and before memrefs are lowered.
+    Lowers `hopper.make_tensor_map` to a call of `flashattnEncodeTensorMap` with the address,
+    offset, sizes and strides of the memref. The operand of a `gpu.launch_func` becomes the 128
+    bytes (`!llvm.array<16 x i64>`) that the call has written. While a kernel is a `gpu.func`, an
+    operand must have the type of the kernel's argument: the pass must run after kernels are
+    serialized (`convert-flashattn-kernels-to-ptx`) and before memrefs are lowered.
     `flashattn.multiprocessor_count` becomes a call of `flashattnMultiprocessorCount`.
 
     Example: test/Conversion/HopperToLLVM/host.mlir
@@ -339,12 +349,12 @@ def ConvertHopperHostToLLVM : Pass<"convert-hopper-host-to-llvm", "::mlir::Modul
 }
 
 def ConvertFlashAttnKernelsToPTX : Pass<"convert-flashattn-kernels-to-ptx", "::mlir::ModuleOp"> {
-  let summary = "kernels in the LLVM dialect to PTX, side by side";
+  let summary = "compile kernels in the LLVM dialect to PTX, in parallel";
   let description = [{
-    Each `gpu.module` becomes a `gpu.binary` with PTX for its target, as of `gpu-module-to-binary`
-    with the format `isa`; but LLVM works on each of several in a thread of its own: a program whose
-    kernel depends on its arguments has one for each case, and they take most of the time of the
-    whole pipeline.
+    Replaces each `gpu.module` by a `gpu.binary` with PTX for its target, like
+    `gpu-module-to-binary` with the format `isa`. Unlike that pass, it compiles each module on a
+    thread of its own: a program whose kernel depends on its arguments has one kernel for each case,
+    and these take most of the time of the whole pipeline.
 
     Example: test/Conversion/KernelsToPTX/several.mlir
   }];
@@ -356,14 +366,14 @@ def ConvertFlashAttnKernelsToPTX : Pass<"convert-flashattn-kernels-to-ptx", "::m
 //===----------------------------------------------------------------------===//
 
 def ConvertGPUToModel : Pass<"convert-flashattn-gpu-to-model", "::mlir::ModuleOp"> {
-  let summary = "kernels as functions of the host, for a model of the GPU";
+  let summary = "lower kernels to host functions for a model of the GPU";
   let description = [{
-    Each kernel becomes a function of two pointers, to its arguments and to one of its threads, which
-    the host runs once for each thread. Ops that touch memory, other threads or the asynchronous units
-    of the machine become calls of the model (`flashattn/Runtime/ModelABI.h`), or get one in front of
-    them; what only computes stays. `gpu.launch_func` becomes a call that runs the kernel. An op that
-    the model does not have is an error. Kernels must be distributed to threads, with branches for
-    structured control flow.
+    Each kernel becomes a function of two pointers, to its arguments and to one of its threads,
+    which the host runs once for each thread. Ops that access memory, other threads or the
+    asynchronous units of the machine become calls of the model (`flashattn/Runtime/ModelABI.h`), or
+    are preceded by one; ops that only compute are kept. `gpu.launch_func` becomes a call that runs
+    the kernel. An op that the model does not support is an error. Kernels must be distributed to
+    threads, with branches instead of structured control flow.
 
     Example: test/Conversion/GPUToModel/kernel.mlir
   }];

@@ -1,8 +1,8 @@
-//===- OperandSegments.h - what generic text says of operands ---*- C++ -*-===//
+//===- OperandSegments.h - verification of operand segments -----*- C++ -*-===//
 //
-// Text in generic form says how many values each operand of an op has, in `operandSegmentSizes`.
-// Accessors of an operand that is required read its only value, so that one with none, or with two,
-// is an error before all else that is verified.
+// Generic IR specifies the number of values of each operand in `operandSegmentSizes`. The accessor
+// of a required operand reads its only value. Any other number of values must therefore be reported
+// before anything else is verified.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,7 +13,8 @@
 
 namespace mlir::flashattn {
 
-/// Errors: segments whose name in `required` is not empty, of more or less than one value.
+/// Emits an error for a segment that has a nonempty name in `required` and does not have exactly
+/// one value.
 inline LogicalResult verifyOperandSegments(Operation *op, ArrayRef<int32_t> sizes,
                                            ArrayRef<llvm::StringLiteral> required) {
   for (auto [size, name] : llvm::zip_equal(sizes, required))
@@ -23,7 +24,7 @@ inline LogicalResult verifyOperandSegments(Operation *op, ArrayRef<int32_t> size
   return success();
 }
 
-/// The trait, for OperandSegments.td.
+/// The C++ class of the trait in OperandSegments.td.
 template <typename OpT>
 class CheckedOperandSegments : public OpTrait::TraitBase<OpT, CheckedOperandSegments> {
 public:

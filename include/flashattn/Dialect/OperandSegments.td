@@ -8,13 +8,13 @@ def CheckedOperandSegments
   let cppNamespace = "::mlir::flashattn";
 }
 
-/// The trait of an op that has several optional or variadic operands, in place of
-/// AttrSizedOperandSegments. It needs `OperandSegmentsOf<arguments>.declaration` in the op's
+/// The trait of an op with several optional or variadic operands, in place of
+/// AttrSizedOperandSegments. It requires `OperandSegmentsOf<arguments>.declaration` in the op's
 /// extraClassDeclaration.
 def OperandSegments : TraitList<[AttrSizedOperandSegments, CheckedOperandSegments]>;
 
 class OperandSegmentsOf<dag arguments> {
-  // An operand is a type constraint, or a variable (`Arg`) that has one; attributes are neither.
+  // An operand is a type constraint, or a variable (`Arg`) with one; attributes are neither.
   list<string> names = !foldl([]<string>, !range(!size(arguments)), all, i, !listconcat(all,
       !foreach(constraint,
                !listconcat(!filter(c, [!getdagarg<TypeConstraint>(arguments, i)], !initialized(c)),
@@ -24,7 +24,7 @@ class OperandSegmentsOf<dag arguments> {
                !if(!or(!isa<Optional>(constraint), !isa<Variadic>(constraint)), "",
                    !getdagname(arguments, i)))));
   code declaration = [{
-    /// A name for each segment of the operands, empty where it may have any number of them.
+    /// The name of each segment of operands; empty if the segment may have any number of operands.
     static constexpr ::llvm::StringLiteral requiredOperands[] = {"}] #
       !interleave(names, "\", \"") # [{"};
   }];

@@ -1,6 +1,6 @@
-//===- Compile.h - one function of a module, for one chip --------*- C++ -*-===//
+//===- Compile.h - compile a module for one chip ----------------*- C++ -*-===//
 //
-// What everyone who compiles in order to run does around the pipelines.
+// Steps around the pipelines that every client needs that compiles in order to run.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,63 +18,66 @@ namespace mlir {
 class PassManager;
 namespace flashattn {
 
-/// flashattn-raise-attention on the module. The attention ops that it made; failure after a
-/// diagnostic.
+/// Runs flashattn-raise-attention on the module. Returns the number of attention ops created, or
+/// failure after a diagnostic.
 FailureOr<int64_t> raiseAttention(ModuleOp module);
 
-/// What every pipeline does first, so that a tool sees what it makes of linalg: its arguments have
-/// names, and its numbers can be verified. Failure after a diagnostic.
+/// Runs the first step of every pipeline, so that a tool sees the ops that are created from linalg:
+/// it can then name the arguments and verify the results. Returns failure after a diagnostic.
 LogicalResult raiseLinalg(ModuleOp module);
 
-/// The public function `name` with a body, or the only one where the name is empty. Errors
-/// list what there is; `option` is what the user gives the name by.
+/// Returns the public function `name` with a body, or the only such function if the name is empty.
+/// An error lists the available functions; `option` is the option with which the user gives the
+/// name.
 llvm::Expected<func::FuncOp> findFunction(ModuleOp module, StringRef name, StringRef option);
 
-/// The argument of `function` that `value` is, looking through casts that only change what is
-/// known of a shape, and from a tensor to its memref.
+/// Returns the argument of `function` that `value` is, looking through casts that only change what
+/// is known about a shape, and from a tensor to its memref.
 std::optional<unsigned> getArgumentIndex(Value value, func::FuncOp function);
 
 struct Access {
   bool reads = false, writes = false;
 };
-/// How a function uses its memref argument: itself or through what shares its memory, here or in
-/// what it calls and launches, by the interfaces of ops.
+/// How a function uses its memref argument: directly or through values that share its memory, in
+/// its own body or in functions and kernels that it calls or launches. Determined through op
+/// interfaces.
 Access getAccess(Value argument);
 
-/// f32 lanes of the host's vector registers.
+/// Returns the number of f32 lanes of the host's vector registers.
 int64_t getHostVectorWidth();
 
 struct CompileOptions {
-  std::string function; ///< compiled alone, with what it calls; empty: all are
+  std::string function; ///< compiled alone with its callees; empty: all functions
   std::string chip;     ///< "cpu" or sm_XX
-  /// Code for a model of the GPU, on the host.
+  /// Generates code for a model of the GPU, which runs on the host.
   bool forModel = false;
-  std::string schedule; ///< fields to pin, as of flashattn-select-schedule; may be empty
-  /// File of tuned schedules (flashattn/Target/Tuned.h); empty: none. Pins come first.
+  std::string schedule; ///< fields to pin, see flashattn-select-schedule; may be empty
+  /// File of tuned schedules (flashattn/Target/Tuned.h), or empty. Pinned fields take precedence.
   std::string tunedFile;
-  int64_t vectorWidth = 0; ///< CPU: f32 lanes of a register; 0: the host's
-  /// CPU: projections in the epilogue of attention's programs (flashattn-fuse-projection).
+  int64_t vectorWidth = 0; ///< CPU: f32 lanes of a vector register; 0: the host's
+  /// CPU: fuses projections into the epilogue of attention programs (flashattn-fuse-projection).
   bool fuseProjection = false;
-  /// Stops behind flashattn-select-schedule: what is left of the pipeline makes code.
+  /// Stops after flashattn-select-schedule; the rest of the pipeline generates code.
   bool scheduleOnly = false;
   StageVisitor visitStage; ///< may be empty
-  /// Makes the PTX of kernels, which may go on behind `compile`; null: that waits for it.
+  /// Compiles kernels to PTX, which may continue after `compile` has returned. If null, `compile`
+  /// waits for the PTX.
   KernelsToPTX *background = nullptr;
-  /// Whether the module is verified behind each pass, which takes a seventh of a compilation, or
-  /// only where it is visited.
+  /// Whether the module is verified after each pass, which takes a seventh of the compile time, or
+  /// only before it is visited.
   bool verifyEach = true;
 };
 
-/// Runs the chip's pipeline on the module, with what `instrument` adds to its pass manager.
-/// Diagnostics go to the context's handlers.
+/// Runs the chip's pipeline on the module; `instrument` may add instrumentation to its pass
+/// manager. Diagnostics go to the handlers of the context.
 LogicalResult compile(ModuleOp module, const CompileOptions &options,
                       function_ref<void(PassManager &)> instrument = {});
 
-/// The PTX of a compiled module, each group of kernels behind a comment with its name. Empty where
-/// there are none.
+/// Returns the PTX of a compiled module, with a comment before each group of kernels that contains
+/// its name. Empty if there are no kernels.
 std::string getPTX(ModuleOp compiled);
 
-/// Calls `visit` with the name and PTX of each group of kernels of a compiled module.
+/// Calls `visit` with the name and the PTX of each group of kernels of a compiled module.
 void visitPTX(ModuleOp compiled, function_ref<void(StringRef name, StringRef ptx)> visit);
 
 } // namespace flashattn

@@ -1,4 +1,4 @@
-//===- Pipelines.h - from attention ops to code that runs --------*- C++ -*-===//
+//===- Pipelines.h - from attention ops to executable code ------*- C++ -*-===//
 
 #ifndef FLASHATTN_PIPELINES_PIPELINES_H
 #define FLASHATTN_PIPELINES_PIPELINES_H
@@ -43,37 +43,39 @@ struct FlashAttnToNVVMOptions : public PassPipelineOptions<FlashAttnToNVVMOption
       llvm::cl::init(false)};
 };
 
-/// Points at which every pipeline has a module worth reading, whatever the passes between them.
+/// Points at which every pipeline has a module that is worth inspecting, whatever passes come
+/// between them.
 enum class PipelineStage {
-  Scheduled, ///< attention ops with the schedules that were chosen for them
-  Tiled,     ///< tile programs: the softmax on tile values, before anything of a target
-  Lowered,   ///< the LLVM dialect, of kernels too, which are not PTX yet
+  Scheduled, ///< attention ops have schedules
+  Tiled,     ///< tile programs: softmax on tile values, still independent of the target
+  Lowered,   ///< LLVM dialect, also for kernels, which are not PTX yet
 };
-/// Sees the module at each stage, in order; a pipeline that fails has no further ones.
+/// Called with the module at each stage, in order. After a failure of the pipeline there are no
+/// further calls.
 using StageVisitor = std::function<void(PipelineStage stage, ModuleOp module)>;
 
-/// What both pipelines begin with: attention ops on tensors or memrefs to such on memrefs, each
-/// with a schedule for `chip`, "cpu" or sm_XX: `schedule`, or what fits. `vectorWidth` is as of
-/// flashattn-select-schedule.
+/// The common first part of the pipelines: lowers attention ops on tensors or memrefs to ops on
+/// memrefs, each with a schedule for `chip`, "cpu" or sm_XX: `schedule`, or one that fits.
+/// `vectorWidth` is that of flashattn-select-schedule.
 void buildFlashAttnSchedulePipeline(OpPassManager &pm, StringRef chip, int64_t vectorWidth,
                                     StringRef schedule, const StageVisitor &visit = {});
 
-/// From attention ops on tensors or memrefs to the LLVM dialect, for Executable::create.
-/// Public functions get a C interface (`llvm.emit_c_interface`).
+/// Lowers attention ops on tensors or memrefs to the LLVM dialect, for Executable::create. Public
+/// functions get a C interface (`llvm.emit_c_interface`).
 void buildFlashAttnToCPUPipeline(OpPassManager &pm, const FlashAttnToCPUOptions &options,
                                  const StageVisitor &visit = {});
 
-/// The same with kernels as `gpu.binary` ops that hold PTX. With `background` they do not: their
-/// PTX is made there, while the host code is lowered and after.
+/// Same as above, with kernels as `gpu.binary` ops that contain PTX. With `background`, these do
+/// not contain the PTX; it is compiled there while the host code is lowered and afterwards.
 void buildFlashAttnToNVVMPipeline(OpPassManager &pm, const FlashAttnToNVVMOptions &options,
                                   const StageVisitor &visit = {},
                                   KernelsToPTX *background = nullptr);
 
-/// The same kernels as functions of the host, for a model of the GPU (flashattn/Runtime/Model.h).
+/// Same kernels as functions of the host, for a model of the GPU (flashattn/Runtime/Model.h).
 void buildFlashAttnToModelPipeline(OpPassManager &pm, const FlashAttnToNVVMOptions &options,
                                    const StageVisitor &visit = {});
 
-/// Registers them as `flashattn-to-cpu`, `flashattn-to-nvvm` and `flashattn-to-model`.
+/// Registers the pipelines as `flashattn-to-cpu`, `flashattn-to-nvvm` and `flashattn-to-model`.
 void registerFlashAttnPipelines();
 
 } // namespace flashattn

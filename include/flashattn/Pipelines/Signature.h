@@ -1,6 +1,7 @@
-//===- Signature.h - what a function takes ----------------------*- C++ -*-===//
+//===- Signature.h - arguments of a compiled function -----------*- C++ -*-===//
 //
-// A function's arguments as a caller outside of MLIR sees them, and what it has to see to.
+// The arguments of a function as seen by a caller outside MLIR, and the conditions that the caller
+// must check.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,15 +22,16 @@ struct Argument {
   int64_t elementBytes = 4;
   int32_t rank = 0;
   int32_t direction = 0;
-  /// Promised by `flashattn.aligned_rows`: strides are checked, and the pointer.
+  /// Promised by `flashattn.aligned_rows`: the strides and the pointer are checked.
   bool hasAlignedRows = false;
-  /// The kernel's copies need it, promised or by its static layout.
+  /// The kernel's copies require an aligned pointer, by promise or because of the static layout.
   bool needsAlignedPointer = false;
-  /// The strides are those of a dense array of its sizes.
+  /// The strides are those of a dense array of the argument's sizes.
   bool isDense = false;
-  int64_t sizes[FLASHATTN_MAX_RANK] = {};   ///< -1 where any will do
-  int64_t strides[FLASHATTN_MAX_RANK] = {}; ///< -1 where any will do
-  /// A position (rule A3), which has 32 bits, or a factor (rule A1), which has a range.
+  int64_t sizes[FLASHATTN_MAX_RANK] = {};   ///< -1 if any size is allowed
+  int64_t strides[FLASHATTN_MAX_RANK] = {}; ///< -1 if any stride is allowed
+  /// Whether the argument is a position (rule A3), which has 32 bits, or a factor (rule A1), which
+  /// has a limited range.
   bool isPosition = false, isFactor = false;
   const char *role = "";
 };
@@ -39,35 +41,35 @@ struct ArgumentDim {
   int argument, dim;
 };
 
-/// R1: a size that two arguments share, as operands of one op.
+/// R1: a size that two arguments share because they are operands of one op.
 struct SharedSize {
   const char *name;
   ArgumentDim checked, expected;
 };
 
-/// A4: two arguments with the query heads and the key/value heads of one op.
+/// A4: two arguments that have the query heads and the key/value heads of one op.
 struct SharedHeads {
   ArgumentDim queries, keys;
 };
 
 struct Signature {
   std::string function;
-  /// Of its attention op; empty without one.
+  /// The tuning key of the function's attention op; empty if it has none.
   std::string tuningKey;
   std::vector<Argument> arguments;
   std::vector<SharedSize> sharedSizes;
   std::vector<SharedHeads> sharedHeads;
-  /// Why it cannot be launched; empty where it can.
+  /// The reason why the function cannot be launched; empty if it can.
   std::string reason;
-  /// 64-bit words of all arguments' descriptors.
+  /// Total number of 64-bit words of the arguments' descriptors.
   size_t descriptorWords = 0;
 };
 
-/// "f16" and the like.
+/// Returns the name of an element type, such as "f16".
 const char *getName(int32_t elementType);
 
-/// Fills arguments, their roles and what they share, or `reason`, from the function as it was
-/// given, which is to run on `chip`.
+/// Fills in the arguments, their roles, and the sizes and heads that they share, or else `reason`.
+/// `function` is the original function; the code will run on `chip`.
 void describe(Signature &signature, func::FuncOp function, StringRef chip);
 
 } // namespace mlir::flashattn

@@ -1,7 +1,8 @@
-//===- ABI.h - what compiled code and the runtime agree on ------*- C++ -*-===//
+//===- ABI.h - ABI between compiled code and runtime ------------*- C++ -*-===//
 //
-// Needs no LLVM. The binary interface of what the project's own lowerings call. The rest of it,
-// memory and `mgpu*`, is that of upstream's lowerings (lib/Runtime/RuntimeSymbols.cpp).
+// Does not depend on LLVM. This is the binary interface of the functions that the project's own
+// lowerings call. The other functions, for memory and `mgpu*`, are those of upstream's lowerings
+// (lib/Runtime/RuntimeSymbols.cpp).
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,23 +13,24 @@
 
 namespace mlir::flashattn {
 
-/// Names of the runtime's functions.
+/// Names of the runtime functions.
 namespace abi {
 /// void (int64_t count, void (*body)(void *context, int64_t i), void *context): a parallel loop.
 inline constexpr char kParallelFor[] = "flashattnParallelFor";
-/// int64_t (): threads of a parallel loop.
+/// int64_t (): number of threads of a parallel loop.
 inline constexpr char kThreadCount[] = "flashattnThreadCount";
 /// void (void *map, void *alignedPointer, int64_t offset, int64_t rank, const int64_t *sizes,
 /// const int64_t *strides, int32_t element, int64_t rowDim, int64_t boxRows, int64_t outerDim,
 /// int64_t outerRows, int64_t boxColumns): writes a CUtensorMap; `element` is a TensorMapElement.
 inline constexpr char kEncodeTensorMap[] = "flashattnEncodeTensorMap";
-/// int64_t (): multiprocessors of the device.
+/// int64_t (): number of multiprocessors of the device.
 inline constexpr char kMultiprocessorCount[] = "flashattnMultiprocessorCount";
-/// void (int32_t flags): how the next launch of this call starts; LaunchFlags, put together.
+/// void (int32_t flags): sets how the next launch of this call starts; a combination of
+/// LaunchFlags.
 inline constexpr char kSetLaunchFlags[] = "flashattnSetLaunchFlags";
 } // namespace abi
 
-/// Element types of the tensors that a tensor map takes.
+/// Element types of tensors that a tensor map supports.
 enum class TensorMapElement : int32_t { F16 = 0, BF16 = 1 };
 constexpr int32_t kNumTensorMapElements = 2;
 
@@ -41,10 +43,10 @@ constexpr int64_t getElementBytes(TensorMapElement element) {
   return 0;
 }
 
-/// Bits that say how a kernel starts.
+/// Flags that control how a kernel starts.
 enum LaunchFlags : int32_t {
-  /// The kernel waits itself for the grids before it (`griddepcontrol.wait`): it may start while
-  /// the one before it in the stream still runs.
+  /// The kernel itself waits for the previous grids (`griddepcontrol.wait`), so it may start while
+  /// the previous kernel in the stream is still running.
   kLaunchProgrammatic = 1,
 };
 constexpr int32_t kAllLaunchFlags = kLaunchProgrammatic;

@@ -1,8 +1,8 @@
-//===- AOTABI.h - what code compiled ahead of time says of itself -*- C++ -*-===//
+//===- AOTABI.h - ahead-of-time compiled code -------------------*- C++ -*-===//
 //
-// Needs no LLVM. flash-compile writes these tables beside the code; libFlashAttnAOTRuntime.a, which
-// is linked to it, checks calls by them and picks the code. Every field is a pointer or has 64
-// bits.
+// Does not depend on LLVM. flash-compile writes these tables next to the code that it compiles
+// ahead of time. libFlashAttnAOTRuntime.a, which is linked with it, uses them to check calls and to
+// select the code. Every field is a pointer or has 64 bits.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,41 +13,42 @@
 
 namespace mlir::flashattn::aot {
 
-/// As many as a call has room for.
+/// Limits of a call.
 constexpr int64_t kMaxArguments = 64, kMaxRank = 4;
 
-/// A scalar, or a tensor given by the address of its first element. A size or stride of -1 is a
-/// number of the call, behind the address: first those sizes, then those strides.
+/// A scalar, or a tensor given by the address of its first element. A size or stride of -1 is
+/// passed with the call, after the address: first the sizes, then the strides.
 struct Argument {
   const char *name;
   int64_t isTensor;
   int64_t elementBytes;
-  int64_t alignment; ///< of the address, in bytes
+  int64_t alignment; ///< alignment of the address, in bytes
   int64_t isWritten;
-  int64_t isPosition;     ///< a scalar of 32 bits (rule A3)
+  int64_t isPosition;     ///< a 32-bit scalar (rule A3)
   int64_t isFactor;       ///< an f32 from 1e-18 to 1e18 (rule A1)
-  int64_t hasAlignedRows; ///< strides but the last are multiples of 16 bytes
-  /// The strides are those of a dense array of the sizes, and no numbers of the call.
+  int64_t hasAlignedRows; ///< all strides but the last are multiples of 16 bytes
+  /// The strides are those of a dense array of the sizes, and are not passed with the call.
   int64_t isDense;
   int64_t rank;
-  const int64_t *sizes, *strides; ///< in elements; the last dimension runs fastest
+  const int64_t *sizes, *strides; ///< in elements; the last dimension is the fastest
 };
 
-/// A size that two arguments share: rule R1, or query heads that are a multiple of key heads (A4).
+/// A size that two arguments share (rule R1), or query heads that must be a multiple of key heads
+/// (A4).
 struct Shared {
-  const char *what; ///< "the number of keys"; null of heads
+  const char *what; ///< such as "the number of keys"; null for heads
   int64_t checked, checkedDim, expected, expectedDim;
 };
 
-/// The code for a chip.
+/// The code for one chip.
 struct Variant {
   const char *chip;
-  int64_t architecture; ///< 90 of sm_90a; 0 of the CPU
-  int64_t variant;      ///< 'a' of sm_90a; 0 without
-  int64_t ptxVersion;   ///< that a driver must take, 10 * major + minor
-  int64_t cpuLevel;     ///< of the CPU: N of x86-64-vN
-  /// Takes the address of each argument's value: for a tensor, that of the address of its
-  /// descriptor {allocated, aligned, offset, sizes, strides}.
+  int64_t architecture; ///< 90 for sm_90a; 0 for the CPU
+  int64_t variant;      ///< 'a' for sm_90a; 0 if there is no suffix
+  int64_t ptxVersion;   ///< required of the driver, 10 * major + minor
+  int64_t cpuLevel;     ///< for the CPU: N of x86-64-vN
+  /// Takes the address of each argument's value. For a tensor, this is the address of a pointer to
+  /// its descriptor {allocated, aligned, offset, sizes, strides}.
   void (*entry)(void **values);
 };
 
@@ -63,9 +64,10 @@ struct Function {
 
 /// const char *(const Function *, int32_t device, void *stream, const int64_t *numbers): runs the
 /// code for the device. `numbers` are the arguments in the order of the C function, 64 bits each.
-/// Returns null, or what went wrong.
+/// Returns null or an error message.
 inline constexpr char kCall[] = "flashattnAOTCall";
-/// int32_t (const Function *, const char **reason): the first device that there is code for.
+/// int32_t (const Function *, const char **reason): returns the first device for which there is
+/// code.
 inline constexpr char kFindDevice[] = "flashattnAOTFindDevice";
 
 } // namespace mlir::flashattn::aot

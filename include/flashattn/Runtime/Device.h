@@ -1,7 +1,7 @@
-//===- Device.h - where a compiled module runs -------------------*- C++ -*-===//
+//===- Device.h - devices that run compiled modules -------------*- C++ -*-===//
 //
-// One interface over the CPU and a CUDA device. The CUDA driver API is opened at
-// run time; nothing here needs a toolkit.
+// One interface for the CPU and CUDA devices. The CUDA driver API is loaded at run time; no CUDA
+// toolkit is needed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +21,7 @@
 
 namespace mlir::flashattn {
 
-/// What is known of a CUDA device before a context is made on it.
+/// Properties of a CUDA device that are known before a context is created on it.
 struct CUDADeviceInfo {
   int ordinal;
   std::string name;
@@ -30,39 +30,41 @@ struct CUDADeviceInfo {
   int64_t sharedMemoryPerBlock;   ///< opt-in maximum, bytes
   int multiprocessors;
 
-  /// The `chip` of the pipelines: "sm_80"; "sm_90a" for Hopper, whose own instructions are
-  /// behind the suffix.
+  /// Returns the `chip` option of the pipelines: "sm_80", or "sm_90a" for Hopper, whose specific
+  /// instructions require the suffix.
   std::string getChip() const;
 };
 
-/// A place with memory of its own and work that may run asynchronously. Buffers
-/// are plain addresses of the device's memory. Not thread-safe, one thread at a time, but
-/// for getKernel, launch, allocateOn and releaseOn.
+/// A device with its own memory, which may run work asynchronously. Buffers are plain addresses in
+/// the device's memory. Not thread-safe: only one thread at a time may call functions other than
+/// getKernel, launch, allocateOn and releaseOn.
 class Device {
 public:
   virtual ~Device() = default;
 
-  /// "cpu", "cuda:N" or "model:sm_XX".
+  /// Returns "cpu", "cuda:N" or "model:sm_XX".
   virtual std::string getId() const = 0;
-  /// For people: processor or card, threads or memory.
+  /// Returns a human-readable description: processor or graphics card, threads or memory.
   virtual std::string getDescription() const = 0;
-  /// The `chip` of the pipelines: "cpu", or "sm_80" and the like.
+  /// Returns the `chip` option of the pipelines: "cpu", or for example "sm_80".
   virtual std::string getChip() const = 0;
-  /// A model of a GPU, on the host: runs what is compiled for the model of its chip.
+  /// Whether this is a model of a GPU on the host, which runs code compiled for the model of its
+  /// chip.
   virtual bool isModel() const { return false; }
   bool isCUDA() const { return getChip() != "cpu" && !isModel(); }
-  /// Multiprocessors of a CUDA device, or of what a model is of; 1 on the CPU.
+  /// Returns the number of multiprocessors of a CUDA device or of the modeled GPU; 1 on the CPU.
   virtual int64_t getMultiprocessorCount() const { return 1; }
 
-  /// `bytes` of device memory aligned to 256 bytes. Errors: out of memory (needed, free).
+  /// Allocates `bytes` of device memory, aligned to 256 bytes. Errors: out of memory (needed,
+  /// free).
   virtual llvm::Expected<void *> allocate(size_t bytes) = 0;
   virtual llvm::Error release(void *buffer) = 0;
-  /// Kernels shall touch no more of a buffer than `bytes` bytes from `begin` on. Only a model sees to
-  /// it.
+  /// States that kernels may only access `bytes` bytes of a buffer from `begin` on. Only a model
+  /// checks it.
   virtual void limit(void *buffer, void *begin, size_t bytes) {}
-  /// The same for work on `stream`, a CUstream, in its order: nothing waits, and a capture of the
-  /// stream makes nodes of its graph of them. What is released is kept for the next such call.
-  /// Errors: out of memory; a driver without stream-ordered allocation.
+  /// Same as allocate and release, but in stream order, for work on `stream`, a CUstream: nothing
+  /// waits, and a capture of the stream records them as nodes of its graph. Released memory is kept
+  /// for the next such call. Errors: out of memory; a driver without stream-ordered allocation.
   virtual llvm::Expected<void *> allocateOn(void *stream, size_t bytes) { return allocate(bytes); }
   virtual llvm::Error releaseOn(void *stream, void *buffer) { return release(buffer); }
   virtual llvm::Error copyToDevice(void *dst, const void *src, size_t bytes) = 0;
@@ -70,55 +72,56 @@ public:
   virtual llvm::Error copyOnDevice(void *dst, const void *src, size_t bytes) = 0;
   /// Sets `bytes` bytes at `dst` to `value`.
   virtual llvm::Error fill(void *dst, uint8_t value, size_t bytes) = 0;
-  /// Waits for all work given so far; reports what went wrong in it.
+  /// Waits for all work submitted so far, and reports its errors.
   virtual llvm::Error synchronize() = 0;
-  /// Average milliseconds of one `body` over `repeats` runs given back to back
-  /// (device events on CUDA, the steady clock on the CPU).
+  /// Returns the average time in milliseconds of one `body` over `repeats` consecutive runs (device
+  /// events on CUDA, the steady clock on the CPU).
   virtual llvm::Expected<double> time(llvm::function_ref<llvm::Error()> body, unsigned repeats) = 0;
 
-  /// Takes PTX text or a cubin, a copy of it, which is loaded when a kernel of it is first asked
-  /// for; what was taken before in this process is reused. Errors: driver too old for the PTX
-  /// version (both), wrong architecture; on the CPU always.
+  /// Adds a copy of PTX text or of a cubin. It is loaded when one of its kernels is first
+  /// requested; an image that this process has added before is reused. Errors: the driver is too
+  /// old for the PTX version (both are given), wrong architecture; always on the CPU.
   virtual llvm::Expected<void *> addKernels(llvm::StringRef image);
-  /// Takes back one addKernels. With the last of an image the driver unloads its kernels, once all
-  /// work that the process has given to the device is done; those that a capture of a stream has
-  /// made part of a graph stay until the process ends, for the graph may be launched again.
+  /// Reverts one addKernels. When the last reference to an image is removed, the driver unloads its
+  /// kernels after all work that the process has submitted to the device is done. Kernels that a
+  /// stream capture has recorded in a graph stay loaded until the process ends, because the graph
+  /// may be launched again.
   virtual llvm::Error removeKernels(void *kernels) { return llvm::Error::success(); }
-  /// The kernel `name` of what addKernels returned. The first time that one of an image is asked
-  /// for, the driver loads the image, which may take it as long as a compiler: ask before a launch
-  /// that must be quick. A capture of a stream takes no notice of it. Errors: the log of the
+  /// Returns the kernel `name` of an image that addKernels returned. The driver loads an image when
+  /// one of its kernels is first requested, which may take as long as compiling it: request kernels
+  /// before a launch that must be fast. It does not affect a stream capture. Errors: the log of the
   /// driver's compiler; no such kernel.
   virtual llvm::Expected<void *> getKernel(void *kernels, llvm::StringRef name);
-  /// Starts a kernel; `parameters` are addresses of its parameters. Waits for nothing and
-  /// allocates nothing, so that a launch may be captured into a graph.
-  /// Errors: shared memory beyond the limit (needed, available), launch failure.
+  /// Starts a kernel; `parameters` are the addresses of its parameters. Waits for nothing and
+  /// allocates nothing, so that a launch may be captured into a graph. Errors: shared memory beyond
+  /// the limit (needed, available), launch failure.
   virtual llvm::Error launch(void *kernel, const LaunchShape &shape, void **parameters);
-  /// Writes the CUtensorMap of `shape`, 128 bytes, to `map`, which is aligned to 64 bytes. What
-  /// lies outside of the tensor reads as zeros. The stride of a dimension of one element
-  /// does not matter; a tensor without elements has a valid map that nothing may load from.
-  /// Allocates nothing. Errors, each with the dimension, the value and what TMA takes: base not
-  /// aligned to 16 bytes, last dimension not contiguous, stride no multiple of 16 bytes or not in
-  /// [0, 2^40), more than 2^32 elements along a dimension, row of the box of another width; a
-  /// driver without tensor maps; on the CPU always.
+  /// Writes the CUtensorMap of `shape`, 128 bytes, to `map`, which is aligned to 64 bytes. Elements
+  /// outside the tensor read as zeros. The stride of a dimension of one element does not matter; a
+  /// tensor without elements has a valid map, but nothing may be loaded from it. Allocates nothing.
+  /// Errors, each with the dimension, the value and the values that TMA supports: base not aligned
+  /// to 16 bytes, last dimension not contiguous, stride not a multiple of 16 bytes or not in [0,
+  /// 2^40), more than 2^32 elements along a dimension, a box row of another width; a driver without
+  /// tensor maps; always on the CPU.
   virtual llvm::Error encodeTensorMap(void *map, const TensorMapShape &shape);
-  /// The stream (CUstream) that launches, copies and fills go to; null on the CPU.
+  /// Returns the stream (CUstream) of launches, copies and fills; null on the CPU.
   virtual void *getStream() { return nullptr; }
 };
 
 llvm::Expected<std::unique_ptr<Device>> createCPUDevice();
-/// Errors, each with its own message: driver library missing, driver too old, no
-/// device, no device of that number. With `ownStream` false the device's own stream is the
-/// legacy default one: for who brings a stream to each launch.
+/// Creates a CUDA device. Errors, each with its own message: driver library missing, driver too
+/// old, no device, no device with that number. If `ownStream` is false, the device's own stream is
+/// the legacy default stream; this is for callers that pass a stream to each launch.
 llvm::Expected<std::unique_ptr<Device>> createCUDADevice(int ordinal, bool ownStream = true);
-/// The CUDA devices of this machine. The same errors as createCUDADevice.
+/// Returns the CUDA devices of this machine. Same errors as createCUDADevice.
 llvm::Expected<llvm::SmallVector<CUDADeviceInfo>> listCUDADevices();
 
-/// What the CUDA driver takes.
+/// Versions that the CUDA driver supports.
 struct CUDADriverInfo {
-  int version;       ///< of CUDA, 1000 * major + 10 * minor
+  int version;       ///< CUDA version, 1000 * major + 10 * minor
   int maxPTXVersion; ///< 10 * major + minor
 };
-/// The same errors as createCUDADevice.
+/// Same errors as createCUDADevice.
 llvm::Expected<CUDADriverInfo> getCUDADriverInfo();
 
 } // namespace mlir::flashattn

@@ -1,8 +1,8 @@
-//===- DiskCache.h - compiled code that outlives a process ------*- C++ -*-===//
+//===- DiskCache.h - persistent cache of compiled code ----------*- C++ -*-===//
 //
-// Files of the user's alone, each with what was compiled of one input. The environment says where:
-// FLASHATTN_CACHE names the folder, or switches the cache off;
-// FLASHATTN_CACHE_DISK_BYTES limits what the files take together.
+// Files that belong to the user alone, each with the code that was compiled from one input. Two
+// environment variables configure the cache: FLASHATTN_CACHE names the folder or switches the cache
+// off; FLASHATTN_CACHE_DISK_BYTES limits the total size of the files.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,25 +22,26 @@ namespace mlir::flashattn {
 
 class DiskCache {
 public:
-  /// The cache as the environment says at this time; `defaultFolder` where it names none. Makes
-  /// nothing. What TrustedFolder does not trust is left aside with one warning of the process to
-  /// stderr.
+  /// Opens the cache that the environment specifies at this time, in `defaultFolder` if it names no
+  /// folder. Creates nothing on disk. A folder that TrustedFolder does not trust is not used; this
+  /// is reported once per process to stderr.
   explicit DiskCache(llvm::StringRef defaultFolder);
 
-  /// Has `use` take the bytes that are kept for an input, or those that `make` makes of it, which
-  /// are kept then. An input is all of `parts`, in their order, for this build of the library. Of
-  /// several processes and threads that ask at once one makes it, and the others wait for that.
-  /// Bytes of the KernelArchive come first, also where nothing is read or kept.
+  /// Calls `use` with the stored bytes of an input, or with those that `make` creates for it, which
+  /// are then stored. An input consists of all `parts`, in order, and of this build of the library.
+  /// If several processes and threads request the same input at once, one creates the bytes and the
+  /// others wait for it. Bytes of the KernelArchive take precedence, even if the cache is off.
   ///
-  /// `use` is false for bytes that it cannot read; they are made anew, as those of a file that is
-  /// damaged or, with a warning, somebody else's. `make` gives nothing where there is nothing to keep, and `use` is not called for what
-  /// it has made. What cannot be kept is one warning of the process.
+  /// `use` returns false for bytes that it cannot read; they are created again, as are those of a
+  /// file that is damaged or, with a warning, that belongs to another user. `make` returns nullopt
+  /// if there is nothing to store; `use` is not called for what it has created. A failure to store
+  /// is reported once per process.
   void find(llvm::ArrayRef<llvm::StringRef> parts, llvm::function_ref<bool(llvm::StringRef)> use,
             llvm::function_ref<std::optional<std::string>()> make) const;
 
-  /// "" where there is none to name.
+  /// "" if there is no folder.
   const std::string &getFolder() const { return folder; }
-  /// Why nothing is read or kept; "" where it is.
+  /// The reason why the cache is not used; "" if it is.
   const std::string &getOffReason() const { return offReason; }
   int64_t getMaxBytes() const { return maxBytes; }
 
@@ -49,7 +50,7 @@ public:
   };
   Contents getContents() const;
 
-  /// Of this process: inputs that were found, and those that were made.
+  /// Numbers of inputs in this process that were found, and that were created.
   struct Counts {
     int64_t found = 0, made = 0;
   };
@@ -57,7 +58,7 @@ public:
 
 private:
   std::string folder, offReason;
-  /// The folder where it was there when the cache was made.
+  /// The folder, if it existed when the cache was opened.
   std::optional<TrustedFolder> opened;
   int64_t maxBytes;
 };

@@ -1,4 +1,4 @@
-//===- Executable.h - a lowered module, ready to call ------------*- C++ -*-===//
+//===- Executable.h - lowered modules ready to call -------------*- C++ -*-===//
 
 #ifndef FLASHATTN_RUNTIME_EXECUTABLE_H
 #define FLASHATTN_RUNTIME_EXECUTABLE_H
@@ -9,58 +9,58 @@
 namespace mlir::flashattn {
 
 /// The host code of a lowered module (LLVM dialect, kernels as `gpu.binary`), ready to run. A
-/// kernel loads into `device` when it is first launched.
+/// kernel is loaded into `device` when it is first launched.
 ///
-/// Host functions that carry `llvm.emit_c_interface` can be called. Memory they
-/// allocate (`_mlir_memref_to_llvm_alloc`) is the device's.
+/// Host functions with `llvm.emit_c_interface` can be called. Memory that they allocate
+/// (`_mlir_memref_to_llvm_alloc`) is device memory.
 class Executable {
 public:
   virtual ~Executable() = default;
 
-  /// A function of the caller's that the module may call: its name in LLVM IR and its address.
+  /// A function of the caller that the module may call: its name in LLVM IR and its address.
   using Symbol = std::pair<std::string, void *>;
 
-  /// Beside the runtime's functions the code may call `symbols`, with which it was compiled.
-  /// Errors: what LLVM's JIT says; kernels that the device cannot take (PTX version too new for the
-  /// driver, wrong architecture).
+  /// Loads an image. Besides the runtime's functions, the code may call `symbols`, with which it
+  /// was compiled. Errors: those of LLVM's JIT; kernels that the device does not support (PTX
+  /// version too new for the driver, wrong architecture).
   static llvm::Expected<std::unique_ptr<Executable>> load(const HostImage &image, Device &device,
                                                           llvm::ArrayRef<Symbol> symbols = {});
   /// Compiles a lowered module and loads it. Errors: also those of compileHostCode.
   static llvm::Expected<std::unique_ptr<Executable>> create(ModuleOp lowered, Device &device,
                                                             llvm::ArrayRef<Symbol> symbols = {});
 
-  /// Calls the C interface of `function`. Each element of `arguments` is the value of
-  /// one argument: for a memref, the address of its descriptor
-  /// {T *allocated, T *aligned, int64_t offset, int64_t sizes[r], int64_t strides[r]};
-  /// for a function with results, the first is the address where they are stored.
-  /// Errors: no such function; a kernel that the driver cannot load, with its compiler's log, or
-  /// launch (shared memory beyond the limit). On CUDA returns before
-  /// the work is done: errors inside kernels come out of Device::synchronize.
+  /// Calls the C interface of `function`. Each element of `arguments` is the value of one argument.
+  /// For a memref, it is the address of its descriptor {T *allocated, T *aligned, int64_t offset,
+  /// int64_t sizes[r], int64_t strides[r]}. For a function with results, the first element is the
+  /// address where they are stored. Errors: no such function; a kernel that the driver cannot load,
+  /// with the log of its compiler, or launch (shared memory beyond the limit). On CUDA, it returns
+  /// before the work is done; errors inside kernels are reported by Device::synchronize.
   virtual llvm::Error invoke(llvm::StringRef function, llvm::ArrayRef<void *> arguments) = 0;
 
-  /// A function's C interface, called with the address of each argument's value.
+  /// The C interface of a function, called with the address of each argument's value.
   using Entry = void (*)(void **);
-  /// Errors: no such function.
+  /// Returns the C interface of a function. Errors: no such function.
   virtual llvm::Expected<Entry> lookup(llvm::StringRef function) const = 0;
 
-  /// invoke for who calls often: looks nothing up and allocates nothing, once the kernels are
-  /// loaded, which the first launch of several does side by side. On CUDA all kernels go to
-  /// `stream`, a CUstream of the device's context (null: the legacy default stream). Any number of
-  /// threads may be inside at once. Errors: as invoke; a function that does more to the device than
-  /// to launch kernels.
+  /// Like invoke, for frequent calls: performs no lookups and no allocations once the kernels are
+  /// loaded. The first launch of a function with several kernels loads them in parallel. On CUDA,
+  /// all kernels are launched on `stream`, a CUstream of the device's context (null: the legacy
+  /// default stream). Any number of threads may call it concurrently. Errors: those of invoke; a
+  /// function that does more with the device than launching kernels.
   virtual llvm::Error launch(Entry entry, void **addresses, void *stream) = 0;
 
-  /// Bytes of host memory that its code and constants take. Images of kernels are the device's.
+  /// Bytes of host memory for code and constants. Images of kernels are in device memory.
   virtual int64_t getCodeBytes() const = 0;
 
-  /// The most bytes of device memory that a `launch` of the same arguments has allocated at any
-  /// time: what the function asks for, for its sizes and on this device. On CUDA only: nothing is
-  /// allocated or started, and the addresses of memrefs do not matter. Any number of threads may
-  /// be inside at once. Errors: as launch, of what it refuses before it starts anything.
+  /// Returns the maximum number of bytes of device memory that a `launch` with the same arguments
+  /// has allocated at any time, as the function requests it for its sizes on this device. On CUDA
+  /// only: nothing is allocated or started, and the addresses of memrefs do not matter. Any number
+  /// of threads may call it concurrently. Errors: those of launch that occur before it starts
+  /// anything.
   virtual llvm::Expected<int64_t> measureWorkspace(Entry entry, void **addresses) = 0;
 };
 
-/// Whether any function of a lowered module asks the runtime for memory.
+/// Whether any function of a lowered module allocates memory through the runtime.
 bool allocatesMemory(ModuleOp lowered);
 
 } // namespace mlir::flashattn

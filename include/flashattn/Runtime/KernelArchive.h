@@ -1,10 +1,11 @@
-//===- KernelArchive.h - kernels made ahead ---------------------*- C++ -*-===//
+//===- KernelArchive.h - archive of precompiled kernels ---------*- C++ -*-===//
 //
-// To compile a kernel takes all of a first call. An archive (of `ar`) beside the library has it
-// done for the commonest: KEY.code is what the disk cache would keep under that key, and HASH.cubin
-// the machine code that `ptxas` made of the PTX with that SHA-256, in hexadecimal. So nothing in it
-// is ever out of date: a key is of one build of the library, and what a later one makes otherwise
-// is not in there.
+// The time of a first call is that of compiling its kernel. An archive (created by `ar`) next to
+// the library contains the most common kernels, compiled ahead of time: KEY.code is the content
+// that the disk cache would store under that key, and HASH.cubin is the machine code that `ptxas`
+// generated for the PTX whose SHA-256 is HASH, in hexadecimal. No member is ever out of date: a key
+// belongs to one build of the library, and the code that a later build generates differently is not
+// found.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,28 +23,30 @@ namespace mlir::flashattn {
 
 class KernelArchive {
 public:
-  /// That of this process: FLASHATTN_KERNELS, or `flashattn-kernels.a` in the folder of the file
-  /// that this code was loaded from or in the folder `lib` beside that. Switched off, or where
-  /// there is none, nothing is found in it; one that cannot be read is one warning of the process
-  /// to stderr, as one that TrustedFolder does not trust. Its owner may be that of the file that
-  /// this code was loaded from; who may write there may write to what lies beside it.
+  /// Returns the archive of this process: FLASHATTN_KERNELS, or `flashattn-kernels.a` in the folder
+  /// of the file from which this code was loaded, or in the folder `lib` next to that folder. If it
+  /// is switched off or does not exist, nothing is found. If it cannot be read, or TrustedFolder
+  /// does not trust it, this is reported once per process to stderr. Its owner may be the owner of
+  /// the file from which this code was loaded: a user who may write to that file may also write to
+  /// files next to it.
   static const KernelArchive &get();
 
-  /// One that the user has named, or that lies beside the file that this code was loaded from.
+  /// Opens an archive that the user has named, or that is next to the file from which this code was
+  /// loaded.
   explicit KernelArchive(std::string path, bool isNamed = true);
 
-  /// The member of that name, "" where there is none; stays as long as the archive.
+  /// Returns the member with that name, or "" if there is none. It is valid as long as the archive.
   llvm::StringRef find(llvm::StringRef name) const;
-  /// The cubin that was made of this text, or "".
+  /// Returns the cubin that was generated from this text, or "".
   llvm::StringRef findCubin(llvm::StringRef ptx) const;
 
-  /// "" where there is none to name.
+  /// "" if there is no archive.
   const std::string &getPath() const { return path; }
-  /// Why nothing is found; "" where it was read.
+  /// The reason why nothing is found; "" if the archive was read.
   const std::string &getOffReason() const { return offReason; }
   size_t size() const { return members.size(); }
 
-  /// Of this process: members that were found.
+  /// Number of members that were found in this process.
   static int64_t getNumFound();
 
 private:

@@ -1,6 +1,7 @@
-//===- LaunchShape.h - how kernels start ------------------------*- C++ -*-===//
+//===- LaunchShape.h - parameters of kernel launches ------------*- C++ -*-===//
 //
-// Needs no LLVM, nor the C++ library's code: programs without either use it too.
+// Depends on neither LLVM nor the code of the C++ library, because programs without them use it
+// too.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,29 +16,30 @@
 
 namespace mlir::flashattn {
 
-/// Numbers of blocks, threads or blocks of a cluster along each dimension.
+/// Numbers of blocks, of threads, or of blocks in a cluster, along each dimension.
 struct Dim3 {
   int64_t x = 1, y = 1, z = 1;
 };
 
-/// How a kernel is started. `cluster` of (1, 1, 1) is a launch without clusters.
+/// Parameters of a kernel launch. A `cluster` of (1, 1, 1) means a launch without clusters.
 struct LaunchShape {
   Dim3 grid, block, cluster;
   int64_t dynamicSharedBytes = 0;
-  /// The caller's CUstream (null: the legacy default stream); nothing: the device's own.
+  /// The caller's CUstream (null: the legacy default stream); nullopt: the device's own stream.
   std::optional<void *> stream = std::nullopt;
-  /// Of a kernel that waits itself for the ones before it: it may start while the one before it
-  /// in the stream still runs (programmatic dependent launch), where the driver can do that.
+  /// Whether the kernel, which itself waits for previous kernels, may start while the previous
+  /// kernel in the stream is still running (programmatic dependent launch), if the driver supports
+  /// this.
   bool programmatic = false;
 };
 
-/// Numbers that lie elsewhere, one a dimension.
+/// A view of numbers, one per dimension.
 class Sizes {
 public:
   Sizes() = default;
   Sizes(const int64_t *data, size_t count) : data(data), count(count) {}
   template <size_t N> Sizes(const int64_t (&values)[N]) : data(values), count(N) {}
-  /// A vector or another array that outlives this.
+  /// From a vector or another array that outlives this object.
   template <typename Array, typename = decltype(std::declval<const Array &>().data())>
   Sizes(const Array &values) : data(values.data()), count(values.size()) {}
 
@@ -51,20 +53,20 @@ private:
   size_t count = 0;
 };
 
-/// A tensor in device memory and the box that one TMA load moves from it to shared memory.
+/// A tensor in device memory, and the box that one TMA load copies from it to shared memory.
 /// Dimensions are in the order of a memref's: the last one is contiguous.
 struct TensorMapShape {
   TensorMapElement element = TensorMapElement::F16;
   void *base = nullptr; ///< address of the first element
-  /// Elements along each dimension and between neighbours of each; 1 to 5 dimensions.
+  /// Elements along each dimension, and between neighbors in each dimension; 1 to 5 dimensions.
   Sizes sizes, strides;
-  /// The box is `boxRows` along dimension `rowDim`, `outerRows` along `outerDim`, `boxColumns`
-  /// along the last, 1 elsewhere. A row of it, 32, 64 or 128 bytes, is the width of the swizzle
-  /// in shared memory.
+  /// The box has `boxRows` elements along dimension `rowDim`, `outerRows` along `outerDim`,
+  /// `boxColumns` along the last dimension, and 1 along all others. The size of a row of the box,
+  /// 32, 64 or 128 bytes, is the width of the swizzle in shared memory.
   int64_t rowDim = 0, boxRows = 1, outerDim = 0, outerRows = 1, boxColumns = 1;
 };
 
-/// That of a memref, from the arguments of abi::kEncodeTensorMap.
+/// Returns the TensorMapShape of a memref, from the arguments of abi::kEncodeTensorMap.
 inline TensorMapShape makeTensorMapShape(void *alignedPointer, int64_t offset, int64_t rank,
                                          const int64_t *sizes, const int64_t *strides,
                                          int32_t element, int64_t rowDim, int64_t boxRows,

@@ -1,7 +1,7 @@
-//===- ModelABI.h - what kernels on the model of a GPU agree on --*- C++ -*-===//
+//===- ModelABI.h - ABI of kernels on the GPU model -------------*- C++ -*-===//
 //
-// Between convert-flashattn-gpu-to-model, which makes calls of what a kernel does to more than its
-// own values, and the model that answers them (lib/Runtime/Model).
+// The interface between convert-flashattn-gpu-to-model, which generates calls for all effects of a
+// kernel beyond its own values, and the model that implements these calls (lib/Runtime/Model).
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,34 +14,35 @@
 
 namespace mlir::flashattn::model {
 
-/// What the names of the model's functions begin with. Each takes the thread and the number of a
-/// place first.
+/// Prefix of the names of the model's functions. The first parameters of each function are the
+/// thread and the number of a place.
 inline constexpr llvm::StringLiteral kPrefix = "flashattnModel";
 /// void (const char *kernel, void (*body)(void *arguments, Thread *), int64_t x 6 (blocks of the
 /// grid, threads of a block), int32_t sharedBytes, void *arguments): runs a kernel. `kernel` is its
-/// name and behind it the text of each place, with line feeds between.
+/// name followed by the text of each place, separated by line feeds.
 inline constexpr llvm::StringLiteral kLaunch = "flashattnModelLaunch";
 
-/// Set in the number of a place where an op has called before: one with several calls runs once.
+/// Set in the number of a place if the op has made an earlier call: an op with several calls runs
+/// once.
 inline constexpr int32_t kSameOp = 1 << 16;
 
-/// What a kernel reads of its thread, by position. The rest of a thread lies behind it.
+/// The part of a thread that a kernel reads, by position. The rest of a thread follows it.
 struct ThreadView {
   int32_t thread[3], block[3], blockSize[3], gridSize[3];
   char *shared;        ///< the block's dynamic shared memory, aligned to 1024 bytes
-  int64_t sharedBytes; ///< of it
+  int64_t sharedBytes; ///< bytes of `shared`
 };
 
-/// Bits that say what an access is. One that is atomic reads and writes in one step, and orders
-/// what threads do before and behind it.
+/// Flags of an access. An atomic access reads and writes in one step, and orders the accesses of
+/// threads before and after it.
 enum AccessFlags : int32_t { kReads = 0, kWrites = 1, kShared = 2, kAtomic = 4 };
 
-/// Elements of products.
+/// Element types of products.
 enum class ProductElement : int32_t { F16 = 0, BF16 = 1, TF32 = 2 };
 
-/// How threads exchange values, as gpu.shuffle has it.
+/// How threads exchange values, as in gpu.shuffle.
 enum class ShuffleMode : int32_t { Xor = 0, Up = 1, Down = 2, Idx = 3 };
-/// What a vote asks, as flashattn.vote has it.
+/// The kind of a vote, as in flashattn.vote.
 enum class Vote : int32_t { Any = 0, All = 1, Ballot = 2 };
 
 } // namespace mlir::flashattn::model

@@ -1,4 +1,4 @@
-//===- Overlap.h - whether tensors share memory ------------------*- C++ -*-===//
+//===- Overlap.h - check whether tensors share memory -----------*- C++ -*-===//
 
 #ifndef FLASHATTN_RUNTIME_OVERLAP_H
 #define FLASHATTN_RUNTIME_OVERLAP_H
@@ -9,21 +9,21 @@
 
 namespace mlir::flashattn {
 
-/// Where the elements of a tensor lie. Needs no LLVM.
+/// The memory locations of a tensor's elements. Does not depend on LLVM.
 struct TensorPlace {
   static constexpr int kMaxRank = 5;
-  uintptr_t address = 0; ///< of the first element
+  uintptr_t address = 0; ///< address of the first element
   Sizes sizes;           ///< at most kMaxRank
   Sizes strides;         ///< in elements, not negative
   int64_t elementBytes = 0;
 
-  /// Address behind the last byte; `address` where a size is 0.
+  /// The address after the last byte; `address` if a size is 0.
   uintptr_t getEnd() const;
 };
 
-/// Whether a byte belongs to both tensors. Views that lie between each other, such as q and k as
-/// slices of one packed array, share none. Exact but for views with strides so unlike each other
-/// that the search is given up, which count as sharing. Allocates nothing.
+/// Whether some byte belongs to both tensors. Interleaved views, such as q and k as slices of one
+/// packed array, share none. The result is exact, except for views whose strides differ so much
+/// that the search is given up; these count as sharing memory. Allocates nothing.
 bool shareMemory(const TensorPlace &lhs, const TensorPlace &rhs);
 
 } // namespace mlir::flashattn

@@ -1,4 +1,4 @@
-//===- StageTimer.h - where the time of a first call goes -------*- C++ -*-===//
+//===- StageTimer.h - times of the stages of a first call -------*- C++ -*-===//
 
 #ifndef FLASHATTN_RUNTIME_STAGETIMER_H
 #define FLASHATTN_RUNTIME_STAGETIMER_H
@@ -10,8 +10,8 @@
 
 namespace mlir::flashattn {
 
-/// Times a piece of work whose stages follow each other. Where FLASHATTN_TIMING is set, and not to
-/// 0, it becomes a line of stderr when the object goes, in milliseconds:
+/// Times a piece of work that consists of consecutive stages. If FLASHATTN_TIMING is set, and not
+/// to 0, the destructor prints a line to stderr, in milliseconds:
 ///
 ///   flashattn: compile: parse 2.1, passes 55.0, all 57.1 ms
 class StageTimer {
@@ -19,13 +19,13 @@ public:
   explicit StageTimer(llvm::StringRef what);
   ~StageTimer();
 
-  /// `stage` ends here. It began with the work, or where the one before it ended.
+  /// Ends `stage`, which began with the work or at the end of the previous stage.
   void end(llvm::StringRef stage);
 
 private:
   using Clock = std::chrono::steady_clock;
 
-  std::string line; ///< empty where nobody asks
+  std::string line; ///< empty if FLASHATTN_TIMING is not set
   Clock::time_point begin, last;
 };
 

@@ -10,8 +10,8 @@
 
 namespace mlir::flashattn {
 
-/// Does a piece of work beside its owner; in `start`, where the process may start no more threads.
-/// Not std::thread, which ends the process then.
+/// Does a piece of work concurrently with its owner, or within `start` if the process cannot create
+/// more threads. Does not use std::thread, which would terminate the process in this case.
 class Worker {
 public:
   Worker() = default;
@@ -19,7 +19,7 @@ public:
   Worker &operator=(const Worker &) = delete;
   ~Worker() { join(); }
 
-  /// Once.
+  /// Starts the work. May be called once.
   void start(std::function<void()> toDo) {
     work = std::move(toDo);
     auto run = [](void *worker) -> void * {
@@ -31,7 +31,7 @@ public:
       work();
   }
 
-  /// Returns when the work is done.
+  /// Waits until the work is done.
   void join() {
     if (std::exchange(isRunning, false))
       pthread_join(thread, nullptr);

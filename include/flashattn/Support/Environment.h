@@ -1,8 +1,9 @@
-//===- Environment.h - what environment variables say ------------*- C++ -*-===//
+//===- Environment.h - environment variables --------------------*- C++ -*-===//
 //
-// One rule for all of them: unset and empty are the same, and a value that makes no sense is a
-// warning on standard error and the default. Needs neither LLVM nor the C++ library, as code that
-// flash-compile makes. python/flashattn/_environment.py says the same.
+// All environment variables follow one rule: an unset variable is the same as an empty one, and an
+// invalid value causes a warning on standard error and is replaced by the default. Depends on
+// neither LLVM nor the C++ library, like the code that flash-compile generates.
+// python/flashattn/_environment.py implements the same rule.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,19 +14,20 @@
 
 namespace mlir::flashattn {
 
-/// The variable's value; null where it is unset or empty.
+/// Returns the variable's value; null if it is unset or empty.
 const char *getVariable(const char *name);
 
-/// A switch: 0, off, no and false are off, 1, on, yes and true are on, in upper and lower case.
+/// Reads a switch: 0, off, no and false mean off; 1, on, yes and true mean on; in upper or lower
+/// case.
 bool getSwitch(const char *name, bool byDefault);
 
-/// A number from `least` to `most`.
+/// Reads a number from `least` to `most`.
 int64_t getNumber(const char *name, int64_t least, int64_t most, int64_t byDefault);
 
-/// A path, or a switch of what is there. `isOff` says whether it is off.
+/// A variable that is either a path or a switch. `isOff` is true if the switch is off.
 struct PathVariable {
   bool isOff = false;
-  const char *path = nullptr; ///< null: the default's
+  const char *path = nullptr; ///< null: the default path
 };
 PathVariable getPathOrSwitch(const char *name);
 

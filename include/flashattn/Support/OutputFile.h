@@ -1,4 +1,4 @@
-//===- OutputFile.h - files that the flags of a tool name ---------*- C++ -*-===//
+//===- OutputFile.h - files named by tool flags -----------------*- C++ -*-===//
 
 #ifndef FLASHATTN_SUPPORT_OUTPUTFILE_H
 #define FLASHATTN_SUPPORT_OUTPUTFILE_H
@@ -17,17 +17,17 @@ class raw_ostream;
 
 namespace mlir::flashattn {
 
-/// Whether `path` is there and is neither a regular file nor a folder: a device, a FIFO, a socket.
+/// Whether `path` exists and is neither a regular file nor a folder: a device, a FIFO, a socket.
 bool isStream(llvm::StringRef path);
 
-/// Error where `path` is a device that is no terminal: reading it to its end may never be over.
+/// Returns an error if `path` is a device that is not a terminal, because reading it to its end may
+/// never finish.
 llvm::Error checkInputFile(llvm::StringRef path);
 
-/// A file for the time being, which goes with this object and with the process, where a signal
-/// ends that.
+/// A temporary file, which is removed with this object, and when a signal terminates the process.
 class ScratchFile {
 public:
-  /// Errors: there is no place for temporary files.
+  /// Errors: no temporary file can be created.
   static llvm::Expected<ScratchFile> create(llvm::StringRef content = "");
   ScratchFile(ScratchFile &&) = default;
   ~ScratchFile();
@@ -40,37 +40,38 @@ private:
   llvm::sys::fs::TempFile file;
 };
 
-/// Files that come to be together. A regular file is written beside its place, and moved there when
-/// all are whole: until then, and after an error, what was there before stays. For a symbolic link
-/// it is the target that is replaced. What is no regular file, a device or a FIFO, is written to.
-/// Errors of all functions name the path and say why.
+/// Output files that are created together. A regular file is written to a temporary file next to
+/// its path, and moved there when all files are complete; until then, and after an error, the
+/// previous file is kept. For a symbolic link, the target is replaced. A path that is not a regular
+/// file, such as a device or a FIFO, is written to directly. Errors of all functions name the path
+/// and the reason.
 class OutputFiles {
 public:
   OutputFiles() = default;
   OutputFiles(const OutputFiles &) = delete;
   ~OutputFiles();
 
-  /// Has `write` print the content of `path`. "-" is standard output.
+  /// Calls `write` to print the content of `path`. "-" is standard output.
   llvm::Error write(llvm::StringRef path, llvm::function_ref<void(llvm::raw_ostream &)> write);
-  /// Where another program is to put the content of `path`.
+  /// Returns the path to which another program must write the content of `path`.
   llvm::Expected<std::string> create(llvm::StringRef path);
-  /// Puts all files to their places.
+  /// Moves all files to their final paths.
   llvm::Error keep();
 
 private:
   struct File {
-    std::string path;   ///< as it was given
-    std::string target; ///< behind all symbolic links; empty: `path` is written to
+    std::string path;   ///< as given by the caller
+    std::string target; ///< after resolving symbolic links; empty: `path` is written directly
     llvm::sys::fs::TempFile temporary;
   };
   std::vector<File> files;
 };
 
-/// A single one of them.
+/// Writes a single output file.
 llvm::Error writeOutputFile(llvm::StringRef path,
                             llvm::function_ref<void(llvm::raw_ostream &)> write);
 
-/// The same to an open file that stands for standard output.
+/// Same, to an open file that represents standard output.
 llvm::Error writeStandardOutput(int descriptor,
                                 llvm::function_ref<void(llvm::raw_ostream &)> write);
 

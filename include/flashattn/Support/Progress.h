@@ -1,4 +1,4 @@
-//===- Progress.h - a sign of life --------------------------------*- C++ -*-===//
+//===- Progress.h - progress messages ---------------------------*- C++ -*-===//
 
 #ifndef FLASHATTN_SUPPORT_PROGRESS_H
 #define FLASHATTN_SUPPORT_PROGRESS_H
@@ -11,17 +11,17 @@
 
 namespace mlir::flashattn {
 
-/// While it lives, says on standard error what is going on: on a terminal in one line, every
-/// second; elsewhere, as in a log, in a line of its own after ten seconds, and then every half
-/// minute.
+/// During its lifetime, prints the current activity to standard error: on a terminal, one line that
+/// is updated every second; elsewhere, such as in a log, a new line after ten seconds and then
+/// every half minute.
 class Progress {
 public:
   explicit Progress(std::string what);
-  /// As where there is no terminal, at times of the caller's.
+  /// As if there were no terminal, at times that the caller specifies.
   Progress(std::string what, std::chrono::milliseconds first, std::chrono::milliseconds every);
   ~Progress();
 
-  /// What goes on from now on; the time goes on too.
+  /// Sets the current activity; the elapsed time is not reset.
   void set(std::string now);
 
 private:

@@ -1,10 +1,11 @@
-//===- TrustedFolder.h - files that run as the user's own -------*- C++ -*-===//
+//===- TrustedFolder.h - folders with trusted files -------------*- C++ -*-===//
 //
-// Compiled code that is read from a file runs with the rights of who reads it. So a folder counts
-// only as what was opened and looked at, never as a path, which may lead elsewhere a moment later:
-// links are resolved once, each part of what they come to is opened from the one before and
-// follows no further link, and every file is opened, made and removed from the folder that is held
-// open. Who may write there is looked at too: root and the user, and nobody else.
+// Compiled code that is read from a file runs with the rights of the user who reads it. A folder is
+// therefore trusted only as an open file descriptor that was checked, never as a path, which may
+// lead elsewhere a moment later. Links are resolved once; each component of the resolved path is
+// opened relative to the previous one and without following further links; and every file is
+// opened, created and removed relative to the open folder. The checks also cover who may write to a
+// folder: only root and the user.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,11 +25,11 @@
 
 namespace mlir::flashattn {
 
-/// A file whose code runs already, and the folder that it lies in.
+/// A file whose code is already running, and its folder.
 struct LoadedCode {
   struct stat file, folder;
 
-  /// Nothing where the system says nothing of it.
+  /// Returns nullopt if the system has no information about it.
   static std::optional<LoadedCode> find(llvm::StringRef path);
 };
 
@@ -36,15 +37,16 @@ class TrustedFolder {
 public:
   enum class IfMissing { Nothing, Make };
 
-  /// Opens a folder; nothing where there is none. With Make it is made, and those that it lies in,
-  /// for the user alone. Errors: somebody else who owns it or may write to it, or owns or, without
-  /// a sticky bit, may write to one that it lies in; something that is no folder; what the system
-  /// says. `code` is for callers that only read files there: its owner is trusted too, and a sticky bit is
-  /// enough for the folder itself.
+  /// Opens a folder; returns nullopt if it does not exist. With Make, the folder and its parents
+  /// are created, accessible to the user only. Errors: another user owns the folder or may write to
+  /// it; another user owns one of its parents, or may write to a parent without a sticky bit; it is
+  /// not a folder; system errors. `code` is for callers that only read files there: its owner is
+  /// trusted too, and a sticky bit is sufficient for the folder itself.
   static llvm::Expected<std::optional<TrustedFolder>>
   open(llvm::StringRef path, IfMissing ifMissing, std::optional<LoadedCode> code = std::nullopt);
-  /// Opens a folder that was found beside `code`. Who may write to that could do no more here, so
-  /// that folders which it lies in are not looked at, and who else may write is as there.
+  /// Opens a folder next to `code`. A user who may write to `code` could not do more harm here, so
+  /// the parents of the folder are not checked, and the users who may write to `code` may also
+  /// write here.
   static llvm::Expected<TrustedFolder> openBeside(llvm::StringRef path, const LoadedCode &code);
 
   TrustedFolder(TrustedFolder &&other)
@@ -53,23 +55,23 @@ public:
   TrustedFolder &operator=(TrustedFolder &&) = delete;
   ~TrustedFolder();
 
-  /// The open folder, for functions of the system that end with `at`.
+  /// The file descriptor of the open folder, for system functions that end with `at`.
   int get() const { return descriptor; }
 
-  /// What a file holds; null where there is none of that name. Errors: a file of somebody else, one
-  /// that others may write to, a link, something that is no file; what the system says.
+  /// Reads a file; returns null if there is no file with that name. Errors: another user owns the
+  /// file or may write to it; it is a link or not a file; system errors.
   llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> read(llvm::StringRef name) const;
-  /// Puts a file of the user's alone in the place of what has that name, whole or not at all.
+  /// Atomically replaces the file with that name by a file that only the user can access.
   llvm::Error write(llvm::StringRef name, llvm::ArrayRef<llvm::StringRef> pieces) const;
   void remove(llvm::StringRef name) const;
 
-  /// Prefix of the names of unfinished files, which stay where a process is killed.
+  /// Prefix of the names of unfinished files, which remain if a process is killed.
   static constexpr llvm::StringLiteral kUnfinished = ".unfinished";
 
 private:
   TrustedFolder(int descriptor, std::optional<LoadedCode> code, bool isBeside)
       : descriptor(descriptor), code(code), isBeside(isBeside) {}
-  /// Why what was opened cannot be trusted: the folder, or a file in it.
+  /// Returns why the opened folder, or a file in it, cannot be trusted.
   llvm::Error check(const struct stat &status, bool isFolder) const;
 
   int descriptor;

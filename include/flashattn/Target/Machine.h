@@ -1,6 +1,6 @@
-//===- Machine.h - what there is to compile for ------------------*- C++ -*-===//
+//===- Machine.h - machines to compile for ----------------------*- C++ -*-===//
 //
-// The one place that knows a chip by name: its table is Chips.def.
+// Chip names are used only here, with the table in Chips.def.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,29 +16,29 @@ namespace mlir::flashattn {
 struct ChipInfo {
   enum Feature : unsigned {
     kNone = 0,
-    kDependentLaunch = 1, ///< a kernel can wait itself for the one before it: `griddepcontrol`
-    kWarpgroups = 2,      ///< `wgmma`, tensor copies and registers that warpgroups share out
+    kDependentLaunch = 1, ///< a kernel can itself wait for the previous one: `griddepcontrol`
+    kWarpgroups = 2,      ///< `wgmma`, tensor copies, register reallocation among warpgroups
   };
   StringLiteral name;
-  int64_t ptxVersion;      ///< the lowest that has it, 10 * major + minor
-  int64_t sharedMemoryKiB; ///< that one block may use
+  int64_t ptxVersion;      ///< lowest version with the chip, 10 * major + minor
+  int64_t sharedMemoryKiB; ///< available to one block
   unsigned features;
 };
 
-/// All rows, in the order of the table.
+/// Returns all rows, in the order of the table.
 ArrayRef<ChipInfo> getChips();
 
-/// Where a schedule is to run: the CPU, or a GPU by the name of its chip.
+/// The machine that a schedule is for: the CPU, or a GPU given by the name of its chip.
 class Machine {
 public:
   static constexpr StringLiteral kCPU = "cpu";
-  /// The first GPU of the table, whose code every newer one runs.
+  /// The first GPU of the table; every newer GPU runs its code.
   static StringRef getBaselineGPU();
 
-  /// The machine of that name; the CPU has vector registers of `vectorWidth` f32 lanes. Errors: a
-  /// name that no row has, with those that there are; a width that no CPU has.
+  /// Returns the machine with that name; the CPU has vector registers of `vectorWidth` f32 lanes.
+  /// Errors: a name that is not in the table, with the list of names; a width that no CPU has.
   static llvm::Expected<Machine> get(StringRef name, int64_t vectorWidth = 16);
-  /// The same of a GPU. Errors: any other name, with those of the GPUs alone.
+  /// Same for a GPU. Errors: any other name, with the list of GPUs only.
   static llvm::Expected<Machine> getGPU(StringRef name);
 
   StringRef getName() const { return chip->name; }
@@ -58,7 +58,7 @@ private:
   int64_t vectorWidth;
 };
 
-/// The names of the chips with the feature, as "sm_90 or sm_90a".
+/// Returns the names of the chips with the feature, such as "sm_90 or sm_90a".
 std::string listChips(ChipInfo::Feature feature);
 
 } // namespace mlir::flashattn

@@ -1,6 +1,6 @@
-//===- Tuned.h - schedules that a tuner found on this machine ----*- C++ -*-===//
+//===- Tuned.h - tuned schedules of this machine ----------------*- C++ -*-===//
 //
-// One JSON file of the user, which the Python tuner writes and reads too:
+// The schedules are in a JSON file of the user, which the Python tuner also reads and writes:
 //   {"version": 1, "schedules": {"sm_90a/128/128/f16/full": {"schedule": "tile_m = …", "ms": …}}}
 //
 //===----------------------------------------------------------------------===//
@@ -15,37 +15,39 @@
 
 namespace mlir::flashattn {
 
-/// The user's cache folder: $XDG_CACHE_HOME/flashattn or, where that is not set or no absolute
-/// path,
-/// ~/.cache/flashattn. Empty where there is no such folder to name.
+/// Returns the user's cache folder: $XDG_CACHE_HOME/flashattn or, if that variable is not set or is
+/// not an absolute path, ~/.cache/flashattn. Empty if there is no such folder.
 std::string getUserCacheFolder();
-/// schedules.json in it. Empty where there is no such folder.
+/// Returns the path of schedules.json in the user's cache folder. Empty if there is no such folder.
 std::string getTunedSchedulesPath();
 
-/// The file that compilations read: that path, or nothing where FLASHATTN_TUNED is 0.
+/// Returns the file that compilations read: getTunedSchedulesPath(), or empty if FLASHATTN_TUNED is
+/// 0.
 std::string getTunedSchedulesFile();
 
-/// What a finding holds for: the machine's name, head dimensions, element type and class of mask
-/// (full, triangular, banded), as "sm_90a/128/128/f16/triangular", and "…/full/decode" for few
-/// queries (isDecode). That of gradients ends with "/backward", or "/backward/deterministic".
+/// Returns the key of a finding: the machine's name, the head dimensions, the element type and the
+/// class of the mask (full, triangular, banded), such as "sm_90a/128/128/f16/triangular", or
+/// "…/full/decode" for few queries (isDecode). The key of a backward pass ends with "/backward", or
+/// "/backward/deterministic".
 std::string getTuningKey(AttentionOpInterface op, StringRef machine);
 
-/// Gives every attention op of `module` without a schedule the one that `file` has for it,
-/// where that still fits the machine. A file that is not there counts as empty; one that cannot
-/// be read is a warning at the module, for a cache must not keep anyone from computing. How many
-/// ops were given one.
+/// Sets the schedule of every attention op of `module` without one to the schedule that `file` has
+/// for it, if that still fits the machine. A file that does not exist counts as empty. A file that
+/// cannot be read is a warning at the module, because a cache must not prevent a computation.
+/// Returns the number of ops whose schedule was set.
 int64_t applyTunedSchedules(ModuleOp module, const Machine &machine, StringRef file);
 
-/// All findings of `file`, none where it is not there. Errors: a file that is none of these.
+/// Returns all findings of `file`; none if it does not exist. Errors: a file that is not of this
+/// format.
 llvm::Expected<llvm::json::Object> loadTunedSchedules(StringRef file);
 
-/// Whether a finding could be stored, before trials take their time: makes the folder. Errors: as
-/// of storeTunedSchedule.
+/// Checks, before trials are run, whether a finding could be stored; creates the folder. Errors:
+/// those of storeTunedSchedule.
 llvm::Error checkTunedSchedules(StringRef file);
 
-/// Adds a finding: an object with the fields of the `schedule` as text, the milliseconds `ms` of a
-/// call, and whatever else the tuner has to say. The file is replaced whole or not at all. Errors:
-/// a file there that is none of these, or that cannot be written.
+/// Adds a finding: an object with the fields of the `schedule` as text, the time `ms` of a call in
+/// milliseconds, and further data of the tuner. The file is replaced atomically. Errors: an
+/// existing file that is not of this format, or that cannot be written.
 llvm::Error storeTunedSchedule(StringRef file, StringRef key, llvm::json::Object finding);
 
 } // namespace mlir::flashattn

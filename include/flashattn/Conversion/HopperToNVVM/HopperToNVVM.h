@@ -1,4 +1,4 @@
-//===- HopperToNVVM.h - the hopper dialect's device ops to PTX --*- C++ -*-===//
+//===- HopperToNVVM.h - lowering of hopper device ops to PTX ----*- C++ -*-===//
 
 #ifndef FLASHATTN_CONVERSION_HOPPERTONVVM_HOPPERTONVVM_H
 #define FLASHATTN_CONVERSION_HOPPERTONVVM_HOPPERTONVVM_H
@@ -10,10 +10,10 @@ class RewritePatternSet;
 
 namespace flashattn::hopper {
 
-/// Adds the lowering of each device op to inline PTX, and of a tensor map to a pointer.
+/// Adds patterns that lower each device op to inline PTX, and a tensor map to a pointer.
 void populateHopperToNVVMPatterns(LLVMTypeConverter &converter, RewritePatternSet &patterns);
 
-/// Lets upstream's conversions to LLVM take a tensor map for a pointer, so that convert-gpu-to-nvvm
+/// Lets upstream's conversions to LLVM treat a tensor map as a pointer, so that convert-gpu-to-nvvm
 /// accepts kernels with tensor map parameters.
 void registerConvertTensorMapToLLVMInterface(DialectRegistry &registry);
 

@@ -1,4 +1,4 @@
-//===- KernelsToGPU.h - the kernels beside the tile programs -----*- C++ -*-===//
+//===- KernelsToGPU.h - kernels next to the tile programs -------*- C++ -*-===//
 
 #ifndef FLASHATTN_CONVERSION_KERNELSTOGPU_KERNELSTOGPU_H
 #define FLASHATTN_CONVERSION_KERNELSTOGPU_KERNELSTOGPU_H
@@ -8,13 +8,14 @@
 
 namespace mlir::flashattn {
 
-/// At the beginning of `program`, which every thread of a kernel runs: lets the kernel behind it
-/// start, which finds out meanwhile what it has to do. Behind a wait of the program's own, so that
-/// what a kernel reads before it waits is safe from all but the one right before it.
+/// Lets the next kernel start at the beginning of `program`, which every thread of a kernel runs,
+/// so that the next kernel can meanwhile determine its work. If the program itself waits for
+/// earlier kernels, the next kernel starts after that wait, so that only the kernel directly before
+/// it could still write what a kernel reads before its own wait.
 void addLaunchDependents(Block &program);
 
-/// Lets `program`, which every thread of a kernel runs, wait for the kernel before it, in front of
-/// its first access to memory: what only counts blocks and threads need not wait.
+/// Makes `program`, which every thread of a kernel runs, wait for the previous kernel before its
+/// first memory access. Code that only computes numbers of blocks and threads need not wait.
 void addWaitForPrerequisites(Block &program);
 
 } // namespace mlir::flashattn

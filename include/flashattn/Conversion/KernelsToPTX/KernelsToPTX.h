@@ -1,4 +1,4 @@
-//===- KernelsToPTX.h - LLVM's work on kernels, on threads -------*- C++ -*-===//
+//===- KernelsToPTX.h - parallel compilation of kernels to PTX --*- C++ -*-===//
 
 #ifndef FLASHATTN_CONVERSION_KERNELSTOPTX_KERNELSTOPTX_H
 #define FLASHATTN_CONVERSION_KERNELSTOPTX_KERNELSTOPTX_H
@@ -13,27 +13,30 @@
 
 namespace mlir::flashattn {
 
-/// Kernels on their way from the LLVM dialect to PTX, each group of them (`gpu.module`) on a thread
-/// of its own. What else the module becomes may be made meanwhile. Goes before the module's
-/// context.
+/// Compiles kernels from the LLVM dialect to PTX, each group of kernels (`gpu.module`) on a thread
+/// of its own. The rest of the module may be compiled meanwhile. Must be destroyed before the
+/// module's context.
 class KernelsToPTX {
 public:
   KernelsToPTX();
   /// Waits for the threads.
   ~KernelsToPTX();
 
-  /// Starts on every `gpu.module` of `module`, none of which may change until it is replaced.
-  /// Failure after a diagnostic: one without a single `#nvvm.target`, or that LLVM IR cannot say.
+  /// Starts to compile every `gpu.module` of `module`, none of which may change until it is
+  /// replaced. Returns failure after a diagnostic if one does not have exactly one `#nvvm.target`,
+  /// or cannot be translated to LLVM IR.
   LogicalResult start(ModuleOp module);
 
-  /// Puts a `gpu.binary` in the place of each, so that passes over host code do not walk it. It has
-  /// the PTX behind `finish` only.
+  /// Replaces each `gpu.module` by a `gpu.binary`, so that passes over host code do not walk the
+  /// kernels. The `gpu.binary` contains the PTX only after `finish`.
   void replace();
 
-  /// Waits. Failure after a diagnostic: what LLVM cannot make code of.
+  /// Waits for all compilations. Returns failure after a diagnostic if LLVM cannot compile a
+  /// kernel.
   LogicalResult finish();
 
-  /// The names of these ops and their PTX, in the order of the module, behind `finish`.
+  /// Returns the names of these ops and their PTX, in the order of the module. Call it after
+  /// `finish`.
   std::vector<std::pair<std::string, std::string>> getPTX() const;
 
 private:

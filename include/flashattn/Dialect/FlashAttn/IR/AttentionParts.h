@@ -1,7 +1,7 @@
 //===- AttentionParts.h - parts of an attention as attentions ---*- C++ -*-===//
 //
-// What a tile and a shard of an attention need to know, and to change, so that each is an attention
-// of its own that means what it did as a part.
+// Helpers that turn a tile or a shard of an attention op into an attention op of its own with the
+// same meaning as the part.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,18 +12,20 @@
 
 namespace mlir::flashattn {
 
-/// The symbols of a mask's sets: what changes with a part of the queries, and of the keys.
+/// The symbols of a mask's sets, which change if an op has only a part of the queries or keys.
 enum class MaskSymbol : unsigned { NQ = 0, NK = 1 };
 
-/// Whether the op's mask reads a symbol.
+/// Whether the op's mask depends on a symbol.
 bool readsSymbol(AttentionOpInterface op, MaskSymbol symbol);
 
-/// Whether something asks for the positions of queries, and A3 gives each batch a position of query
-/// 0 of its own: by `kv_len`, aligned at the bottom right. No one offset stands for them then.
+/// Whether the op depends on the positions of queries, and A3 gives each batch its own position of
+/// query 0, because of `kv_len` and alignment at the bottom right. No single offset can then
+/// represent these positions.
 bool needsOwnPositions(AttentionOpInterface op);
 
-/// Adds `first`, of the batches, heads, positions and keys of which there may be fewer than four, to
-/// what the score modification of `op` is asked for: it goes by those of the whole op.
+/// Adds `first` to the arguments of the score modification of `op`, which uses the indices of the
+/// whole op. `first` are the offsets of the part's batches, heads, positions and keys; there may be
+/// fewer than four.
 void shiftScoreMod(OpBuilder &b, AttentionOpInterface op, ArrayRef<OpFoldResult> first);
 
 } // namespace mlir::flashattn

@@ -1,6 +1,6 @@
 //===- FlashAttn.h - the flashattn dialect ----------------------*- C++ -*-===//
 //
-// The dialect, its attributes, their interface and the ops.
+// The dialect with its attributes, interfaces and ops.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,7 +32,7 @@
 
 namespace mlir::flashattn {
 class AttentionOpInterface;
-// What methods of that interface of the same names give.
+// Implementations of the methods of AttentionOpInterface with the same names.
 int64_t getKnownGroup(AttentionOpInterface op);
 double getScaleOrDefault(AttentionOpInterface op);
 std::optional<bool> getConstantKeep(AttentionOpInterface op);
@@ -46,30 +46,31 @@ SmallVector<IntegerSet> getVisibleSets(AttentionOpInterface op);
 
 namespace mlir::flashattn {
 
-/// Largest absolute value of a coefficient or constant of a mask's constraints,
-/// window bounds and sink counts included. Positions and keys are below 2^31, so
-/// every constraint evaluates in 64 bits without overflow.
+/// Largest absolute value of a coefficient or constant in a mask's constraints, including window
+/// bounds and counts of sink tokens. Positions and keys are below 2^31, so that every constraint
+/// can be evaluated in 64 bits without overflow.
 constexpr int64_t kMaxMaskCoefficient = int64_t(1) << 31;
 
-/// Most integer sets a mask may expand to (`all_of` multiplies them).
+/// Maximum number of integer sets that a mask may expand to (`all_of` multiplies them).
 constexpr size_t kMaxVisibleSets = 64;
 
-/// Most masks that lie in each other, and that one is made of, each counted wherever it stands.
+/// Maximum nesting depth of masks, and maximum number of masks that a mask consists of, where each
+/// occurrence counts.
 constexpr size_t kMaxMaskDepth = 64, kMaxMaskParts = 4096;
 
-/// Reads a mask: an attribute of any dialect, one of this dialect's without `#flashattn.` before
-/// its name, or an affine_set, which is its set.
+/// Parses a mask: an attribute of any dialect, an attribute of this dialect without the prefix
+/// `#flashattn.`, or an affine_set, which becomes a set mask.
 ParseResult parseMask(AsmParser &parser, MaskAttrInterface &mask);
 
-/// True if the memref is, but for casts, a function's argument with `flashattn.aligned_rows`.
+/// Whether the memref is a function argument with `flashattn.aligned_rows`, looking through casts.
 bool isPromisedAlignedRows(Value memref);
 
-/// True if every row of a [B, H, N, D]-like memref begins at a multiple of 16 bytes: what a
-/// 16-byte copy needs. Known from a static layout, given that its allocation begins there, or
-/// promised by `flashattn.aligned_rows`.
+/// Whether every row of a [B, H, N, D]-like memref begins at a multiple of 16 bytes, as 16-byte
+/// copies require. This is known from a static layout, provided that the allocation begins at such
+/// an address, or promised by `flashattn.aligned_rows`.
 bool hasAlignedRows(Value memref);
 
-/// Registers the bufferisation of the dialect's ops as an external model.
+/// Registers the bufferization of the dialect's ops as an external model.
 void registerBufferizableOpInterfaceExternalModels(DialectRegistry &registry);
 
 } // namespace mlir::flashattn

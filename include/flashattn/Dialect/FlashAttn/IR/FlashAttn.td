@@ -1,6 +1,6 @@
 //===- FlashAttn.td - umbrella of the flashattn dialect ------*- tablegen -*-===//
 //
-// Only includes: each part of the dialect has a file of its own.
+// Includes the file of each part of the dialect.
 //
 //===----------------------------------------------------------------------===//
 

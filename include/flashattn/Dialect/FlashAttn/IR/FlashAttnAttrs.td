@@ -19,9 +19,10 @@ def FlashAttn_Align : I32EnumAttr<"Align", "position of query 0 (rule A3)", [
 }
 def FlashAttn_AlignAttr : EnumAttr<FlashAttn_Dialect, FlashAttn_Align, "align"> {
   let description = [{
-    Without an `offset` query `i` is at position `i` with `top_left`, and at `i + Nk - Nq` with
-    `bottom_right`, where the last query is beside the last key. With `kv_len` that is the last key
-    which the batch has. It stands as `align(top_left)` on the op.
+    Defines the position of query `i` if the op has no `offset`. With `top_left` it is `i`. With
+    `bottom_right` it is `i + Nk - Nq`, so that the last query is aligned with the last key; with
+    `kv_len`, the last key is the last one that exists in the batch. The op prints it as, for
+    example, `align(top_left)`.
   }];
   let assemblyFormat = "$value";
 }
@@ -34,14 +35,14 @@ def FlashAttn_Layout : I32EnumAttr<"Layout", "order of the operands' dimensions"
 }
 def FlashAttn_LayoutAttr : EnumAttr<FlashAttn_Dialect, FlashAttn_Layout, "layout"> {
   let description = [{
-    `bhsd` is `[B, H, N, D]`: batch, head, position, element of a row. `bshd` is `[B, N, H, D]`, for
-    `q`, `k`, `v`, `o` and their gradients; all other operands stay as they are. It stands as
-    `layout(bshd)` on the op.
+    `bhsd` is `[B, H, N, D]`: batch, head, position, element of a row. `bshd` is `[B, N, H, D]` and
+    applies to `q`, `k`, `v`, `o` and their gradients; the layout of all other operands does not
+    change. The op prints it as, for example, `layout(bshd)`.
   }];
   let assemblyFormat = "$value";
 }
 
-def FlashAttn_ProgramAxis : I64EnumAttr<"ProgramAxis", "what a dimension of a tile program counts", [
+def FlashAttn_ProgramAxis : I64EnumAttr<"ProgramAxis", "axis of a tile program", [
     I64EnumAttrCase<"Batch", 0, "batch">,
     I64EnumAttrCase<"Head", 1, "head">,
     I64EnumAttrCase<"QueryTile", 2, "query_tile">,
@@ -51,7 +52,7 @@ def FlashAttn_ProgramAxis : I64EnumAttr<"ProgramAxis", "what a dimension of a ti
   let genSpecializedAttr = 0;
 }
 def FlashAttn_ProgramAxisAttr : EnumAttr<FlashAttn_Dialect, FlashAttn_ProgramAxis, "program_axis"> {
-  let summary = "what a number of a tile program counts";
+  let summary = "what a region argument of a tile program counts";
   let assemblyFormat = "`<` $value `>`";
 }
 
@@ -67,16 +68,16 @@ class FlashAttn_Mask<string name, string attrMnemonic> : AttrDef<FlashAttn_Diale
 def FlashAttn_CausalAttr : FlashAttn_Mask<"Causal", "causal"> {
   let summary = "`k <= p`: a query sees the keys up to its own position";
   let description = [{
-    Where the first query is, the op says (rule A3): by default the last query sees every key.
-    `mask(causal)` on the op is `mask(#flashattn.causal)`.
+    The op defines the position of the first query (rule A3); by default the last query sees every
+    key. On the op, `mask(causal)` stands for `mask(#flashattn.causal)`.
   }];
 }
 
 def FlashAttn_WindowAttr : FlashAttn_Mask<"Window", "window"> {
-  let summary = "`p - left <= k <= p + right`; a bound left out does not bind";
+  let summary = "`p - left <= k <= p + right`; an omitted bound does not restrict the keys";
   let description = [{
-    `left` and `right` are counts of keys beside the query's own position, at
-    least 0 (rule R1). A window of W keys that ends at the query itself is
+    `left` and `right` are the numbers of visible keys before and after the query's own position,
+    each at least 0 (rule R1). A window of W keys that ends at the query itself is
     `#flashattn.window<left = W-1, right = 0>` (rule M1).
   }];
   let parameters = (ins OptionalParameter<"::std::optional<int64_t>">:$left,
@@ -86,11 +87,12 @@ def FlashAttn_WindowAttr : FlashAttn_Mask<"Window", "window"> {
 }
 
 def FlashAttn_SinkAttr : FlashAttn_Mask<"Sink", "sink"> {
-  let summary = "`k < count`: the first keys are visible to every query";
+  let summary = "`k < count`: the first keys (sink tokens) are visible to every query";
   let description = [{
-    Alone it shows these keys to queries before them too. Beside a causal window,
-    `any_of<[window<left = 255, right = 0>, all_of<[sink<4>, causal]>]>`, it keeps the first 4 keys
-    in sight (rule M2). The learned sinks of some models are an operand of the op, `sink_logits`.
+    On its own, the mask shows these keys also to queries that come before them. Combined with a
+    causal window, `any_of<[window<left = 255, right = 0>, all_of<[sink<4>, causal]>]>`, it keeps
+    the first 4 keys visible (rule M2). Sink tokens are not the learned sink logits of some models,
+    which are the op's operand `sink_logits`.
   }];
   let parameters = (ins "int64_t":$count);
   let assemblyFormat = "`<` $count `>`";
@@ -100,10 +102,11 @@ def FlashAttn_SinkAttr : FlashAttn_Mask<"Sink", "sink"> {
 def FlashAttn_SetAttr : FlashAttn_Mask<"Set", "set"> {
   let summary = "the pairs of an integer set over `(p, k)[nq, nk]`";
   let description = [{
-    The set stands in quotes, `#flashattn.set<"(p, k)[nq, nk] : (p - k >= 0)">`, or is an
-    `affine_set` behind an alias. An `affine_set` cannot stand here in full: the text of a
-    dialect's attribute needs balanced angle brackets, and `>=` is not. In `mask(…)` one stands
-    for its set, `mask(affine_set<(p, k)[nq, nk] : (p - k >= 0)>)`.
+    The set is written in quotes, `#flashattn.set<"(p, k)[nq, nk] : (p - k >= 0)">`, or as the alias
+    of an `affine_set`. An `affine_set` cannot be spelled out inside the attribute: the text of a
+    dialect attribute must have balanced angle brackets, and `>=` breaks this rule. In `mask(…)`, an
+    `affine_set` stands for the mask of its pairs:
+    `mask(affine_set<(p, k)[nq, nk] : (p - k >= 0)>)`.
   }];
   let parameters = (ins "::mlir::IntegerSetAttr":$set);
   let assemblyFormat = "`<` custom<VisibleSet>($set) `>`";
@@ -111,11 +114,11 @@ def FlashAttn_SetAttr : FlashAttn_Mask<"Set", "set"> {
 }
 
 def FlashAttn_AnyOfAttr : FlashAttn_Mask<"AnyOf", "any_of"> {
-  let summary = "union: a pair is visible where any of the masks shows it";
+  let summary = "union: a pair is visible if any of the masks shows it";
   let description = [{
-    A window of W keys with S sinks (rule M2) is
-    `any_of<[window<left = W-1, right = 0>, all_of<[sink<S>, causal]>]>`. The names of this
-    dialect's masks need no `#flashattn.` before them, here and in `mask(…)`; they print with it.
+    A window of W keys with S sink tokens (rule M2) is
+    `any_of<[window<left = W-1, right = 0>, all_of<[sink<S>, causal]>]>`. Here and in `mask(…)`, the
+    masks of this dialect need no `#flashattn.` prefix; they are printed with it.
   }];
   let parameters = (ins "::mlir::ArrayAttr":$masks);
   let assemblyFormat = "`<` custom<Masks>($masks) `>`";
@@ -125,8 +128,8 @@ def FlashAttn_AnyOfAttr : FlashAttn_Mask<"AnyOf", "any_of"> {
 def FlashAttn_AllOfAttr : FlashAttn_Mask<"AllOf", "all_of"> {
   let summary = "intersection: a pair is visible where all of the masks show it";
   let description = [{
-    `all_of<[causal, sink<4>]>`: the first 4 keys, for queries that are not before them. An
-    intersection of unions is multiplied out to a union, of 64 sets at most.
+    `all_of<[causal, sink<4>]>` shows the first 4 keys to queries that are not before them. An
+    intersection of unions is expanded to a union of at most 64 sets.
   }];
   let parameters = (ins "::mlir::ArrayAttr":$masks);
   let assemblyFormat = "`<` custom<Masks>($masks) `>`";
@@ -139,28 +142,73 @@ def FlashAttn_AllOfAttr : FlashAttn_Mask<"AllOf", "all_of"> {
 
 def FlashAttn_RolesAttr : AttrDef<FlashAttn_Dialect, "Roles"> {
   let mnemonic = "roles";
-  let summary = "how a block of specialised warpgroups runs several programs at once";
+  let summary = "warp specialization: the producer and consumer warpgroups of a thread block";
   let description = [{
-    One warpgroup (128 threads) is the producer and only brings tiles to shared memory;
-    every other one runs a program of its own. The programs of a block share the tiles of
-    `k` and `v`.
+    A thread block with roles has one producer warpgroup (128 threads), which copies tiles to shared
+    memory, and consumer warpgroups, which compute. Each consumer runs a tile program of its own, or
+    all consumers share one program (see `warps` of `#flashattn.schedule`). The programs that a
+    block runs at the same time are a group; they share the tiles of `k` and `v`.
 
-    | field | meaning |
-    | --- | --- |
-    | `consumers` | programs of a block, each on a warpgroup |
-    | `along` | the axis on which a block's programs are neighbours: `query_tile`, or `head` within a group that shares a key/value head |
-    | `registers` | registers of a consumer's thread |
-    | `producer_registers` | registers of a producer's thread |
-    | `rescale` | the output is rescaled only where a row's exponents have grown by more than this, as a power of 2; with 0 wherever they have grown. More than 3 for bf16 only with 64, 128 or 192 columns of `v`: sums of rows are products then, with 8 columns of ones behind |
-    | `section` | heads whose programs are started together, longest first; with 0 as many as have a group of programs for nearly each block that runs at once |
-    | `blocks` (1 if left out) | blocks that a multiprocessor runs at once |
-    | `query_stages` (1 if left out) | tiles of queries that a consumer has room for; with 2 blocks are persistent: no more are launched than run at once, each runs one group of programs after the other, and the next one's tiles come meanwhile |
-    | `late_rescale` (0 if left out) | with 1, whether the output is rescaled is judged by the weights of a tile and not, before these, by its scores: the scores of one whose weights outgrew the base are made a second time. Where nothing but the mask shapes them, which then is judged by scores in tiles that it cuts |
-    | `claims_below` (0 if left out) | up to so many keys, of gradients queries, a block takes whichever group is next when it has room for it, from a counter in global memory: blocks whose groups differ in length end together so. With `query_stages` 1, for which there must be no keep and no `joins`, and of gradients consumers that share a program, the next tiles come where this one's were once its steps have read them. Where each block would have fewer than 4 groups, with `query_stages` 1 fewer than 2, and with more keys, a block runs one group and ends; with more keys in a kernel without room for two, and 8 heads at once at most. With 0 each block has its share of the groups from the start |
-    | `add_stages` (0 if left out) | of gradients whose consumers share a program, and add up those of queries: through so many places of shared memory they hand what they have of a step to warps of the producer's group that bring no tiles, which add it, and make zeros of what nobody has added to. With 0 each of their warps adds its own |
-    | `joins` (0 if left out) | with 1, the intervals of keys that a program's mask shows are cut into pieces of 8 keys, joined to one sequence, and that is cut into tiles: a program of a narrow band, or of a few keys here and there, has no tile that is mostly hidden. Programs of a block join those that any of them sees. Where the mask alone asks for a key's number. Of gradients in programs over queries, whose `tile_n`, `pack` and roles the schedule's are then: those over keys have 64 queries a step or more, in 2 blocks at most |
-    | `in_flight` (0 if left out) | KiB of the tiles of a step that a multiprocessor's share of the blocks may have on their way, all blocks that run at once taken together: of few programs each goes ahead as far as there are `stages`, of more two steps or as many as come to this. More would make memory no faster, and blocks that share a multiprocessor wait for those that do not. With 0 all go as far as there are stages |
-    | `query_columns` (0 if left out) | of a forward program's queries, the first columns that its threads hold in registers, a multiple of 16, or all where there are fewer: products take them from there, and read no shared memory for them at each tile of keys |
+    - `consumers`: consumer warpgroups of a block.
+    - `along`: the axis along which the programs of a group are neighbors: `query_tile`, or `head`
+      within the query heads that share a key/value head.
+    - `registers`: registers per thread of a consumer.
+    - `producer_registers`: registers per thread of the producer.
+    - `rescale`: threshold of the online softmax, as a power of 2. The output is rescaled only if an
+      exponent of a row has grown by more than this number; with 0 it is rescaled whenever an
+      exponent has grown.
+    - `section`: heads whose programs are started together, the longest program first. With 0, as
+      many heads as provide a group of programs for nearly every block that runs at once.
+    - `blocks` (1 if omitted): thread blocks that run at once on a multiprocessor.
+    - `query_stages` (1 if omitted): query-tile buffers of a consumer. With 2, blocks are
+      persistent: only as many are launched as run at once, each runs one group after the other, and
+      the tiles of the next group are prefetched.
+    - `late_rescale` (0 if omitted): with 1, the decision to rescale is based on the weights of a
+      tile after they are computed, instead of on its scores before. If weights have outgrown the
+      old base, their scores are computed a second time.
+    - `claims_below` (0 if omitted): with at most this many keys (backward pass: queries), thread
+      blocks are persistent and fetch groups dynamically from an atomic counter in global memory, so
+      that blocks whose groups differ in length finish together. With 0, each block has a fixed
+      share of the groups.
+    - `add_stages` (0 if omitted): in a backward pass whose consumers share a program and accumulate
+      dq, the number of shared memory buffers through which consumers hand each step's contribution
+      to dq to the spare warps of the producer warpgroup, which add it to global memory. With 0,
+      each consumer warp adds its own part.
+    - `joins` (0 if omitted): with 1, the intervals of keys that a program's mask shows are cut into
+      pieces of 8 keys, the pieces are joined to one sequence, and the sequence is cut into tiles. A
+      program of a narrow band, or of a few scattered keys, then has no tile that is mostly hidden.
+    - `in_flight` (0 if omitted): cap on the bytes of streamed tiles in flight, in KiB per
+      multiprocessor, for all blocks that run at once taken together. With 0, every block prefetches
+      up to `stages` steps.
+    - `query_columns` (0 if omitted): the number of leading columns of the queries that the threads
+      of a forward program hold in registers: a multiple of 16, or all columns if there are fewer.
+      Products read these columns from registers instead of from shared memory at each key tile.
+
+    For bf16, a `rescale` of more than 3 requires 64, 128 or 192 columns of `v`: row sums are then
+    computed as products with 8 columns of ones that follow the columns of `v`.
+
+    `late_rescale` requires that nothing but the mask shapes the scores. In tiles that the mask
+    cuts, the decision to rescale is based on the scores.
+
+    `claims_below` with `query_stages` 1: the next group's tiles reuse the buffers of the current
+    group as soon as its steps have read them. This requires that there is no `keep` operand and no
+    `joins` and, in the backward pass, that consumers share a program.
+
+    `claims_below` with few groups or many keys: each block runs one group and ends if there are
+    fewer than 4 groups for each block (with `query_stages` 1, fewer than 2). With more than
+    `claims_below` keys, each block also runs one group and ends, in a kernel with one query-tile
+    buffer and at most 8 heads at once.
+
+    `add_stages`: the spare warps also set a tile of dq to zero if nothing was added to it yet.
+
+    `joins` requires that only the mask depends on the index of a key. The programs of a group join
+    the keys that any of them sees. In the backward pass, `joins` applies to the programs over query
+    tiles, and `tile_n`, `pack` and the roles are those of these programs; the programs over key
+    tiles process at least 64 queries a step, in at most 2 blocks per multiprocessor.
+
+    `in_flight`: with few programs, each block prefetches up to `stages` steps; with more programs,
+    as many steps as the cap allows, but at least two. More bytes in flight would not make memory
+    faster, and blocks that share a multiprocessor would finish later than those that do not.
   }];
   let parameters = (ins "int64_t":$consumers, "::mlir::flashattn::ProgramAxis":$along,
                         "int64_t":$registers, "int64_t":$producerRegisters,
@@ -177,9 +225,10 @@ def FlashAttn_RolesAttr : AttrDef<FlashAttn_Dialect, "Roles"> {
   }]>];
   let extraClassDeclaration = [{
     ::mlir::flashattn::RolesFields getFields() const;
-    /// Of blocks that run one group each, with `section` heads at once at most.
+    /// The roles of blocks that run one group each, with at most `section` heads at once.
     RolesAttr withoutClaims(int64_t section) const;
-    /// Whether blocks go from one group to the next with room for the tiles that one keeps.
+    /// Whether blocks are persistent but have buffers for the tiles of one group only, so that the
+    /// next group's tiles reuse them.
     bool reloads() const { return getClaimsBelow() > 0 && getQueryStages() == 1; }
   }];
   let hasCustomAssemblyFormat = 1;
@@ -188,27 +237,52 @@ def FlashAttn_RolesAttr : AttrDef<FlashAttn_Dialect, "Roles"> {
 
 def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
   let mnemonic = "schedule";
-  let summary = "every choice of the tile program, as data";
+  let summary = "every choice of a tile program, as data";
   let description = [{
-    | field | meaning |
-    | --- | --- |
-    | `tile_m` | rows of one program: queries, or, where the gradients of keys and values are made, keys |
-    | `tile_n` | what one step takes of the other: keys, or queries |
-    | `warps` | warps of a program; on the CPU 1 |
-    | `stages` | K/V tiles held in shared memory at once; 1 loads without overlap |
-    | `lanes` | threads that share a row: the row sum is kept as so many partial sums and reduced once at the end |
-    | `dot_type` | element type of the contractions' operands |
-    | `pack` (1 if left out) | query heads of one key/value head whose rows share a tile: `tile_m / pack` positions of each, in the order in which they lie in memory |
-    | `splits` (1 if left out) | most parts that the keys are cut into, each a program of its own whose outputs `flashattn.combine` merges: for few queries of many keys. How many they are is decided at each call |
-    | `min_part_tiles` (2 if left out) | with `splits`: the fewest key tiles of a part where there are several |
-    | `narrow_blocks` (0 if left out) | with `splits` and one consumer: so many blocks to a multiprocessor, with half as many keys a tile and their share of the registers, for parts, and for whole programs where these are done as soon in them as in `blocks` of whole tiles (`flashattn.prefers_narrow`). `min_part_tiles` are such tiles then |
-    | `tile_q` (`tile_m` if left out) | of gradients: rows of a program that makes those of queries. Without it there may be none: programs of 128 keys and more of 16 bits add up those of queries too, each its share, unless they are `apart` |
-    | `column_warps` (1 if left out) | of gradients, in programs that add up those of queries: warps that have the same rows of a tile, each its share of the columns. Products read less of shared memory so, through which the warps hand each other what they have of the weights |
-    | `queries_in_registers` (optional) | whether a thread holds its part of the queries all along or reads it again at every step; of gradients, its part of both tiles that a program keeps. Without it as registers allow. Not with `roles` |
-    | `apart` (optional) | of gradients: whether those of keys and those of values are made by programs of their own, which have room for wider heads and make the scores twice |
-    | `roles` (optional) | warpgroups with roles of their own, contractions by `wgmma`; without it every warp does the same |
+    - `tile_m`: rows of one program: queries, or keys in the programs that compute the gradients of
+      keys and values.
+    - `tile_n`: rows of the other operand that one step processes: keys, or queries.
+    - `warps`: warps of a program; 1 on the CPU. With `roles`, a program of more than 4 warps is
+      shared by the consumers.
+    - `stages`: tiles of `k` and `v` in shared memory at once. With 1, loads do not overlap with
+      computation.
+    - `lanes`: threads that share a row. The row's sum is kept as this many partial sums and reduced
+      once at the end.
+    - `dot_type`: element type of the operands of contractions.
+    - `pack` (1 if omitted): query heads of one key/value head whose rows share a tile. The tile has
+      `tile_m / pack` positions of each head, in the order in which they are stored in memory.
+    - `splits` (1 if omitted): split-KV: the maximum number of parts that the keys are cut into, for
+      few queries with many keys. Each part has programs of its own, and `flashattn.combine` merges
+      their outputs.
+    - `min_part_tiles` (2 if omitted): with `splits`, the minimum number of key tiles in a part if
+      there are several parts.
+    - `narrow_blocks` (0 if omitted): with `splits` and one consumer, the number of narrow blocks
+      per multiprocessor. A narrow block has half as many keys per tile and a proportional share of
+      the registers.
+    - `tile_q` (`tile_m` if omitted): in the backward pass, rows of a program that computes dq.
+    - `column_warps` (1 if omitted): in a backward pass whose programs accumulate dq, the number of
+      warps that share the rows of a tile; each has a part of the columns. Products then read less
+      from shared memory; the warps exchange their parts of the weights through it. Not allowed with
+      `roles`.
+    - `queries_in_registers` (optional): whether a thread keeps its part of the queries in registers
+      during all steps, or reads it again at every step. In the backward pass it applies to the
+      thread's part of both tiles that a program keeps. If it is omitted, the number of available
+      registers decides. Not allowed with `roles`.
+    - `apart` (optional): in the backward pass, whether the gradients of keys and those of values
+      are computed by separate programs. These support wider heads and compute the scores twice.
+    - `roles` (optional): warp specialization, with contractions by `wgmma`. If it is omitted, all
+      warps do the same work.
 
-    `flashattn-select-schedule` fills it in; one already on the op is kept.
+    The number of parts with `splits` is chosen at each call. Parts run in narrow blocks if there
+    are `narrow_blocks`, and so do whole programs if these finish as soon in narrow blocks as in
+    `blocks` blocks with whole tiles (`flashattn.prefers_narrow`). `min_part_tiles` then counts the
+    tiles of narrow blocks.
+
+    Without `tile_q`, there may be no programs that only compute dq: the programs over tiles of at
+    least 128 keys of a 16-bit type then accumulate dq too, each its contribution, unless they are
+    `apart`.
+
+    `flashattn-select-schedule` fills in the schedule; it keeps a schedule that the op already has.
   }];
   let parameters = (ins "int64_t":$tileM, "int64_t":$tileN, "int64_t":$warps,
                         "int64_t":$stages, "int64_t":$lanes, "::mlir::FloatType":$dotType,
@@ -226,54 +300,59 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
   }]>];
   let extraClassDeclaration = [{
     ::mlir::flashattn::ScheduleFields getFields() const;
-    /// That of `fields`; null after an error. `getChecked` takes roles as they are, which are an
-    /// attribute with rules of its own.
+    /// The schedule with `fields`, or null after an error. `getChecked` does not verify the roles,
+    /// which are an attribute with rules of their own; this function does.
     static ScheduleAttr getVerified(
         ::llvm::function_ref<::mlir::InFlightDiagnostic()> emitError, ::mlir::MLIRContext *context,
         const ::mlir::flashattn::ScheduleFields &fields);
     ScheduleAttr withRoles(RolesAttr roles) const;
-    /// For programs of the same rows whose warps all do the same, each with rows of its own, which
-    /// have two stages at most.
+    /// The schedule for programs of the same rows without warp specialization: each warp has rows
+    /// of its own, and there are at most two stages.
     ScheduleAttr withoutRoles() const;
-    /// At most so many parts. With 1 there are none, and what is said of them is left out.
+    /// The schedule with at most `splits` parts. With 1 there are no parts, and the fields that
+    /// describe parts are reset.
     ScheduleAttr withSplits(int64_t splits) const;
-    /// Without parts, in the blocks that `narrow_blocks` tells, which there must be: they share out the
-    /// registers that `blocks` have. Half of `tile_n` keys a tile.
+    /// The schedule without parts in narrow blocks, with half of `tile_n` keys per tile.
+    /// `narrow_blocks` must not be 0. The narrow blocks of a multiprocessor share the registers
+    /// that its `blocks` blocks have.
     ScheduleAttr withNarrowBlocks() const;
-    /// That of programs over parts of the keys: in narrow blocks, where there are any.
+    /// The schedule of programs over parts of the keys: in narrow blocks, if the schedule has them.
     ScheduleAttr forParts() const;
-    /// Whether the warpgroups of a block with roles run one program, each some of its rows or, where
-    /// there are fewer than 16 a warp, some of its sums.
+    /// Whether the consumers of a block share one program. Each consumer has some of the program's
+    /// rows or, if there are fewer than 16 rows per warp, some of its sums.
     bool sharesProgram() const;
-    /// Weights of bf16 may grow to 2 to this where sums of rows are additions: of 1,000 heads of 64
-    /// queries and 640 keys 2 were further off than the bound says, where with products and a
-    /// `rescale` of 8 4 were.
+    /// If row sums are computed by additions, bf16 weights may grow up to 2 to this power. For
+    /// 1,000 heads of 64 queries and 640 keys, 2 heads exceeded the error bound; with sums by
+    /// products and a `rescale` of 8, 4 heads did.
     static constexpr int64_t kMostAdded = 3;
-    /// Whether sums of rows are products with columns of ones behind `dv` columns of values: sums of
-    /// the weights as they are rounded. What rounding takes from a large weight of bf16 then cancels,
-    /// and weights may grow further; those of f16 need it not.
+    /// Whether row sums are computed as products with columns of ones that follow the `dv` columns
+    /// of values, so that they are sums of the rounded weights. The rounding error of a large bf16
+    /// weight then cancels, and weights may grow further; f16 weights do not need this.
     bool sumsByProducts(int64_t dv) const;
-    /// Whether programs over query tiles join the keys that they see, and how many keys they visit
-    /// together or not at all: of a tile, or of a piece.
+    /// Whether programs over query tiles join the keys that they see; and the number of keys that
+    /// they visit or skip as a unit: those of a tile, or of a piece.
     bool joinsKeys() const;
     int64_t getVisitedKeys() const;
-    /// Whether each of these warpgroups has all rows of one sum.
+    /// Whether each of these consumers has all rows of one sum.
     bool splitsSums() const;
-    /// Warps that have the rows of a tile between them: all, or those of a sum.
+    /// The number of warps among which the rows of a tile are divided: all warps, or those of one
+    /// sum.
     int64_t getWarpsOfRows() const;
-    /// Of gradients whose programs add up those of queries: how many parts there are of the columns
-    /// of one of their tiles. A warp has one of them, of 16 rows or, where warps share rows, of as
-    /// many times 16.
+    /// In a backward pass whose programs accumulate dq: the number of parts into which the columns
+    /// of one of their tiles are divided. A warp has one part, of 16 rows or, if warps share rows,
+    /// of as many times 16 rows.
     int64_t countColumnParts() const;
-    /// Of gradients: that of the programs over query tiles, whose rows are `tile_m`.
+    /// In the backward pass: the schedule of the programs over query tiles, whose rows are
+    /// `tile_m`.
     ScheduleAttr forQueryTiles() const;
-    /// Of gradients with roles: that of the programs that make dv alone, where they are apart, or dk
-    /// and dv, of which each consumer has one: they have room for wider steps, for which products
-    /// read less of shared memory. And, where programs over query tiles join keys and pack heads,
-    /// that of those which do neither.
+    /// In a backward pass with roles: the schedule of the programs that compute dv alone (if
+    /// `apart`), or dk and dv with one sum for each consumer. They have room for wider steps, whose
+    /// products read less shared memory. If programs over query tiles join keys and pack heads, it
+    /// is the schedule of the other programs, which do neither.
     ScheduleAttr forWideSteps() const;
-    /// Of gradients: whether programs over key tiles make those of queries too, of which each adds
-    /// its share in any order: where its warps share a program of keys enough for it to pay.
+    /// In the backward pass: whether the programs over key tiles also accumulate dq, each adding
+    /// its contribution in any order. They do if their warps share a program of enough keys for it
+    /// to pay off.
     bool addsQueries() const;
   }];
   let hasCustomAssemblyFormat = 1;

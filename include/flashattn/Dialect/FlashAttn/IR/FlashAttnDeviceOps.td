@@ -1,8 +1,8 @@
 #ifndef FLASHATTN_DEVICE_OPS_TD
 #define FLASHATTN_DEVICE_OPS_TD
 
-// What kernels, and the host that launches them, need of any GPU and upstream lacks, or has for one
-// machine only.
+// Device ops that kernels, and the host code that launches them, need on any GPU. Upstream has no
+// such ops, or has them for one kind of GPU only.
 
 include "mlir/IR/OpBase.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
@@ -11,7 +11,7 @@ include "flashattn/Dialect/FlashAttn/IR/FlashAttnAttrs.td"
 def FlashAttn_MultiprocessorCountOp : Op<FlashAttn_Dialect, "multiprocessor_count", [Pure]> {
   let summary = "number of multiprocessors of the device (host)";
   let description = [{
-    What a grid is sized by whose blocks shall all run at once.
+    Used to choose the size of a grid whose blocks must all run at once.
   }];
   let results = (outs Index:$count);
   let assemblyFormat = "attr-dict";
@@ -21,7 +21,7 @@ def FlashAttn_MultiprocessorCountOp : Op<FlashAttn_Dialect, "multiprocessor_coun
 // Warps
 //===----------------------------------------------------------------------===//
 
-def FlashAttn_VoteKind : I32EnumAttr<"VoteKind", "what a warp is asked", [
+def FlashAttn_VoteKind : I32EnumAttr<"VoteKind", "kind of a warp vote", [
     I32EnumAttrCase<"Any", 0, "any">,
     I32EnumAttrCase<"All", 1, "all">,
     I32EnumAttrCase<"Ballot", 2, "ballot">]> {
@@ -33,11 +33,12 @@ def FlashAttn_VoteKindAttr : EnumAttr<FlashAttn_Dialect, FlashAttn_VoteKind, "vo
 }
 
 def FlashAttn_VoteOp : Op<FlashAttn_Dialect, "vote", [MemoryEffects<[MemRead, MemWrite]>]> {
-  let summary = "ask all threads of a warp";
+  let summary = "evaluate a condition across the threads of a warp";
   let description = [{
-    Every thread gets the same answer: whether the condition holds in `any` or in `all` threads, i1,
-    or a `ballot`, i32, whose bit i is the condition of thread i. All threads of the warp must run
-    it, so that it has effects and stays where it is.
+    Every thread gets the same answer: with `any` or `all`, an i1 that says whether the condition
+    holds in any thread or in all threads; with `ballot`, an i32 whose bit i is the condition of
+    thread i. All threads of the warp must execute the op. It has side effects so that it is not
+    moved.
 
     Examples:
 
@@ -54,34 +55,35 @@ def FlashAttn_VoteOp : Op<FlashAttn_Dialect, "vote", [MemoryEffects<[MemRead, Me
 }
 
 //===----------------------------------------------------------------------===//
-// Grids that overlap
+// Programmatic dependent launch
 //===----------------------------------------------------------------------===//
 
-/// Ordered with every access to memory.
+/// An op that is ordered with respect to every memory access.
 class FlashAttn_GridOp<string mnemonic>
     : Op<FlashAttn_Dialect, mnemonic, [MemoryEffects<[MemRead, MemWrite]>]> {
   let assemblyFormat = "attr-dict";
 }
 
 def FlashAttn_LaunchDependentsOp : FlashAttn_GridOp<"launch_dependents"> {
-  let summary = "let the grid behind this one start";
+  let summary = "let the next grid in the stream start";
   let description = [{
-    The next kernel of the stream may start when every block of this one has run the op or has
-    ended, if it waits itself for what it needs (`flashattn.wait_prerequisite_grids`); any other
-    starts when this one has ended. On a GPU without such launches the op is nothing
-    (`flashattn-drop-dependent-launch`).
+    The next kernel in the stream may start once every block of this kernel has executed this op or
+    has ended, provided that the next kernel itself waits for the data that it needs
+    (`flashattn.wait_prerequisite_grids`). Any other kernel starts when this one has ended. On a GPU
+    without programmatic dependent launch the op is erased (`flashattn-drop-dependent-launch`).
 
     Example: `flashattn.launch_dependents`
   }];
 }
 
 def FlashAttn_WaitPrerequisiteGridsOp : FlashAttn_GridOp<"wait_prerequisite_grids"> {
-  let summary = "wait until the grids before this one have ended";
+  let summary = "wait until the previous grids in the stream have ended";
   let description = [{
-    What the kernel before this one in its stream has written is there behind it. The runtime lets a
-    kernel that has the op, and no other, start while that one still runs, so that nothing may be
-    read before it that that one writes, and nothing written: no access moves above it. On a GPU
-    without such launches the op is nothing (`flashattn-drop-dependent-launch`).
+    After this op, everything that the previous kernel in the stream has written is visible. The
+    runtime lets a kernel with this op, and no other, start while the previous kernel is still
+    running. Before this op, a kernel must therefore neither read memory that the previous kernel
+    writes, nor write memory; no memory access moves above the op. On a GPU without programmatic
+    dependent launch the op is erased (`flashattn-drop-dependent-launch`).
 
     Example: `flashattn.wait_prerequisite_grids`
   }];

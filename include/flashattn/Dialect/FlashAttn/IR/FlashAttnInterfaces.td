@@ -7,15 +7,15 @@ include "mlir/IR/Interfaces.td"
 def FlashAttn_MaskAttrInterface : AttrInterface<"MaskAttrInterface"> {
   let cppNamespace = "::mlir::flashattn";
   let description = [{
-    A mask is the set of visible pairs `(p, k)`, `p` the position of the query
-    (rule A3) and `k` the index of the key: a union of integer sets over the
-    dimensions `(p, k)` and the symbols `[nq, nk]`, the numbers of queries and
-    keys. Every analysis and lowering reads that union and knows no mask by name.
+    A mask is the set of visible pairs `(p, k)`: `p` is the position of the query (rule A3) and `k`
+    the index of the key. The set is a union of integer sets over the dimensions `(p, k)` and the
+    symbols `[nq, nk]`, the numbers of queries and keys. All analyses and lowerings work on this
+    union; none of them refers to a mask by name.
   }];
   let methods = [
     InterfaceMethod<[{
-        The sets whose union is the visible pairs, each over `(p, k)[nq, nk]`.
-        An empty list hides every pair.
+        Returns the sets over `(p, k)[nq, nk]` whose union is the set of visible pairs. An empty
+        list hides every pair.
       }], "::llvm::SmallVector<::mlir::IntegerSet>", "getVisibleSets">,
   ];
 }
@@ -23,13 +23,15 @@ def FlashAttn_MaskAttrInterface : AttrInterface<"MaskAttrInterface"> {
 def FlashAttn_KernelOpInterface : OpInterface<"KernelOpInterface"> {
   let cppNamespace = "::mlir::flashattn";
   let description = [{
-    An op that becomes kernels. What its operands are stands in one table (OperandRoles.h), which
-    whoever checks, describes or passes them reads.
+    An op that is lowered to kernels. One table (OperandRoles.h) describes its operands; the code
+    that verifies, describes or passes operands reads it.
   }];
   let methods = [
-    StaticInterfaceMethod<"The table: a row for each operand, those left out too, in their order.",
+    StaticInterfaceMethod<[{
+        The table: one row for each operand in order, including optional operands that are omitted.
+      }],
       "::llvm::ArrayRef<::mlir::flashattn::OperandRule>", "getOperandRules">,
-    InterfaceMethod<"The same rows with this op's values, layout and broadcasts.",
+    InterfaceMethod<"The same rows with the values, layout and broadcast dimensions of this op.",
       "::llvm::SmallVector<::mlir::flashattn::OperandRole>", "getOperandRoles", (ins), [{}], [{
         return ::mlir::flashattn::collectOperandRoles(
             $_op.getOperandRules(), $_op.getLayout(),
@@ -41,34 +43,42 @@ def FlashAttn_KernelOpInterface : OpInterface<"KernelOpInterface"> {
 def FlashAttn_AttentionOpInterface : OpInterface<"AttentionOpInterface", [FlashAttn_KernelOpInterface]> {
   let cppNamespace = "::mlir::flashattn";
   let description = [{
-    Attention, forward or backward: what shapes the scores of queries and keys (rules A1 to A4 and
-    M1 to M7) is the same for both, and whoever makes scores reads it here.
+    Attention, forward or backward. The scores of queries and keys are shaped in the same way in
+    both passes (rules A1 to A4 and M1 to M7); the code that computes scores uses this interface.
   }];
   let methods = [
     InterfaceMethod<"Queries.", "::mlir::TypedValue<::mlir::ShapedType>", "getQ">,
     InterfaceMethod<"Keys.", "::mlir::TypedValue<::mlir::ShapedType>", "getK">,
     InterfaceMethod<"Values.", "::mlir::TypedValue<::mlir::ShapedType>", "getV">,
-    InterfaceMethod<"Added to the scores; may be null, as all below.",
+    InterfaceMethod<"The bias, which is added to the scores. It may be null, as all values below.",
       "::mlir::TypedValue<::mlir::ShapedType>", "getBias">,
-    InterfaceMethod<"Hides pairs where false.", "::mlir::TypedValue<::mlir::ShapedType>", "getKeep">,
-    InterfaceMethod<"A logit a query head.", "::mlir::TypedValue<::mlir::ShapedType>", "getSinkLogits">,
-    InterfaceMethod<"Keys that exist, by batch.", "::mlir::TypedValue<::mlir::ShapedType>", "getKvLen">,
+    InterfaceMethod<"The boolean mask; false hides a pair.",
+      "::mlir::TypedValue<::mlir::ShapedType>", "getKeep">,
+    InterfaceMethod<"The sink logits, one for each query head.",
+      "::mlir::TypedValue<::mlir::ShapedType>", "getSinkLogits">,
+    InterfaceMethod<"The number of existing keys of each batch.",
+      "::mlir::TypedValue<::mlir::ShapedType>", "getKvLen">,
     InterfaceMethod<"Position of query 0.", "::mlir::TypedValue<::mlir::IndexType>", "getOffset">,
-    InterfaceMethod<"The scale where it is an operand.",
+    InterfaceMethod<"The scale, if it is an operand.",
       "::mlir::TypedValue<::mlir::FloatType>", "getScaleValue">,
-    InterfaceMethod<"The scale where it is an attribute.", "::std::optional<::llvm::APFloat>", "getScale">,
+    InterfaceMethod<"The scale, if it is an attribute.",
+      "::std::optional<::llvm::APFloat>", "getScale">,
     InterfaceMethod<"The softcap.", "::std::optional<::llvm::APFloat>", "getSoftcap">,
-    InterfaceMethod<"The mask.", "::std::optional<::mlir::flashattn::MaskAttrInterface>", "getMask">,
+    InterfaceMethod<"The mask.",
+      "::std::optional<::mlir::flashattn::MaskAttrInterface>", "getMask">,
     InterfaceMethod<"The mask, or null.", "::mlir::flashattn::MaskAttrInterface", "getMaskAttr">,
-    InterfaceMethod<"Rule A3.", "::mlir::flashattn::Align", "getAlign">,
-    InterfaceMethod<"Order of dimensions.", "::mlir::flashattn::Layout", "getLayout">,
+    InterfaceMethod<"The alignment of queries and keys (rule A3).",
+      "::mlir::flashattn::Align", "getAlign">,
+    InterfaceMethod<"The order of the operands' dimensions.",
+      "::mlir::flashattn::Layout", "getLayout">,
     InterfaceMethod<"The schedule, or null.", "::mlir::flashattn::ScheduleAttr", "getScheduleAttr">,
     InterfaceMethod<"Sets the schedule.", "void", "setScheduleAttr",
       (ins "::mlir::flashattn::ScheduleAttr":$schedule)>,
-    InterfaceMethod<"None or one.", "::mlir::MutableArrayRef<::mlir::Region>", "getScoreMods">,
+    InterfaceMethod<"The score modification: no region or one.",
+      "::mlir::MutableArrayRef<::mlir::Region>", "getScoreMods">,
   ];
   let extraSharedClassDeclaration = [{
-    /// Dimension of heads and of sequence in `q`, `k`, `v` and what is shaped like them.
+    /// The dimensions of heads and positions in `q`, `k`, `v` and operands of the same layout.
     unsigned getHeadDim() { return $_op.getLayout() == ::mlir::flashattn::Layout::BHSD ? 1 : 2; }
     unsigned getSeqDim() { return $_op.getLayout() == ::mlir::flashattn::Layout::BHSD ? 2 : 1; }
     /// D, the length of a query or key row in elements.
@@ -79,28 +89,29 @@ def FlashAttn_AttentionOpInterface : OpInterface<"AttentionOpInterface", [FlashA
       return ::llvm::cast<::mlir::FloatType>($_op.getQ().getType().getElementType());
     }
 
-    /// Query heads to a key/value head (A4), 1 where that is not known.
+    /// Query heads per key/value head (A4), or 1 if the number is not known.
     int64_t getKnownGroup() { return ::mlir::flashattn::getKnownGroup($_op); }
 
-    /// The factor of rule A1, given or `1/sqrt(D)`, where it is not an operand.
+    /// The factor of rule A1: the attribute or `1/sqrt(D)`. It must not be an operand.
     double getScaleOrDefault() { return ::mlir::flashattn::getScaleOrDefault($_op); }
 
     /// Whether there is a score modification (rule A2).
     bool hasScoreMod() { return !$_op.getScoreMods().empty(); }
-    /// The score modification, which there must be.
+    /// Returns the score modification, which must exist.
     ::mlir::Region &getScoreMod() { return $_op.getScoreMods().front(); }
-    /// Whether the score modification, which there must be, only adds something to the score, so that
-    /// its derivative is 1 (rule B6).
+    /// Whether the score modification, which must exist, only adds to the score, so that its
+    /// derivative is 1 (rule B6).
     bool addsToScore() { return ::mlir::flashattn::addsToScore($_op); }
-    /// Whether a dimension of `bias` or `keep` is the same along all of the scores' dimension.
+    /// Whether `bias` or `keep` is broadcast along a dimension of the scores.
     static bool isBroadcastDim(::mlir::Value tensor, unsigned dim) {
       return ::llvm::cast<::mlir::ShapedType>(tensor.getType()).getDimSize(dim) == 1;
     }
 
-    /// The value of every element of `keep`, where it is a constant of one value.
+    /// The value of all elements of `keep`, if it is a constant whose elements are equal.
     ::std::optional<bool> getConstantKeep() { return ::mlir::flashattn::getConstantKeep($_op); }
 
-    /// The sets of the mask, or one set that shows every pair (rules of MaskAttrInterface).
+    /// The sets of the mask (see MaskAttrInterface), or one set that shows every pair if there is
+    /// no mask.
     ::llvm::SmallVector<::mlir::IntegerSet> getVisibleSets() {
       return ::mlir::flashattn::getVisibleSets($_op);
     }

@@ -13,7 +13,7 @@ include "flashattn/Dialect/OperandSegments.td"
 def FlashAttn_Shaped : Type<Or<[AnyRankedTensor.predicate, AnyNon0RankedMemRef.predicate]>,
                             "ranked tensor or memref", "::mlir::ShapedType">;
 
-/// An op that reads memrefs or tensors and writes others, its destinations.
+/// An op that reads memrefs or tensors and writes its destinations.
 class FlashAttn_DestinationOp<string mnemonic, list<Trait> traits = []>
     : Op<FlashAttn_Dialect, mnemonic, [
         DestinationStyleOpInterface,
@@ -22,7 +22,7 @@ class FlashAttn_DestinationOp<string mnemonic, list<Trait> traits = []>
         DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>,
         OperandSegments] # traits> {
   code segments = OperandSegmentsOf<arguments>.declaration;
-  /// To stand in the extraClassDeclaration of ops that write `o` and `lse`.
+  /// For the extraClassDeclaration of ops that write `o` and `lse`.
   code destinationDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable() {
       return ::mlir::MutableOperandRange(getOperation(), getOInitMutable().getOperandNumber(),
@@ -49,77 +49,78 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
        "getResultTilePosition"]>]> {
   let summary = "scaled dot-product attention with masks and grouped-query heads";
   let description = [{
-    `o = softmax(mask(score_mod(softcap(scale * q k^T)) + bias)) v`, and optionally the
-    log-sum-exp of each row's scores, in destination-passing style on tensors or memrefs.
+    Computes `o = softmax(mask(score_mod(softcap(scale * q k^T)) + bias)) v` and optionally the
+    log-sum-exp of each row of scores, in destination-passing style on tensors or memrefs.
 
     | name | type |
     | --- | --- |
     | `q` | `[B, Hq, Nq, D]`, f16, bf16 or f32 |
     | `k` | `[B, Hkv, Nk, D]`, the type of `q` |
     | `v` | `[B, Hkv, Nk, Dv]`, the type of `q` |
-    | `bias` (optional) | broadcastable to `[B, Hq, Nq, Nk]`, f16, bf16 or f32: added to the scores |
+    | `bias` (optional) | broadcastable to `[B, Hq, Nq, Nk]`, f16, bf16 or f32: added to scores |
     | `keep` (optional) | broadcastable to `[B, Hq, Nq, Nk]`, i1: false hides a pair |
-    | `sink_logits` (optional) | `[Hq]`, f32: a logit that joins each row's denominator only |
-    | `kv_len` (optional) | `[B]`, i32: keys at or past it do not exist |
+    | `sink_logits` (optional) | `[Hq]`, f32: logits that are added to each row's denominator only |
+    | `kv_len` (optional) | `[B]`, i32: number of keys; keys from this index on do not exist |
     | `offset` (optional) | index: position of query 0 |
-    | `scale` (optional) | f32: the factor of the scores, in place of the attribute |
+    | `scale` (optional) | f32: factor of the scores, in place of the attribute |
     | `o` | `[B, Hq, Nq, Dv]`, the type of `q` |
     | `lse` (optional) | `[B, Hq, Nq]`, f32, natural logarithm |
 
-    With `layout(bshd)` the second and third dimensions of `q`, `k`, `v` and `o`
-    change places; the others stay as they are. B, H, Nq and Nk may be dynamic, D and Dv
-    are static. A dimension of `bias` and `keep` is broadcast where its static size is 1; any
-    other has the size that it is broadcastable to.
+    With `layout(bshd)` the second and third dimensions of `q`, `k`, `v` and `o` are swapped; the
+    layout of the other operands does not change. B, H, Nq and Nk may be dynamic; D and Dv are
+    static. A dimension of `bias` or `keep` is broadcast if its static size is 1; otherwise its size
+    is that of the scores.
 
-    The region `score_mod`, where there is one, makes a score of `(score, b, h, p, k)`, f32 and
-    index values: batch, query head, position (A3) and key. It holds `arith` and `math` ops on
-    scalars and may read scalars from outside; `flashattn.yield` ends it. It is also asked for
-    pairs that the mask hides, where a division of integers by 0 gives some number.
+    The optional region `score_mod` computes a score from `(score, b, h, p, k)`: the f32 score and
+    the indices of batch, query head, position (A3) and key. It contains `arith` and `math` ops on
+    scalars, may use scalars defined outside, and ends with `flashattn.yield`. It is also evaluated
+    for pairs that the mask hides; there, an integer division by 0 yields an unspecified number.
 
-    Rules (their numbers stand at the code that carries them out):
+    Rules (the code that implements a rule refers to its number):
 
-    - A1: `s[i,j] = scale * sum_d q[i,d] k[j,d]`, `scale` defaulting to `1/sqrt(D)`;
-      products of f16 and bf16 accumulate in f32. `scale` and `softcap` lie from 1e-18 to 1e18.
-      `scale(%x)` gives the factor at run time, where who calls sees to its range: one compiled
-      kernel serves every scale.
-    - A2: in this order: scale, `softcap` (`s <- c tanh(s/c)`), `score_mod`, `bias`, mask and
-      `keep`, softmax, `P V`.
-    - A3: the position of query `i` is `p = i + offset`. Without the operand,
-      `align(top_left)` means 0 and `align(bottom_right)`, the default, `Nk - Nq`, or
-      `kv_len[b] - Nq`. Positions have 32 bits.
+    - A1: `s[i,j] = scale * sum_d q[i,d] k[j,d]`; `scale` defaults to `1/sqrt(D)`. Products of f16
+      and bf16 accumulate in f32. `scale` and `softcap` must be in the range from 1e-18 to 1e18.
+      `scale(%x)` passes the factor at run time, so that one compiled kernel serves every scale; the
+      caller must then ensure the range.
+    - A2: the order is: scale, `softcap` (`s <- c tanh(s/c)`), `score_mod`, `bias`, mask and `keep`,
+      softmax, `P V`.
+    - A3: the position of query `i` is `p = i + offset`. Without the operand, the offset is 0 with
+      `align(top_left)`, and `Nk - Nq`, or `kv_len[b] - Nq`, with `align(bottom_right)`, the
+      default. Positions have 32 bits.
     - A4: query head `h` reads key/value head `h / (Hq / Hkv)`.
-    - A5: `o = sum_j e^(s-m) v_j / l`, `l = sum_j e^(s-m)`, plus `e^(sink-m)` with
-      `sink_logits`, and `lse = m + ln l`.
-    - A6: a row that sees no key, or only scores of -inf, gives `o = 0` and `lse = -inf`, with
-      `sink_logits` `lse = sink`.
-    - A7: nothing past Nq, Nk or `kv_len` has an effect, whatever lies in memory there, and nothing
-      but `o` and `lse` is written. A `kv_len` below 0 counts as 0, one above Nk as Nk. Nor has a
-      key an effect that is before the first or behind the last which the mask shows to any query of
-      the batch. These two follow from the mask's sets; of sets with `mod`, `floordiv` or multiples of
-      `p` or `k` they may lie further out.
+    - A5: `o = sum_j e^(s-m) v_j / l` and `lse = m + ln l`, where `l = sum_j e^(s-m)`, plus
+      `e^(sink-m)` with `sink_logits`.
+    - A6: a row that sees no key, or only scores of -inf, gives `o = 0` and `lse = -inf`, or
+      `lse = sink` with `sink_logits`.
+    - A7: elements past Nq, Nk or `kv_len` have no effect, whatever memory contains there, and only
+      `o` and `lse` are written. A `kv_len` below 0 counts as 0, and one above Nk as Nk. Keys before
+      the first key, or after the last key, that the mask shows to any query of the batch have no
+      effect either. The first and last key follow from the mask's sets; for sets with `mod`,
+      `floordiv` or multiples of `p` or `k`, the range between them may be larger than necessary.
     - A8: `+inf` or NaN in a visible score gives NaN in that row and in no other. An infinity or NaN
-      in `v`, at a key between those two of A7 that the mask or `keep` hides from a row, may give NaN
-      in that row: its weight is 0, and 0 times it is NaN.
-    - A9: f32 means f32: a relative error of 1e-5 against float64, no silent TF32.
-    - M3, M4: the key tiles that hold a visible pair are visited and no others; of those, tiles
-      whose pairs are all visible have no code for the mask. A remark says so where some other tile
-      may be visited: where the keys that a set shows lie further apart than a tile, as under
-      `k mod 256 == 0`, or for coefficients of `p` and `k` other than 1 and -1. Tiles that several
-      sets show together count as partial.
-    - M5: one compiled kernel serves every B, Hq, Nq and Nk that is dynamic.
-    - M6: a mask that hides whole rows, whatever the lengths or for static ones, gets a warning
-      that names them.
-    - M7: `mask`, `keep`, `kv_len` and `bias` compose; none is dropped for another.
+      in `v` may give NaN in a row from which the mask or `keep` hides its key, if the key is
+      between the first and last key of A7: its weight is 0, and 0 times it is NaN.
+    - A9: f32 computations have f32 precision: a relative error of 1e-5 against float64, without
+      implicit TF32.
+    - M3, M4: the key tiles that contain a visible pair are visited, and no others; tiles whose
+      pairs are all visible have no code for the mask. A remark reports masks for which some other
+      tile may be visited: those of a set whose keys are further apart than a tile, as under
+      `k mod 256 == 0`, or whose coefficients of `p` and `k` are not 1 or -1. Tiles that only
+      several sets together show completely count as partial.
+    - M5: one compiled kernel serves all values of those of B, Hq, Nq and Nk that are dynamic.
+    - M6: a mask that hides whole rows, for all lengths or for the static ones, gets a warning that
+      names the rows.
+    - M7: `mask`, `keep`, `kv_len` and `bias` can be combined; all of them apply.
 
-    Its clauses stand in any order, each once, and print in this one: `mask`, `scale`, `softcap`,
-    `align`, `layout`, `schedule`, `ins`, `bias`, `keep`, `sink_logits`, `kv_len`, `offset`,
-    `score_mod`, `outs`. All but `ins` and `outs` may be left out.
+    The clauses may be written in any order, each at most once, and are printed in this order:
+    `mask`, `scale`, `softcap`, `align`, `layout`, `schedule`, `ins`, `bias`, `keep`, `sink_logits`,
+    `kv_len`, `offset`, `score_mod`, `outs`. All but `ins` and `outs` are optional.
 
-    On tensors the op has upstream's `ShardingInterface`. Batches, heads and queries are cut freely:
-    query heads follow their key/value heads (A4), but for a single one, which every process then
-    has, and each shard has its own positions (A3). Keys are cut where the mask goes by `p - k` alone:
-    each process has an output and a log-sum-exp of its own keys, which an all-gather brings together
-    and `flashattn.combine` merges.
+    On tensors the op implements upstream's `ShardingInterface`. Batches, heads and queries can be
+    sharded freely. Query heads are sharded together with their key/value heads (A4); a single
+    key/value head is replicated to every process. Each shard has its own positions (A3). Keys can
+    be sharded if the mask depends on `p - k` alone: each process computes an output and a
+    log-sum-exp for its keys, an all-gather collects them, and `flashattn.combine` merges them.
 
     Example:
 
@@ -130,8 +131,7 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
         -> tensor<2x32x?x128xf16>, tensor<2x32x?xf32>
     ```
 
-    A bias along the distance from query to key, and keys of which each batch has its own
-    number:
+    A bias that depends on the distance from query to key, with a number of keys for each batch:
 
     ```mlir
     flashattn.attention mask(#flashattn.causal)
@@ -166,8 +166,9 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
 
   let hasCustomAssemblyFormat = 1;
   let extraClassDeclaration = segments # destinationDeclaration # [{
-    /// What is read of each query head beside `q`, as messages name it; empty where nothing is. With
-    /// the keys in several parts the sinks do not count: who merges the parts reads them.
+    /// Returns the name, as used in messages, of an input other than `q` that is read for each
+    /// query head; empty if there is none. If the keys are cut into parts, sink logits do not
+    /// count, because the merge of the parts reads them.
     ::llvm::StringRef findInputOfHeads(bool inParts);
   }];
 
@@ -183,9 +184,9 @@ def FlashAttn_AttentionBackwardOp : FlashAttn_DestinationOp<"attention_backward"
        "getResultTilePosition"]>]> {
   let summary = "gradients of scaled dot-product attention";
   let description = [{
-    What a loss changes by with `q`, `k` and `v`, and on request with `bias` and `sink_logits`, of
-    which `flashattn.attention` made `o` and `lse`, where it changes by `d_o` with `o` and by
-    `d_lse` with `lse`. In destination-passing style on tensors or memrefs.
+    Computes the gradients of a loss with respect to `q`, `k` and `v`, and optionally `bias` and
+    `sink_logits`, given its gradients `d_o` and `d_lse` with respect to the outputs `o` and `lse`
+    of `flashattn.attention`, in destination-passing style on tensors or memrefs.
 
     | name | type |
     | --- | --- |
@@ -195,45 +196,47 @@ def FlashAttn_AttentionBackwardOp : FlashAttn_DestinationOp<"attention_backward"
     | `o`, `d_o` | `[B, Hq, Nq, Dv]`, the type of `q` |
     | `lse` | `[B, Hq, Nq]`, f32, natural logarithm |
     | `d_lse` (optional) | `[B, Hq, Nq]`, f32 |
-    | `bias`, `keep`, `sink_logits`, `kv_len`, `offset`, `scale` (optional) | as those of `flashattn.attention` |
-    | `dq`, `dk`, `dv` | as `q`, `k` and `v` |
-    | `d_bias` (optional) | as `bias` |
+    | `bias`, `keep`, `sink_logits`, `kv_len`, `offset`, `scale` (optional) | as in the forward op |
+    | `dq`, `dk`, `dv` | like `q`, `k` and `v` |
+    | `d_bias` (optional) | like `bias` |
     | `d_sink_logits` (optional) | `[Hq]`, f32 |
 
-    `d_bias` has the shape of `bias`, with a size of 1 where that is broadcast. On memrefs each
-    gradient has memory of its own.
+    `d_bias` has the shape of `bias`, with size 1 in every dimension in which `bias` is broadcast.
+    On memrefs, the gradients must not share memory.
 
-    Everything that shaped the forward pass stands here as it did there: mask, `scale`, `softcap`,
-    `align`, `layout`, `score_mod`. The derivative of `score_mod` is derived from its region; an op
-    without one between the score and the result is an error. What a `score_mod` reads beside the
-    score has no gradient.
+    All attributes and regions that shape the scores must be the same as in the forward pass: mask,
+    `scale`, `softcap`, `align`, `layout`, `score_mod`. The derivative of `score_mod` is computed
+    from its region; an op without a derivative between the score and the result is an error. The
+    other values that `score_mod` reads get no gradient.
 
-    Rules, beside those of `flashattn.attention`:
+    Rules, in addition to those of `flashattn.attention`:
 
     - B1: `delta[i] = sum_d d_o[i,d] o[i,d] - d_lse[i]`, `P = e^(s-lse)`, `dv = P^T d_o`,
-      `dP = d_o v^T`, `dS = P (dP - delta)` and, behind the derivatives of B6, `dq = scale dS k`,
+      `dP = d_o v^T`, `dS = P (dP - delta)` and, after the derivatives of B6, `dq = scale dS k`,
       `dk = scale dS^T q`.
-    - B2: `dk` and `dv` of a key/value head sum over the query heads that read it.
+    - B2: `dk` and `dv` of a key/value head are sums over the query heads that read it.
     - B3: `d_sink_logits[h] = -sum_i e^(sink_logits[h] - lse[i]) delta[i]`.
-    - B4: `deterministic` gives the same bits from run to run. Without it the order of a sum may
-      change.
+    - B4: with `deterministic`, results are bitwise equal from run to run. Without it, the order of
+      a sum may change.
     - B5: `d_bias` is the gradient of the final scores (A2), before the scale, summed over every
       dimension in which `bias` is broadcast.
-    - B6: a score modification and the softcap are links of the chain, the softcap's `1 - tanh^2`.
-    - B7: a hidden pair adds nothing to any gradient. A row that sees nothing has zero gradients and
-      its `d_lse` counts nothing. Keys at or past `kv_len` have zero gradients. Keys that have no
-      effect by A7 have none on any gradient, nor has a query before the first or behind the last
-      that sees a key on `dk` and `dv`. For B3 its `o` and `lse` count as they are, as those of more
-      keys than these; where they are no numbers, A6 says what they are. Between these 0 times
-      an infinity or NaN may be NaN: in `dq`, of `k` at keys that a row does not see; in `dk` and
-      `dv`, of any operand at queries that do not see a key.
-    - B8: gradients are written in the operands' types; sums are f32.
+    - B6: the chain rule includes the score modification and the softcap, whose derivative is
+      `1 - tanh^2`.
+    - B7: a hidden pair contributes to no gradient. A row that sees no key has zero gradients, and
+      its `d_lse` is ignored. Keys from `kv_len` on have zero gradients. Keys that have no effect by
+      A7 have no effect on any gradient; likewise, queries before the first, or after the last, that
+      sees a key have no effect on `dk` and `dv`. In B3, `o` and `lse` of such a query are used as
+      they are, since they may come from more keys than these; if they are not numbers, A6 defines
+      their values. Within these ranges of keys and queries, 0 times an infinity or NaN may give
+      NaN: in `dq`, from `k` at keys that a row does not see; in `dk` and `dv`, from any operand at
+      queries that do not see a key.
+    - B8: gradients are written in the types of the operands; sums are f32.
 
-    Its clauses are those of the forward op, in any order, and `deterministic`, `d_lse`, `d_bias` and
-    `d_sink_logits`.
+    The clauses are those of the forward op, in any order, and `deterministic`, `d_lse`, `d_bias`
+    and `d_sink_logits`.
 
-    On tensors the op has upstream's `ShardingInterface`, as the forward op does; a gradient that sums
-    over what is cut is reduced over those processes, in f32.
+    On tensors the op implements upstream's `ShardingInterface`, like the forward op. A gradient
+    that is a sum over a sharded dimension is reduced over the processes in f32.
 
     Example:
 
@@ -280,27 +283,30 @@ def FlashAttn_AttentionBackwardOp : FlashAttn_DestinationOp<"attention_backward"
 }
 
 def FlashAttn_CombineOp : FlashAttn_DestinationOp<"combine"> {
-  let summary = "one attention from those over parts of the keys";
+  let summary = "merge attention outputs over parts of the keys";
   let description = [{
-    Merges what `flashattn.attention` gives for S parts of one set of keys, each part with an
-    output and a log-sum-exp of its own, in destination-passing style on tensors or memrefs.
+    Merges the results of `flashattn.attention` for S parts of one set of keys, each with an output
+    and a log-sum-exp of its own, in destination-passing style on tensors or memrefs.
 
     | name | type |
     | --- | --- |
     | `o_parts` | `[S, B, Hq, Nq, Dv]`, f32 |
     | `lse_parts` | `[S, B, Hq, Nq]`, f32, natural logarithm |
-    | `lse_rests` (optional) | `[S, B, Hq, Nq]`, f32: the exact log-sum-exps less `lse_parts`, which f32 rounds |
-    | `sink_logits` (optional) | `[Hq]`, f32: a logit that joins each row's denominator only; the parts are without it |
+    | `lse_rests` (optional) | `[S, B, Hq, Nq]`, f32: rounding errors of `lse_parts` |
+    | `sink_logits` (optional) | `[Hq]`, f32: logits that are added to each row's denominator only |
     | `o` | `[B, Hq, Nq, Dv]`, f16, bf16 or f32; with `layout(bshd)` `[B, Nq, Hq, Dv]` |
     | `lse` (optional) | `[B, Hq, Nq]`, f32 |
 
-    - A5: with `lse_s` a row's `lse_parts`, plus `lse_rests` without any rounding, and `m` the
-      largest of these and of the sink's logit, `l = sum_s e^(lse_s-m)`, plus `e^(sink-m)`, and
-      `o = sum_s e^(lse_s-m) o_s / l`, `lse = m + ln l`.
-    - A6: a part in which the row saw no key has `lse_s = -inf`. It adds nothing, whatever `o_s`
-      holds. Where all of them are such, `o = 0` and `lse = -inf`, or the sink's logit.
+    The exact log-sum-exp of a part is the sum of `lse_parts`, which f32 rounds, and `lse_rests`.
+    The parts do not include the sink logits.
 
-    Its clauses stand in any order: `layout`, `ins`, `lse_rests`, `sink_logits`, `outs`.
+    - A5: let `lse_s` be the exact sum of a row's `lse_parts` and `lse_rests`, and `m` the maximum
+      of all `lse_s` and of the sink logit. Then `l = sum_s e^(lse_s-m)`, plus `e^(sink-m)`, and
+      `o = sum_s e^(lse_s-m) o_s / l`, `lse = m + ln l`.
+    - A6: a part in which the row saw no key has `lse_s = -inf`. It contributes nothing, whatever
+      `o_s` contains. If this holds for all parts, `o = 0` and `lse` is -inf or the sink logit.
+
+    The clauses may be written in any order: `layout`, `ins`, `lse_rests`, `sink_logits`, `outs`.
 
     Example:
 
@@ -320,7 +326,7 @@ def FlashAttn_CombineOp : FlashAttn_DestinationOp<"combine"> {
 
   let hasCustomAssemblyFormat = 1;
   let extraClassDeclaration = segments # destinationDeclaration # [{
-    /// Dimension of heads and of sequence in `o`.
+    /// The dimensions of heads and positions in `o`.
     unsigned getHeadDim() { return getLayout() == Layout::BHSD ? 1 : 2; }
     unsigned getSeqDim() { return getLayout() == Layout::BHSD ? 2 : 1; }
   }];
@@ -333,9 +339,10 @@ def FlashAttn_ProjectOp : Op<FlashAttn_Dialect, "project", [
     DeclareOpInterfaceMethods<FlashAttn_KernelOpInterface>,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
     DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>]> {
-  let summary = "output projection: the heads of attention, side by side, times a matrix";
+  let summary = "output projection: the concatenated heads of attention times a matrix";
   let description = [{
-    `p[b,n,e] = sum_h sum_d o[b,h,n,d] w[h,d,e]`, in destination-passing style on tensors or memrefs.
+    Computes `p[b,n,e] = sum_h sum_d o[b,h,n,d] w[h,d,e]`, in destination-passing style on tensors
+    or memrefs.
 
     | name | type |
     | --- | --- |
@@ -343,13 +350,13 @@ def FlashAttn_ProjectOp : Op<FlashAttn_Dialect, "project", [
     | `w` | `[Hq, Dv, E]`, the type of `o` |
     | `p` | `[B, Nq, E]`, the type of `o` or f32 |
 
-    Products of f16 and bf16 accumulate in f32 (A1), f32 means f32 (A9), and the sum is rounded once,
-    to the type of `p`. Every element of `p` is written and none is read: this is one op rather than a
-    `linalg` contraction, which would add to an f32 destination filled with 0 before and truncated
-    after. `flashattn-raise-linalg` makes it of these. All sizes but Dv, a multiple of 8, may be
-    dynamic.
+    Products of f16 and bf16 accumulate in f32 (A1), f32 has f32 precision (A9), and the sum is
+    rounded once, to the type of `p`. Every element of `p` is written and none is read. This is why
+    it is one op and not a `linalg` contraction, which would add to an f32 destination that is first
+    filled with 0 and later truncated; `flashattn-raise-linalg` replaces these ops by
+    `flashattn.project`. All sizes may be dynamic except Dv, which is a multiple of 8.
 
-    Its clauses stand in any order: `layout`, `schedule`, `ins`, `outs`.
+    The clauses may be written in any order: `layout`, `schedule`, `ins`, `outs`.
 
     Example:
 
@@ -370,7 +377,7 @@ def FlashAttn_ProjectOp : Op<FlashAttn_Dialect, "project", [
     ::mlir::MutableOperandRange getDpsInitsMutable() {
       return ::mlir::MutableOperandRange(getOperation(), getPInitMutable().getOperandNumber(), 1);
     }
-    /// Dimension of heads and of sequence in `o`.
+    /// The dimensions of heads and positions in `o`.
     unsigned getHeadDim() { return getLayout() == Layout::BHSD ? 1 : 2; }
     unsigned getSeqDim() { return getLayout() == Layout::BHSD ? 2 : 1; }
     /// Dv, the length of a row of `o` in elements.
@@ -384,10 +391,10 @@ def FlashAttn_ProjectOp : Op<FlashAttn_Dialect, "project", [
 }
 
 def FlashAttn_CountSplitsOp : Op<FlashAttn_Dialect, "count_splits", [Pure]> {
-  let summary = "parts to cut the keys into, as the machine has room for programs";
+  let summary = "number of parts to cut the keys into";
   let description = [{
-    A number from 1 to the schedule's `splits` for `programs` tile programs over `key_tiles` tiles
-    of keys each: a target chooses it so that the parts of all of them keep the machine busy.
+    Returns a number from 1 to the schedule's `splits` for `programs` tile programs over `key_tiles`
+    key tiles each. A target chooses it so that the parts of all programs keep the machine busy.
 
     Example: test/Dialect/FlashAttn/tile-splits.mlir
   }];
@@ -397,11 +404,11 @@ def FlashAttn_CountSplitsOp : Op<FlashAttn_Dialect, "count_splits", [Pure]> {
 }
 
 def FlashAttn_PrefersNarrowOp : Op<FlashAttn_Dialect, "prefers_narrow", [Pure]> {
-  let summary = "whether narrow blocks are as fast, as the machine has room for programs";
+  let summary = "whether narrow blocks are as fast as wide ones";
   let description = [{
-    Whether `programs` tile programs over `key_tiles` whole tiles of keys each, none of which is cut
-    into parts, are done as soon in the blocks that the schedule's `narrow_blocks` tells as in those
-    of `blocks`.
+    Returns whether `programs` tile programs over `key_tiles` whole key tiles each, none of which is
+    cut into parts, finish as soon in the narrow blocks of the schedule (`narrow_blocks`) as in its
+    `blocks` blocks.
 
     Example: test/Dialect/FlashAttn/tile-splits.mlir
   }];
@@ -412,13 +419,13 @@ def FlashAttn_PrefersNarrowOp : Op<FlashAttn_Dialect, "prefers_narrow", [Pure]> 
 
 def FlashAttn_ListTilesOp : Op<FlashAttn_Dialect, "list_tiles", [
     RecursiveMemoryEffects, SingleBlock]> {
-  let summary = "the tiles that hold a pair that `keep` shows";
+  let summary = "list the tiles that contain a pair that `keep` shows";
   let description = [{
-    Reads `keep`, broadcastable to `[B, H, Nq, Nk]`, once and lists for each batch and tile of heads
-    and queries the tiles of keys that matter to it: of those in the intervals that the region
-    gives, the ones with a pair that `keep` shows. `tile` is the heads, queries and keys of a tile.
-    With `of_queries` it is the other way round, tiles of queries for each tile of keys: what is said
-    of keys below then holds for queries, and of queries for keys.
+    Reads `keep`, broadcastable to `[B, H, Nq, Nk]`, once. For each batch and tile of heads and
+    queries, it lists the key tiles in the intervals yielded by the region that contain a pair that
+    `keep` shows. `tile` gives the numbers of heads, queries and keys of a tile. With `of_queries`,
+    the op lists query tiles for each key tile instead: queries and keys exchange their meaning in
+    the description below.
 
     | name | type |
     | --- | --- |
@@ -426,13 +433,13 @@ def FlashAttn_ListTilesOp : Op<FlashAttn_Dialect, "list_tiles", [
     | `bounds` | `[b, h, t, 2]`, i32: first place of a list, and its end |
     | `tiles` | `[b, h, t, 2 K]`, i32: numbers of key tiles, K all of them |
 
-    List (b, h, t) is of batch b, the heads from `h * tile[0]` and the queries from `t * tile[1]` on.
-    It grows from the middle of its row outwards: from place K downwards stand the full tiles, all
-    of whose pairs are visible, and from K upwards the others. Of what lies outside of the bounds
-    nothing is written.
+    List (b, h, t) belongs to batch b, to the heads from `h * tile[0]` on and to the queries from
+    `t * tile[1]` on. A list grows from the middle of its row outwards: the full tiles, all of whose
+    pairs are visible, are stored below place K, and the other tiles from place K upwards. Nothing
+    is written outside the bounds.
 
-    The region takes (b, h, t) and yields the mask's intervals of that list, as tile numbers: first,
-    first full, end of the full ones, end, for each.
+    The region takes (b, h, t) and yields the mask's intervals for this list as tile numbers, for
+    each interval: first tile, first full tile, end of the full tiles, end.
 
     Example: test/Dialect/FlashAttn/list-tiles.mlir
   }];
@@ -452,10 +459,10 @@ def FlashAttn_ListTilesOp : Op<FlashAttn_Dialect, "list_tiles", [
 
 def FlashAttn_YieldIntervalsOp : Op<FlashAttn_Dialect, "yield_intervals", [
     Pure, ReturnLike, Terminator, HasParent<"ListTilesOp">]> {
-  let summary = "the intervals of a list of key tiles, 4 bounds each";
+  let summary = "yield the intervals of a list of key tiles, 4 bounds each";
   let description = [{
-    Ends the region of `flashattn.list_tiles`. Of each interval in turn: its first tile, its first
-    full one, the end of the full ones, and its end, all of them numbers of key tiles.
+    Terminates the region of `flashattn.list_tiles`. It yields, for each interval in turn, the first
+    tile, the first full tile, the end of the full tiles, and the end, as numbers of key tiles.
   }];
   let arguments = (ins Variadic<Index>:$bounds);
   let assemblyFormat = "$bounds attr-dict";
@@ -463,10 +470,10 @@ def FlashAttn_YieldIntervalsOp : Op<FlashAttn_Dialect, "yield_intervals", [
 
 def FlashAttn_YieldOp : Op<FlashAttn_Dialect, "yield", [
     Pure, ReturnLike, Terminator, ParentOneOf<["AttentionOp", "AttentionBackwardOp"]>]> {
-  let summary = "the score that a score modification makes";
+  let summary = "yield the result of a score modification";
   let description = [{
-    Ends the region `score_mod` of an attention op with what takes the place of the score, the
-    region's first argument.
+    Terminates the region `score_mod` of an attention op. The operand replaces the score, which is
+    the region's first argument.
 
     ```mlir
     score_mod {
@@ -483,9 +490,9 @@ def FlashAttn_YieldOp : Op<FlashAttn_Dialect, "yield", [
 def FlashAttn_AnyRowOp : Op<FlashAttn_Dialect, "any_row", [Pure]> {
   let summary = "whether a condition holds in any row of a tile program";
   let description = [{
-    True if any element of `condition` is. A target may judge the rows in groups, on a
-    GPU those of a warp, each of which goes on with an answer of its own. So what depends
-    on the result must be right for rows without the condition whichever way it goes.
+    Returns true if any element of `condition` is true. A target may evaluate the rows in groups (on
+    a GPU, those of a warp), each of which continues with its own answer. Code that depends on the
+    result must therefore be correct for rows without the condition for either result.
   }];
   let arguments = (ins VectorOfRankAndType<[1, 2], [I1]>:$condition);
   let results = (outs I1:$result);

@@ -1,9 +1,10 @@
 #ifndef FLASHATTN_PROGRAM_OPS_TD
 #define FLASHATTN_PROGRAM_OPS_TD
 
-// Tile programs: what `flashattn-tile` makes of an op, and what each target makes threads of. What a
-// pass needs to know of a program stands in the operands and attributes of these ops; the arithmetic
-// between them is `arith`, `math` and `vector` on tile values, `vector<MxN>`.
+// Tile programs: `flashattn-tile` replaces an op by a tile program, and each target distributes the
+// program to threads. The operands and attributes of these ops hold everything that a pass needs to
+// know about a program; the arithmetic between them is `arith`, `math` and `vector` on tile values,
+// `vector<MxN>`.
 
 include "mlir/IR/OpBase.td"
 include "mlir/Interfaces/ControlFlowInterfaces.td"
@@ -28,19 +29,22 @@ def FlashAttn_ProgramAxes : TypedArrayAttrBase<FlashAttn_ProgramAxisAttr, "axes 
 def FlashAttn_ProgramOp : FlashAttn_ProgramLevelOp<"program", [
     RecursiveMemoryEffects, AutomaticAllocationScope,
     SingleBlockImplicitTerminator<"TileYieldOp">]> {
-  let summary = "programs that know nothing of each other, one for each of some numbers";
+  let summary = "run independent programs, one for each point of an index space";
   let description = [{
-    Runs the region once for each point of `sizes`, in any order and in parallel. Its arguments are
-    the point's numbers, counted from 0; `axes` names what each of them counts. With a `schedule` the
-    region is a tile program: a target gives the rows of its tile values to the warps that the
-    schedule names. Without one it is ordinary code, which only the CPU runs.
+    Runs the region once for each point of `sizes`, in any order and in parallel. The region's
+    arguments are the coordinates of the point, counted from 0; `axes` names what each of them
+    counts. With a `schedule`, the region is a tile program: a target distributes the rows of its
+    tile values over the schedule's warps. Without one, it is ordinary code, which only the CPU
+    runs.
 
-    Programs that `lead` come right before such that `follow`: those may begin while these still run,
-    on a target that lets them wait for what they need. The tiles that their contractions keep, which
-    are read first, these do not write.
+    `leads` and `follows` describe programmatic dependent launch. Programs with `leads` directly
+    precede programs with `follows`, which may start while the leading programs are still running,
+    on a target where they can wait for the data that they need. The leading programs must not write
+    the tiles that the following programs keep for their contractions, because these tiles are read
+    first.
 
-    With `half_rows` nobody reads what rows 8 to 15 of every 16 of its tiles hold, as where a tile
-    is for few queries: a target need not compute them.
+    With `half_rows`, the contents of rows 8 to 15 of every 16 rows of its tiles are never used, for
+    example in a tile for few queries. A target need not compute them.
 
     Example:
 
@@ -58,12 +62,12 @@ def FlashAttn_ProgramOp : FlashAttn_ProgramLevelOp<"program", [
   let hasCustomAssemblyFormat = 1;
   let skipDefaultBuilders = 1;
   let builders = [
-    // The region is one block with the numbers as arguments and its terminator.
+    // The region is one block, with the coordinates as arguments and a terminator.
     OpBuilder<(ins "::mlir::ValueRange":$sizes, "::llvm::ArrayRef<ProgramAxis>":$axes,
                    "::mlir::flashattn::ScheduleAttr":$schedule)>];
   let extraClassDeclaration = [{
     ::mlir::Block *getBody() { return &getRegion().front(); }
-    /// The numbers of a program, one for each axis.
+    /// The coordinates of a program, one for each axis.
     ::llvm::MutableArrayRef<::mlir::BlockArgument> getNumbers() {
       return getBody()->getArguments();
     }
@@ -75,11 +79,11 @@ def FlashAttn_ProgramOp : FlashAttn_ProgramLevelOp<"program", [
 
 def FlashAttn_OnThreadsOp : FlashAttn_ProgramLevelOp<"on_threads", [
     RecursiveMemoryEffects, SingleBlockImplicitTerminator<"TileYieldOp">]> {
-  let summary = "a tile program on the threads of its warps";
+  let summary = "run a tile program on the threads of its warps";
   let description = [{
-    What a `flashattn.program` becomes inside of a kernel: the region is run by the threads of the
-    warps that `schedule` names, `thread` is the number of one among them. A tile value lies across
-    them; `flashattn-distribute` gives each thread its part. `half_rows` is the program's.
+    Replaces a `flashattn.program` inside a kernel: the threads of the schedule's warps run the
+    region, and `thread` is the index of a thread among them. A tile value is spread over all
+    threads; `flashattn-distribute` gives each thread its part. `half_rows` is that of the program.
 
     Example:
 
@@ -95,7 +99,7 @@ def FlashAttn_OnThreadsOp : FlashAttn_ProgramLevelOp<"on_threads", [
   let hasCustomAssemblyFormat = 1;
   let skipDefaultBuilders = 1;
   let builders = [
-    // The region is one block with its terminator.
+    // The region is one block with a terminator.
     OpBuilder<(ins "::mlir::Value":$thread, "::mlir::flashattn::ScheduleAttr":$schedule)>];
   let extraClassDeclaration = [{
     ::mlir::Block *getBody() { return &getRegion().front(); }
@@ -106,10 +110,10 @@ def FlashAttn_OnThreadsOp : FlashAttn_ProgramLevelOp<"on_threads", [
 def FlashAttn_TileYieldOp : Op<FlashAttn_Dialect, "tile_yield", [
     Pure, ReturnLike, Terminator,
     ParentOneOf<["ProgramOp", "OnThreadsOp", "TileLoopOp", "TileMaskOp", "WeightsOp"]>]> {
-  let summary = "ends a region of the tile level";
+  let summary = "terminate a region of a tile-level op";
   let description = [{
-    Gives a `flashattn.tile_loop` the state after a step, a `flashattn.tile_mask` its value, a
-    `flashattn.weights` the scores, and the others nothing.
+    Yields the state after a step to a `flashattn.tile_loop`, the value to a `flashattn.tile_mask`
+    and the scores to a `flashattn.weights`. The regions of the other ops yield nothing.
   }];
   let arguments = (ins Variadic<AnyType>:$values);
   let builders = [OpBuilder<(ins), [{ build($_builder, $_state, ::mlir::ValueRange()); }]>];
@@ -120,54 +124,57 @@ def FlashAttn_TileYieldOp : Op<FlashAttn_Dialect, "tile_yield", [
 // Tiles in memory
 //===----------------------------------------------------------------------===//
 
-/// What `flashattn.load_tile` and `flashattn.store_tile` say of the memref.
+/// An op that accesses a tile of a memref: `flashattn.load_tile` or `flashattn.store_tile`.
 class FlashAttn_TileAccessOp<string mnemonic, list<Trait> traits>
     : FlashAttn_ProgramLevelOp<mnemonic, traits> {
   code accessDeclaration = [{
-    /// The sizes of the tile along `dims`: `shape`, or those of the value.
+    /// The sizes of the tile along `dims`: those of `shape`, or else those of the value.
     ::llvm::SmallVector<int64_t> getTileShape();
-    /// The dimension of the memref that the rows go along, the inner one of several; nothing where
-    /// the rows are all the same.
+    /// The memref dimension along which the rows run (the innermost one if there are several), or
+    /// nullopt if all rows are equal.
     ::std::optional<unsigned> getRowDim();
-    /// Rows along `getRowDim()`.
+    /// The number of rows along `getRowDim()`.
     int64_t getInnerRows();
-    /// Whether columns are those of one dimension of the memref, and rows of another or others.
+    /// Whether the columns run along one dimension of the memref, and the rows along one or more
+    /// others.
     bool isDense() { return ::llvm::all_of(getDims(), [](int64_t dim) { return dim >= 0; }); }
   }];
 }
 
 def FlashAttn_LoadTileOp : FlashAttn_TileAccessOp<"load_tile", [
     MemoryEffects<[MemRead]>, OperandSegments]> {
-  let summary = "a tile of a memref";
+  let summary = "read a tile of a memref";
   let description = [{
-    Reads the tile at `indices`, one for each dimension of `source`. The value's rows and columns go
-    along the dimensions `dims`, on which **an index counts tiles**: tile 3 of 64 rows begins at row
-    192. On the others it counts elements. `-1` in place of a dimension means that all rows, or all
-    columns, are the same.
+    Reads the tile at `indices`, which has one index for each dimension of `source`. The rows and
+    columns of the value run along the dimensions `dims`. On these dimensions **an index counts
+    tiles**: tile 3 of 64 rows begins at row 192. On the other dimensions it counts elements. `-1`
+    in place of a dimension means that all rows, or all columns, are equal.
 
-    Rows may go along several dimensions, as those of several heads do: `shape` then gives the sizes
-    along each of `dims`, and the value has as many rows as all but the last make, the last of them
-    next to each other.
+    Rows may run along several dimensions, for example those of several heads. `shape` then gives
+    the size along each of `dims`. The number of rows is the product of all sizes but the last, and
+    consecutive rows run along the last row dimension.
 
-    What lies past the end of a dimension reads as 0, where `in_bounds` does not say that nothing
-    does; so do rows of `source` before `from` and from `below` on. With `ones` the tile has 8
-    columns more than the memref, which read as 1 in every row: a product with them sums up.
+    Elements past the end of a dimension read as 0, unless `in_bounds` states that there are none.
+    Rows of `source` before `from`, and from `below` on, read as 0 too. With `ones`, the tile has 8
+    more columns than the memref, which read as 1 in every row; a product with them computes row
+    sums.
 
-    Rows need not follow each other in memory: those from `cuts[i]` on, counted from the first tile's
-    first row, lie `skips[i]` rows further on. Both are multiples of 8, `kPieceRows`, and cuts do
-    not decrease.
+    Rows need not be contiguous in memory. Rows from `cuts[i]` on, counted from the first row of
+    tile 0, are stored `skips[i]` rows further on. Cuts and skips are multiples of 8 (`kPieceRows`),
+    and cuts do not decrease.
 
     Examples:
 
     ```mlir
-    %k = flashattn.load_tile %keys[%b, %h, %j, %c0] dims [2, 3] below %length in_bounds [false, true]
-        : memref<?x?x?x128xf16> -> vector<64x128xf16>
+    %k = flashattn.load_tile %keys[%b, %h, %j, %c0] dims [2, 3] below %length
+        in_bounds [false, true] : memref<?x?x?x128xf16> -> vector<64x128xf16>
     %q = flashattn.load_tile %queries[%b, %h, %g, %t, %c0] dims [2, 3, 4] shape [4, 16, 128]
         in_bounds [false, false, true] : memref<?x?x?x?x128xf16> -> vector<64x128xf16>
     %bias = flashattn.load_tile %added[%b, %c0, %c0, %j] dims [-1, 3] in_bounds [true, false]
         : memref<?x1x1x?xf16> -> vector<64x64xf16>
-    %joined = flashattn.load_tile %keys[%b, %h, %j, %c0] dims [2, 3] cuts(%c0, %n) skips(%c0, %hidden)
-        in_bounds [false, true] : memref<?x?x?x128xf16> -> vector<64x128xf16>
+    %joined = flashattn.load_tile %keys[%b, %h, %j, %c0] dims [2, 3]
+        cuts(%c0, %n) skips(%c0, %hidden) in_bounds [false, true]
+        : memref<?x?x?x128xf16> -> vector<64x128xf16>
     ```
   }];
   let arguments = (ins Arg<AnyMemRef, "", [MemRead]>:$source, Variadic<Index>:$indices,
@@ -191,9 +198,10 @@ def FlashAttn_LoadTileOp : FlashAttn_TileAccessOp<"load_tile", [
           /*cuts=*/::mlir::ValueRange(), /*skips=*/::mlir::ValueRange(), dims, shape, inBounds, ones);
   }]>];
   let extraClassDeclaration = segments # accessDeclaration # [{
-    /// Rows that follow each other in memory, whatever is cut: as many as a swizzle's period has.
+    /// Rows that are contiguous in memory for any cuts: the period of a swizzle.
     static constexpr int64_t kPieceRows = 8;
-    /// Columns behind the memref's that `ones` adds: as few as products come with.
+    /// The number of columns that `ones` adds after those of the memref: the smallest number that
+    /// products support.
     static constexpr int64_t kOnes = 8;
     ::mlir::VectorType getTileType() { return ::llvm::cast<::mlir::VectorType>(getTile().getType()); }
     ::mlir::MemRefType getMemRefType() {
@@ -205,8 +213,8 @@ def FlashAttn_LoadTileOp : FlashAttn_TileAccessOp<"load_tile", [
 def FlashAttn_StoreTileOp : FlashAttn_TileAccessOp<"store_tile", [MemoryEffects<[MemWrite]>]> {
   let summary = "write a tile to a memref";
   let description = [{
-    The counterpart of `flashattn.load_tile`, of a tile or, with one value a row, of its rows. What
-    lies past the end of a dimension is not written.
+    The counterpart of `flashattn.load_tile`, for a tile or, with one value per row, for its rows.
+    Elements past the end of a dimension are not written.
 
     Examples:
 
@@ -236,21 +244,24 @@ def FlashAttn_Adjacent : ConfinedAttr<I64Attr, [IntPositivePowerOf2, IntMaxValue
 
 def FlashAttn_AddTileOp : FlashAttn_ProgramLevelOp<"add_tile", [
     MemoryEffects<[MemRead, MemWrite]>, OperandSegments]> {
-  let summary = "add a tile to what other programs add to as well";
+  let summary = "add a tile to a sum that other programs add to";
   let description = [{
-    Adds the tile to that at `indices` of `target`, whose last two dimensions have rows in whole tiles
-    and the tile's columns; the last but one index counts tiles. Programs add in any order. With
-    `order`, memref<... x T x i32> of an element for each tile:
+    Adds the tile to the tile at `indices` of `target`. The last two dimensions of `target` are
+    rows, a whole number of tiles, and the columns of the tile; the last but one index counts tiles.
+    Programs add in any order. `order`, a `memref<... x T x i32>` with one element per tile, has two
+    uses:
 
-    - where sums must not depend on the order, programs add in turns: it names whose `turn` it is, and
-      whoever has added names the number behind its own;
-    - without a `turn` the first program to come makes the tile zeros, whatever lies there, and the
-      others wait until it has: it is 0 where none has come, 1 where one is at it and 2 from then on.
+    - With a `turn`, programs add in turns, so that sums do not depend on the order of execution:
+      the element is the turn of the program that may add, and a program that has added sets it to
+      the next turn.
+    - Without a `turn`, the first program that arrives sets the tile to zero, whatever it contains,
+      and the others wait until it has done so: the element is 0 if no program has arrived, 1 while
+      the first one clears the tile, and 2 from then on.
 
-    Where an element of the tile lies within its place is the target's own affair: of `parts` parts
-    of its columns, each as `rows x columns / parts` threads' accumulators have them, of the four
-    that a thread has of 8 columns `adjacent` ones next to each other. Only `flashattn.load_added`
-    reads them.
+    The target defines the order of the elements in memory; only `flashattn.load_added` reads them.
+    The columns are divided into `parts`. Each part is stored in the order in which the accumulators
+    of a tile of `rows x columns / parts` elements are distributed to threads: a thread has four
+    elements in each 8 columns, `adjacent` of which are contiguous.
 
     Example:
 
@@ -259,8 +270,8 @@ def FlashAttn_AddTileOp : FlashAttn_ProgramLevelOp<"add_tile", [
         : vector<64x128xf32>, memref<?x?x?x128xf32>
     flashattn.add_tile %dq to %sums[%b, %h, %t, %c0] parts 2 order %order : memref<?x?x?xi32>
         : vector<64x128xf32>, memref<?x?x?x128xf32>
-    flashattn.add_tile %dq to %sums[%b, %h, %t, %c0] parts 2 order %order : memref<?x?x?xi32> turn %j
-        : vector<64x128xf32>, memref<?x?x?x128xf32>
+    flashattn.add_tile %dq to %sums[%b, %h, %t, %c0] parts 2 order %order : memref<?x?x?xi32>
+        turn %j : vector<64x128xf32>, memref<?x?x?x128xf32>
     ```
   }];
   let arguments = (ins VectorOfRankAndType<[2], [F32]>:$tile,
@@ -277,10 +288,10 @@ def FlashAttn_AddTileOp : FlashAttn_ProgramLevelOp<"add_tile", [
 }
 
 def FlashAttn_LoadAddedOp : FlashAttn_ProgramLevelOp<"load_added", [MemoryEffects<[MemRead]>]> {
-  let summary = "a tile that programs have added to";
+  let summary = "read a tile that programs have added to";
   let description = [{
-    What `flashattn.add_tile` of as many rows, columns, parts and adjacent elements has made of the
-    place at `indices`.
+    Reads the tile at `indices` that `flashattn.add_tile` ops with the same numbers of rows,
+    columns, parts and adjacent elements have accumulated.
 
     Example:
 
@@ -298,18 +309,18 @@ def FlashAttn_LoadAddedOp : FlashAttn_ProgramLevelOp<"load_added", [MemoryEffect
   }];
 }
 
-/// An element of a memref that counts programs.
+/// An op on an element of a memref that counts programs.
 class FlashAttn_CountedOp<string mnemonic> : FlashAttn_ProgramLevelOp<mnemonic, [
     MemoryEffects<[MemRead, MemWrite]>]> {
   dag place = (ins Arg<MemRefOf<[I32]>, "", [MemRead, MemWrite]>:$counter, Variadic<Index>:$indices);
 }
 
 def FlashAttn_SignalAddedOp : FlashAttn_CountedOp<"signal_added"> {
-  let summary = "tell that what a program adds is there";
+  let summary = "signal that all contributions of a program have been added";
   let description = [{
-    At the end of a program whose steps add tiles (`flashattn.add_tile`): when all that it adds is in
-    its place, the element of `counter` at `indices`, of 0 at first, is told so. It is
-    `flashattn.await_added` that reads it.
+    Used at the end of a program whose steps add tiles (`flashattn.add_tile`). Once all that the
+    program adds is in memory, the op counts the program in the element of `counter` at `indices`,
+    which is initially 0. `flashattn.await_added` reads the counter.
 
     Example: `flashattn.signal_added %done[%b, %h] : memref<?x?xi32>`
   }];
@@ -318,11 +329,11 @@ def FlashAttn_SignalAddedOp : FlashAttn_CountedOp<"signal_added"> {
 }
 
 def FlashAttn_AwaitAddedOp : FlashAttn_CountedOp<"await_added"> {
-  let summary = "wait until programs have added";
+  let summary = "wait until programs have added their contributions";
   let description = [{
-    Waits until `programs` programs have told (`flashattn.signal_added`) the element of `counter` at
-    `indices` that what they add is there. A program that `follows` them and has the op begins while
-    the last of them run, and reads nothing else of theirs.
+    Waits until `programs` programs have signaled (`flashattn.signal_added`) through the element of
+    `counter` at `indices`. A program with `follows` and this op starts while the last of those
+    programs are still running; it must read nothing else that they write.
 
     Example: `flashattn.await_added %done[%b, %h] of %programs : memref<?x?xi32>`
   }];
@@ -337,21 +348,23 @@ def FlashAttn_AwaitAddedOp : FlashAttn_CountedOp<"await_added"> {
 def FlashAttn_TileLoopOp : FlashAttn_ProgramLevelOp<"tile_loop", [
     RecursiveMemoryEffects, OperandSegments,
     SingleBlockImplicitTerminator<"TileYieldOp">]> {
-  let summary = "a loop over the tiles of some intervals";
+  let summary = "loop over the tiles of some intervals";
   let description = [{
-    Runs the region for each tile of each interval in turn, with the state that the step before has
-    yielded, `inits` at first. An interval is (begin, full begin, full end, end), in tiles:
-    `begin <= full begin <= full end <= end` where it is not empty, and `[full begin, full end)` are
-    full, which means that all pairs of a tile are visible and that it ends before the data does. The
-    region is right for every tile; in a full one `flashattn.tile_mask` is true throughout, and
-    nothing lies out of bounds along a dimension whose index is the tile's number.
+    Runs the region for each tile of each interval in turn, with the state that the previous step
+    has yielded, and with `inits` in the first step. An interval is (begin, full begin, full end,
+    end), in tiles, with `begin <= full begin <= full end <= end` if it is not empty. The tiles in
+    `[full begin, full end)` are full: all pairs of a full tile are visible, and it lies entirely
+    within the data. The region is correct for every tile. In a full tile, `flashattn.tile_mask` is
+    true for all pairs, and no element is out of bounds along a dimension whose index is the tile's
+    number.
 
-    The region's arguments are the step's place, the number of its tile and the state. The two numbers
-    are the same but with a `list`: then intervals count the places of its last dimension, which
-    holds the tiles' numbers. Where `when` is false no step is run.
+    The region's arguments are the place of the step, the number of its tile, and the state. Place
+    and number are equal unless there is a `list`. With a `list`, intervals count the places of its
+    last dimension, which holds the numbers of the tiles. If `when` is false, no step is run.
 
-    With `rounds` all of this is done so many times, one round behind the other, and the round's
-    number stands behind the tile's: the query heads that share a key/value head are such rounds.
+    With `rounds`, the loop is run that many times in sequence, and the number of the round is an
+    additional argument after that of the tile. The query heads that share a key/value head are an
+    example of rounds.
 
     `flashattn.stage` splits a step into stages.
 
@@ -359,7 +372,8 @@ def FlashAttn_TileLoopOp : FlashAttn_ProgramLevelOp<"tile_loop", [
 
     ```mlir
     %m2, %l2, %o2 = flashattn.tile_loop (%i, %j) in [(%b, %fb, %fe, %e)]
-        iter_args(%m = %m0, %l = %l0, %o = %o0) -> (vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>) {
+        iter_args(%m = %m0, %l = %l0, %o = %o0)
+        -> (vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>) {
       ...
       flashattn.tile_yield %m1, %l1, %o1 : vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>
     }
@@ -373,8 +387,8 @@ def FlashAttn_TileLoopOp : FlashAttn_ProgramLevelOp<"tile_loop", [
   let hasCustomAssemblyFormat = 1;
   let skipDefaultBuilders = 1;
   let builders = [
-    // The region is one block with its arguments and no terminator. `bounds` are 4 for each interval;
-    // `list`, `when` and `rounds` may be null.
+    // The region is one block with its arguments and no terminator. There are 4 `bounds` for each
+    // interval; `list`, `when` and `rounds` may be null.
     OpBuilder<(ins "::mlir::ValueRange":$bounds, "::mlir::Value":$list,
                    "::mlir::ValueRange":$listIndices, "::mlir::Value":$when,
                    "::mlir::ValueRange":$inits, CArg<"::mlir::Value", "{}">:$rounds)>];
@@ -386,11 +400,11 @@ def FlashAttn_TileLoopOp : FlashAttn_ProgramLevelOp<"tile_loop", [
     ::mlir::ValueRange getInterval(unsigned i) {
       return getBounds().slice(i * kBoundsPerInterval, kBoundsPerInterval);
     }
-    /// Where the step stands in its interval.
+    /// The place of the step in its interval.
     ::mlir::BlockArgument getPlace() { return getBody()->getArgument(0); }
-    /// The number of its tile.
+    /// The number of the step's tile.
     ::mlir::BlockArgument getTile() { return getBody()->getArgument(1); }
-    /// The number of its round; null without `rounds`.
+    /// The number of the step's round; null without `rounds`.
     ::mlir::Value getRound() {
       return getRounds() ? ::mlir::Value(getBody()->getArgument(2)) : ::mlir::Value();
     }
@@ -403,13 +417,13 @@ def FlashAttn_TileLoopOp : FlashAttn_ProgramLevelOp<"tile_loop", [
 
 def FlashAttn_StageOp : Op<FlashAttn_Dialect, "stage", [
     HasParent<"TileLoopOp">, MemoryEffects<[MemRead, MemWrite]>]> {
-  let summary = "a new stage of a step begins";
+  let summary = "begin a new stage of a step";
   let description = [{
-    What stands behind it, up to the next one, is a stage of its own. One with `lag` 1 may run a step
-    later than the stages before it, right behind stage `behind` of that step, counted from 0; only
-    stages behind it and the next step's may use its values. Where an empty one stands in front of a
-    product's, the product's operand from other threads is waited for there. It has effects so that
-    nothing moves across it.
+    The ops after this one, up to the next `flashattn.stage`, are one stage. A stage with `lag` 1
+    may run one step later than the stages before it, directly after stage `behind` (counted from 0)
+    of that later step; only later stages and the next step may use its values. If the stage before
+    that of a product is empty, the wait for an operand that other threads compute is placed in the
+    empty stage. The op has side effects so that nothing moves across it.
 
     Example: `flashattn.stage lag 1 behind 2`
   }];
@@ -421,9 +435,10 @@ def FlashAttn_StageOp : Op<FlashAttn_Dialect, "stage", [
 
 def FlashAttn_TileMaskOp : FlashAttn_ProgramLevelOp<"tile_mask", [
     RecursiveMemoryEffects, SingleBlockImplicitTerminator<"TileYieldOp">]> {
-  let summary = "which pairs of the tile at hand are visible";
+  let summary = "which pairs of the current tile are visible";
   let description = [{
-    True throughout in a full tile of the loop around it; in any other what the region yields.
+    Is true for all pairs in a full tile of the enclosing loop. In any other tile it is the value
+    that the region yields.
 
     Example:
 
@@ -450,22 +465,25 @@ def FlashAttn_WeightsOp : FlashAttn_ProgramLevelOp<"weights", [
     RecursiveMemoryEffects, IsolatedFromAbove, SingleBlock, OperandSegments,
     AllTypesMatch<["old", "base"]>, AllTypesMatch<["scores", "weights"]>,
     RangedTypesMatchWith<"results are as the values", "values", "rescaled", "$_self">]> {
-  let summary = "the weights of a tile's scores, and what was summed before against the same base";
+  let summary = "softmax weights of a tile's scores, and earlier sums rescaled to the same base";
   let description = [{
-    `weights` are `exp2((scores - base) factor)`, where `base` is at least the largest of `old` and of
-    the row's `scores`, less `growth / factor`: any base at all may be taken off the exponents of a row
-    as long as its sum and output keep to the same one, and an old one does while no weight outgrows
-    its type. Without `growth` it is the largest. Where it is -inf, in a row that has seen no key, the
-    exponents are taken against 0. `factor` is positive. What was summed against `old`, `values`, is
-    multiplied with `exp2((old - base) factor)`.
+    Computes one step of the online softmax. `weights`, which are unnormalized probabilities, are
+    `exp2((scores - base) factor)`. `base` is at least the maximum of `old` and of the row's
+    `scores`, less `growth / factor`. Any base may be subtracted from the exponents of a row, as
+    long as the row's sum and output use the same one, so an old base can be kept while no weight
+    exceeds the range of its type. Without `growth`, `base` is the maximum. If it is -inf, in a row
+    that has seen no key, the exponents are computed against 0. `factor` is positive. `values`,
+    which were summed against `old`, are multiplied by `exp2((old - base) factor)` and returned as
+    `rescaled`.
 
-    `sums` has the sum of each row's weights by lanes: `lanes` threads share a row, and lane l has
-    columns 2 l and 2 l + 1 of every 2 `lanes`.
+    `sums` contains the sum of each row's weights by lanes: `lanes` threads share a row, and lane l
+    has columns 2 l and 2 l + 1 of every 2 `lanes` columns.
 
-    The base stays where none of the rows that a target judges together has outgrown it, and nothing
-    is rescaled. It looks at the scores for that, before any weight is made; or, where the region
-    yields the scores `again`, of other tiles, at the weights, and has those that outgrew the base made
-    of these.
+    If none of the rows that a target evaluates together has outgrown the base, the base is kept and
+    nothing is rescaled. By default the target decides this from the scores, before it computes any
+    weight. If there is a region `again`, it decides from the weights. If some have outgrown the
+    base, the region computes the scores a second time, from tiles that it takes as operands, and
+    the weights are computed again from these scores.
 
     Examples:
 
@@ -505,7 +523,7 @@ def FlashAttn_WeightsOp : FlashAttn_ProgramLevelOp<"weights", [
     OpBuilder<(ins "::mlir::Value":$scores, "::mlir::Value":$old, "::mlir::Value":$factor,
                    "::mlir::FloatAttr":$growth, "int64_t":$lanes, "::mlir::ValueRange":$values)>];
   let extraClassDeclaration = segments # [{
-    /// Has the scores judged, and no region.
+    /// Removes the region, so that the decision to rescale is based on the scores.
     void dropAgain();
   }];
 }

@@ -1,4 +1,4 @@
-//===- OptionErrors.h - errors about what was asked of a pass ----*- C++ -*-===//
+//===- OptionErrors.h - errors about pass options ---------------*- C++ -*-===//
 
 #ifndef FLASHATTN_DIALECT_FLASHATTN_IR_OPTIONERRORS_H
 #define FLASHATTN_DIALECT_FLASHATTN_IR_OPTIONERRORS_H
@@ -9,8 +9,8 @@ namespace mlir {
 class Operation;
 namespace flashattn {
 
-/// Error about what was asked of a pass over `root`. It stands at the first op that has a place in
-/// a file, and prints none: `root` may be all that there is.
+/// Emits an error about the options of a pass over `root`. It is located at the first op that has a
+/// file location, and does not print the op, because `root` may be the whole module.
 InFlightDiagnostic emitOptionError(Operation *root);
 
 } // namespace flashattn

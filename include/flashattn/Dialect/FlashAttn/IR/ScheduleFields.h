@@ -1,8 +1,8 @@
 //===- ScheduleFields.h - the fields of a schedule as plain data -*- C++ -*-===//
 //
-// What `#flashattn.schedule` and its `roles` hold. The list of the fields, with their names, ranges
-// and values where they are left out, stands here alone: text is read, written, verified and
-// completed by it.
+// The fields of `#flashattn.schedule` and its `roles`. This is the only list of the fields, with
+// their names, ranges and default values; the code that parses, prints, verifies and completes
+// schedules uses it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,13 +17,13 @@
 
 namespace mlir::flashattn {
 
-/// Most parts that a schedule may cut the keys into.
+/// Maximum number of parts that a schedule may cut the keys into.
 constexpr int64_t kMaxSplits = 256;
 
-/// Most keys that there may be.
+/// Maximum number of keys.
 constexpr int64_t kMostKeys = std::numeric_limits<int32_t>::max();
 
-/// `#flashattn.roles`, whose description says what each is.
+/// The fields of `#flashattn.roles`; see its description.
 struct RolesFields {
   int64_t consumers = 1;
   ProgramAxis along = ProgramAxis::QueryTile;
@@ -35,7 +35,7 @@ struct RolesFields {
   bool operator==(const RolesFields &) const;
 };
 
-/// `#flashattn.schedule`.
+/// The fields of `#flashattn.schedule`.
 struct ScheduleFields {
   int64_t tileM = 64, tileN = 64, warps = 4, stages = 2, lanes = 4;
   FloatType dotType;
@@ -47,15 +47,15 @@ struct ScheduleFields {
   bool operator!=(const ScheduleFields &other) const { return !(*this == other); }
 };
 
-/// What is known of a field beside its value.
+/// Properties of a field other than its value.
 struct FieldInfo {
   StringRef name;
-  int64_t min = 0, max = 0;       ///< of a number
-  std::optional<int64_t> leftOut; ///< a number's value where the text has none
+  int64_t min = 0, max = 0;       ///< range of a number
+  std::optional<int64_t> leftOut; ///< value of a number that is omitted
 };
 
-/// Calls `visit(info, field)` for every field in the order of the text. The fields are numbers,
-/// `along`, `dotType`, and what may be missing as a std::optional.
+/// Calls `visit(info, field)` for every field in the order of the text. Fields are numbers,
+/// `along`, `dotType`, and a std::optional for each optional field without a default value.
 template <typename Fields, typename Visitor>
 void visitRolesFields(Fields &fields, Visitor &&visit) {
   constexpr int64_t kMost = 65535;
@@ -97,11 +97,11 @@ void visitScheduleFields(Fields &fields, Visitor &&visit) {
   visit(FieldInfo{"roles", 0, 0, {}}, fields.roles);
 }
 
-/// The text of the fields, as pins and files have them: "tile_m = 128, tile_n = 64, …". Says what
-/// is there, whether a schedule could be so or not.
+/// Returns the text of the fields as used in pins and files: "tile_m = 128, tile_n = 64, …". The
+/// fields need not form a valid schedule.
 std::string formatFields(const ScheduleFields &fields);
 
-/// f16, bf16 or f32.
+/// Returns "f16", "bf16" or "f32".
 StringRef getTypeName(FloatType type);
 
 } // namespace mlir::flashattn

@@ -1,4 +1,4 @@
-//===- KeepScan.h - the key tiles that `keep` shows --------------*- C++ -*-===//
+//===- KeepScan.h - scan of `keep` for key tiles ----------------*- C++ -*-===//
 
 #ifndef FLASHATTN_DIALECT_FLASHATTN_PROGRAM_KEEPSCAN_H
 #define FLASHATTN_DIALECT_FLASHATTN_PROGRAM_KEEPSCAN_H
@@ -11,29 +11,29 @@
 
 namespace mlir::flashattn {
 
-/// What every target does for a `flashattn.list_tiles`: goes through the tiles of a list's
-/// intervals and judges them by some of their elements of `keep`. Which thread has which is the
-/// target's.
+/// The part of `flashattn.list_tiles` that all targets share: it iterates over the tiles of a
+/// list's intervals and classifies them by some of their elements of `keep`. The target decides
+/// which thread processes which elements.
 class KeepScan : public TileBuilder {
 protected:
-  /// What is known of a tile after some of its elements of `keep`, as i1 values.
+  /// What is known about a tile after some of its elements of `keep` were read, as i1 values.
   struct Found {
     Value any; ///< some element is true
-    Value all; ///< none is false, and the mask hides no pair: the tile may be full
+    Value all; ///< no element is false, and the mask hides no pair: the tile may be full
   };
-  /// A tile of those of a list, of keys or, with `of_queries`, of queries.
+  /// A tile of a list: a key tile or, with `of_queries`, a query tile.
   struct ListedTile {
     Value number;
-    Value isFull; ///< for the mask
+    Value isFull; ///< with respect to the mask
   };
-  /// The tiles that a list may have.
+  /// The candidate tiles of a list.
   struct List {
-    SmallVector<Value> place; ///< batch, tile of heads, tile of queries or of keys
+    SmallVector<Value> place; ///< batch, head tile, query or key tile
     SmallVector<TileInterval> intervals;
-    SmallVector<Value> before; ///< tiles of the intervals before each
-    Value total;               ///< tiles of all of them
+    SmallVector<Value> before; ///< number of tiles before each interval
+    Value total;               ///< number of tiles of all intervals
   };
-  static constexpr int64_t kWord = 4; // booleans
+  static constexpr int64_t kWord = 4; // booleans of a word
 
   KeepScan(OpBuilder &b, ListTilesOp op);
 
@@ -44,41 +44,43 @@ protected:
   Value boolean(bool v) { return arith::ConstantOp::create(b, loc, b.getBoolAttr(v)); }
   Value both(Value x, Value y) { return arith::AndIOp::create(b, loc, x, y); }
   Value either(Value x, Value y) { return arith::OrIOp::create(b, loc, x, y); }
-  /// Whether `keep` is the same along all of a dimension.
+  /// Whether `keep` is broadcast along a dimension.
   bool isSame(unsigned i) { return AttentionOp::isBroadcastDim(keep, i); }
 
-  /// The list at `place`.
+  /// Builds the list at `place`.
   List enterList(ArrayRef<Value> place);
-  /// Tile `number` of the intervals', one after the other.
+  /// Returns tile `number`, counted through the intervals in turn.
   ListedTile getTile(const List &list, Value number);
-  /// Of the queries and of the keys: numbers of the tile of pairs that `tile` of `list` stands for.
+  /// Returns the numbers of the query tile and of the key tile that `tile` of `list` stands for.
   std::pair<Value, Value> getNumbers(const List &list, const ListedTile &tile) {
     return op.getOfQueries() ? std::pair(tile.number, list.place[2])
                              : std::pair(list.place[2], tile.number);
   }
-  /// The place in the middle of a list's row, from which it grows.
+  /// Returns the place in the middle of a list's row, from which the list grows.
   Value getMiddle() { return div(dim(op.getTiles(), 3), index(2)); }
-  /// Index into dimension `dim` of `keep` of the first element of a tile of `size`.
+  /// Returns the index, in dimension `dim` of `keep`, of the first element of tile `number` of size
+  /// `size`.
   Value firstElement(unsigned dim, Value number, int64_t size);
-  /// `read` where more elements matter: those of a tile that is shown and not full do not.
+  /// Builds `read` under the condition that more elements matter: those of a tile that is known to
+  /// be visible, but not full, do not.
   Found readUntilKnown(Found found, llvm::function_ref<Found()> read);
-  /// A branch on `condition` that gives a `Found`, with empty blocks.
+  /// Creates a branch on `condition` that returns a `Found`, with empty blocks.
   scf::IfOp branch(Value condition);
 
   /// Sets `keepBytes`.
   void viewAsBytes();
-  /// `count` elements of `keep`, vector<(count / 4)xi32>.
+  /// Loads `count` elements of `keep`, as vector<(count / 4)xi32>.
   Value loadWords(ArrayRef<Value> at, int64_t count, llvm::Align alignment);
-  /// Whether any element is true of words whose bits were joined by or, and all of those joined by
-  /// and.
+  /// Evaluates words of which `anyOf` is the bitwise or and `allOf` the bitwise and: whether any
+  /// element is true, and whether all are.
   Found judgeWords(Value anyOf, Value allOf);
-  /// Writes first place and end of the list at `place`, i32.
+  /// Writes the bounds of the list at `place`, its first place and its end, as i32.
   void writeBounds(ArrayRef<Value> place, Value begin, Value end);
 
   ListTilesOp op;
   TypedValue<MemRefType> keep;
   int64_t tileHeads, tileRows, tileKeys;
-  /// `keep` as bytes, which vectors are read of; null where they cannot be.
+  /// `keep` as bytes, for vector loads; null if these are not possible.
   Value keepBytes;
 };
 

@@ -1,4 +1,4 @@
-//===- Kernels.h - what runs before and behind tile programs -----*- C++ -*-===//
+//===- Kernels.h - kernels before and after tile programs -------*- C++ -*-===//
 
 #ifndef FLASHATTN_DIALECT_FLASHATTN_PROGRAM_KERNELS_H
 #define FLASHATTN_DIALECT_FLASHATTN_PROGRAM_KERNELS_H
@@ -9,8 +9,8 @@
 
 namespace mlir::flashattn {
 
-/// Replaces each op below `root` that lists key tiles or merges parts by what a target builds for
-/// it. Errors, at the op: a merge of tensors.
+/// Replaces each op below `root` that lists key tiles or merges parts by the code that the target
+/// builds for it. Emits an error at a merge of tensors.
 inline LogicalResult
 lowerKernels(Operation *root, llvm::function_ref<void(OpBuilder &, CombineOp)> buildCombine,
              llvm::function_ref<void(OpBuilder &, ListTilesOp)> buildListTiles) {

@@ -1,7 +1,7 @@
-//===- TileBuilder.h - arithmetic of tile programs ---------------*- C++ -*-===//
+//===- TileBuilder.h - arithmetic of tile programs --------------*- C++ -*-===//
 //
-// What builds tile programs, and what lowers them, writes the same arithmetic on index values and
-// tiles: here it is written once.
+// Common arithmetic on index values and tiles for the code that builds tile programs and for the
+// code that lowers them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,7 +17,7 @@ class ContractionOp;
 
 namespace mlir::flashattn {
 
-/// What numbers are multiplied with: `number`, times an f32 that is known at run time, if any.
+/// A factor: the constant `number`, times an f32 `value` that is known only at run time, if any.
 struct Factor {
   Factor(double number = 1, Value value = {}) : number(number), value(value) {}
 
@@ -30,7 +30,7 @@ struct Factor {
   bool isOne() const { return number == 1 && !value; }
 };
 
-/// Builds at the insertion point of `b`; results fold where they can.
+/// Builds ops at the insertion point of `b`. Results are folded if possible.
 struct TileBuilder {
   TileBuilder(OpBuilder &b, Location loc) : b(b), loc(loc) {}
 
@@ -55,14 +55,15 @@ struct TileBuilder {
     return b.createOrFold<arith::SelectOp>(loc, condition, x, y);
   }
 
-  /// Between index values and 32 bits, for numbers from 0 to below 2^31.
+  /// Conversions between index values and i32, for numbers from 0 to below 2^31.
   Value toI32(Value v) const {
     return b.createOrFold<arith::IndexCastUIOp>(loc, b.getI32Type(), v);
   }
   Value toIndex(Value v) const {
     return b.createOrFold<arith::IndexCastUIOp>(loc, b.getIndexType(), v);
   }
-  /// x / y of index values below 2^31: 64-bit division is a call's worth of code on a GPU.
+  /// Returns x / y for index values below 2^31. A 64-bit division takes as much code as a call on a
+  /// GPU.
   Value divide32(Value x, Value y) const;
 
   Value dim(Value memref, int64_t i) const;
@@ -71,40 +72,41 @@ struct TileBuilder {
   VectorType f32Vector(ArrayRef<int64_t> shape) const {
     return VectorType::get(shape, b.getF32Type());
   }
-  /// All elements are `value`, rounded to the type's.
+  /// A vector whose elements are all `value`, rounded to the element type.
   Value splat(VectorType type, double value) const;
   Value splat(VectorType type, const Factor &value) const;
-  /// All elements are `value`; a constant where it is one.
+  /// A vector whose elements are all `value`; a constant if `value` is one.
   Value broadcast(VectorType type, Value value) const;
-  /// f32.
+  /// The factor as an f32 scalar.
   Value scalar(const Factor &value) const;
   Value minusInf(VectorType type) const;
-  /// vector<M> to vector<Mx`columns`>, every column the same.
+  /// Broadcasts vector<M> to vector<Mx`columns`> with equal columns.
   Value alongRow(Value row, int64_t columns) const;
-  /// Whether the number of a row is below `end`, an index value: vector<`rows`xi1>.
+  /// Whether the index of each row is below `end`, an index value: vector<`rows`xi1>.
   Value isBelow(Value end, int64_t rows) const;
-  /// acc[m,n] + lhs[m,k] rhs[k,n] or, `transposedRhs`, acc[m,n] + lhs[m,k] rhs[n,k]^T.
+  /// Returns acc[m,n] + lhs[m,k] rhs[k,n] or, with `transposedRhs`, acc[m,n] + lhs[m,k] rhs[n,k]^T.
   Value product(Value lhs, Value rhs, Value acc, bool transposedRhs = false) const;
-  /// acc[m,n] + lhs[k,m]^T rhs[k,n]
+  /// Returns acc[m,n] + lhs[k,m]^T rhs[k,n].
   Value productOfTransposed(Value lhs, Value rhs, Value acc) const;
 
-  /// `v` at the insertion point with what `mapping` says: copies of the ops inside of `scope` that
-  /// compute it, each made once and then known to `mapping`. What stands outside stays.
+  /// Returns `v` at the insertion point with the replacements in `mapping`. The ops inside `scope`
+  /// that compute it are cloned, each once, and added to `mapping`. Values from outside `scope` are
+  /// used as they are.
   Value clone(Value v, IRMapping &mapping, Operation *scope) const;
 
   OpBuilder &b;
   Location loc;
 };
 
-/// Whether the right-hand side of `op`, lhs[m,k] times rhs[k,n], is given as rhs[n,k]; nothing
-/// where `op` is no such product.
+/// Whether the right-hand side of `op`, a product of lhs[m,k] and rhs[k,n], is given as rhs[n,k];
+/// nullopt if `op` is not such a product.
 std::optional<bool> isRhsTransposed(vector::ContractionOp op);
 
 /// Whether `op` is lhs[k,m]^T rhs[k,n].
 bool isLhsTransposed(vector::ContractionOp op);
 
-/// Whether a contraction multiplies `tile`, and not only adds to it: where products are made of
-/// what is in shared memory it comes from there.
+/// Whether a contraction uses `tile` as a factor, and not only as the accumulator. If products read
+/// shared memory, such a tile must be there.
 bool isFactor(Value tile);
 
 /// Whether `v` is computed from `from`.

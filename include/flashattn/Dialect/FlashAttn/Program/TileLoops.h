@@ -1,4 +1,4 @@
-//===- TileLoops.h - from loops over tiles to scf ----------------*- C++ -*-===//
+//===- TileLoops.h - lowering of loops over tiles to scf --------*- C++ -*-===//
 
 #ifndef FLASHATTN_DIALECT_FLASHATTN_PROGRAM_TILELOOPS_H
 #define FLASHATTN_DIALECT_FLASHATTN_PROGRAM_TILELOOPS_H
@@ -13,68 +13,72 @@ class ForOp;
 
 namespace flashattn {
 
-/// A run of steps of one kind within an interval, in tiles.
+/// A run of partial or full tiles within an interval.
 struct TileRun {
   Value begin, end;
   bool isFull;
 };
 
-/// The runs of interval `i` of `loop` in order, without those that are known to be empty: partial,
-/// full and partial tiles. Each begins where the one before ends.
+/// Returns the runs of interval `i` of `loop` in order: partial, full and partial tiles, without
+/// those that are known to be empty. Each run begins where the previous one ends.
 SmallVector<TileRun> getRuns(TileLoopOp loop, unsigned i = 0);
 
-/// The bounds of interval `number`, an index value, of those in `bounds`: four, picked when it
-/// runs, or those of the only one.
+/// Returns the four bounds of interval `number`, an index value, selected from `bounds` at run
+/// time; or those of the only interval.
 SmallVector<Value> pickInterval(OpBuilder &builder, Location loc, ValueRange bounds, Value number);
 
-/// One of the passes over an interval that a loop makes: its rounds, and in each the intervals.
+/// One of a loop's passes over an interval. A loop runs through its rounds and, in each, through
+/// its intervals.
 struct TilePass {
-  Value interval; ///< number
-  Value round;    ///< null where the loop has none
+  Value interval; ///< number of the interval
+  Value round;    ///< null if the loop has no rounds
 };
 
-/// How many passes `loop` makes, and pass `number` of them.
+/// Return the number of passes of `loop`, and pass `number`.
 Value countPasses(OpBuilder &builder, Location loc, TileLoopOp loop);
 TilePass enterPass(OpBuilder &builder, Location loc, TileLoopOp loop, Value number);
 
-/// Makes of a loop of several passes one over their numbers with a loop over a single interval
-/// inside, so that code does not grow with the mask; null where it makes one.
+/// Replaces a loop with several passes by a loop over their numbers that contains a loop over a
+/// single interval, so that the code does not grow with the mask. Returns null if there is only one
+/// pass.
 scf::ForOp splitIntervals(RewriterBase &rewriter, TileLoopOp loop);
 
-/// Annotates `loop`, of scf, so that LLVM does not unroll it: lowerings hand on what attributes it
-/// has of LLVM's dialect, which has to be loaded.
+/// Annotates `loop`, an scf loop, so that LLVM does not unroll it. Lowerings pass on its attributes
+/// of the LLVM dialect, which must be loaded.
 void keepRolled(Operation *loop);
 
-/// The number of the tile at `place` of `loop`: from its list, or the place itself.
+/// Returns the number of the tile at `place` of `loop`: an element of its list, or the place
+/// itself.
 Value getTileNumber(OpBuilder &builder, Location loc, TileLoopOp loop, Value place);
 
-/// Turns `loop` into `scf` loops, one for each of its runs, or one for all with the mask in a
-/// branch (flashattn-expand-loops). Stages that lag run a step later: the first step then stands
-/// before the loops, and what is left of the last one behind them, all within a condition that
-/// there is a step. Errors, at the op: a stage that lags reads a value of a stage before it that is
-/// neither a tile nor computed from the step's numbers; a first stage that reads what a lagging one
-/// yields.
+/// Lowers `loop` to `scf` loops, one for each of its runs, or one for all runs with the mask in a
+/// branch (flashattn-expand-loops). Stages that lag run one step later: the first step then comes
+/// before the loops, and the lagging stages of the last step come after them, all under the
+/// condition that there is a step. Emits an error at the op if a lagging stage reads a value of an
+/// earlier stage that is neither a tile nor computed from the step's numbers, or if a first stage
+/// reads a value that a lagging stage yields.
 LogicalResult expandTileLoop(RewriterBase &rewriter, TileLoopOp loop);
 
-/// Where the tile of `op` at `indices` begins along each dimension of the memref, in elements:
-/// `indices` count tiles where it covers a dimension, as those of `op` itself do.
+/// Returns the origin of the tile of `op` at `indices`, in elements along each dimension of the
+/// memref. Like the indices of `op` itself, `indices` count tiles in the dimensions that the tile
+/// covers.
 SmallVector<Value> getTileOrigin(OpBuilder &builder, LoadTileOp op, ValueRange indices);
 SmallVector<Value> getTileOrigin(OpBuilder &builder, StoreTileOp op, ValueRange indices);
 
-/// The rows of `memref` along `rowDim` from `from` on, null: the first, and before `below`, null:
-/// the end.
+/// Returns the rows of `memref` along `rowDim` from `from` on (null: the first row) and before
+/// `below` (null: the end).
 Value takeRows(OpBuilder &builder, Location loc, Value memref, unsigned rowDim, Value from,
                Value below);
 
-/// Replaces `op` by `vector.transfer_read` or `vector.transfer_write` and, where rows go along
-/// several dimensions, a cast. A read of rows `from` some row on begins before the view that it is
-/// of, where its tile does.
+/// Replaces `op` by `vector.transfer_read` or `vector.transfer_write` and, if the rows run along
+/// several dimensions, a cast. A read of the rows from row `from` on uses a view of these rows, and
+/// begins before the view, where the tile does.
 void expandToTransfer(RewriterBase &rewriter, LoadTileOp op);
 void expandToTransfer(RewriterBase &rewriter, StoreTileOp op);
 
-/// Replaces `op` by arithmetic (flashattn-expand-rescale): with `growth` by a base that is taken
-/// anew, and a rescaling, only where some row's scores have grown by more; and with a region by
-/// weights that are made a second time where they have.
+/// Replaces `op` by arithmetic (flashattn-expand-rescale). With `growth`, the base is updated, and
+/// sums are rescaled, only if the scores of some row have grown by more; with a region, the weights
+/// are then computed a second time.
 void expandWeights(RewriterBase &rewriter, WeightsOp op);
 
 } // namespace flashattn

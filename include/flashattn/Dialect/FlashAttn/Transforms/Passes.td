@@ -6,31 +6,33 @@ include "mlir/Pass/PassBase.td"
 def SelectSchedule : Pass<"flashattn-select-schedule"> {
   let summary = "choose tile sizes, warps and stages for every attention op and projection";
   let description = [{
-    Puts a `#flashattn.schedule` on every `flashattn.attention` and `flashattn.project` that has none:
-    the first row of the chip's table whose needs (shared memory, registers)
-    fit. A schedule already there is checked and kept. Where none fits, the
-    error lists each reason, with the schedules that it refused (rule R2).
+    Adds a `#flashattn.schedule` to every `flashattn.attention`, `flashattn.attention_backward` and
+    `flashattn.project` that has none: the first row of the chip's table whose requirements (shared
+    memory, registers) are met. An existing schedule is verified and kept. If no schedule fits, the
+    error lists each reason with the schedules that were rejected for it (rule R2).
 
     Example: test/Dialect/FlashAttn/select-schedule.mlir
   }];
   let options = [
-    Option<"chip", "chip", "std::string", "\"cpu\"", "cpu, or the GPU as sm_XX">,
+    Option<"chip", "chip", "std::string", "\"cpu\"", "cpu, or a GPU as sm_XX">,
     Option<"vectorWidth", "vector-width", "int64_t", "16",
            "f32 lanes of the CPU's vector registers">,
     Option<"schedule", "schedule", "std::string", "\"\"",
-           "fields of a schedule to pin on every attention that has none, as 'tile_m = 128'; those left out are chosen">,
+           "schedule fields to pin on every attention op without a schedule, such as "
+           "'tile_m = 128'; other fields are chosen">,
   ];
   let dependentDialects = ["::mlir::flashattn::FlashAttnDialect"];
 }
 
 def ShareKernels : Pass<"flashattn-share-kernels"> {
-  let summary = "make one function of ops that differ in nothing but their operands";
+  let summary = "call one function for ops that differ only in their operands";
   let description = [{
-    Ops of the dialect on memrefs that have the same attributes, regions and types become calls of one
-    private function, whose arguments are their operands: the kernels of a model's layers are
-    compiled once. Scalars that are constants are compiled in, so ops share a function where these
-    are the same. Memrefs share an argument where the rows of all begin at multiples of 16 bytes, or those
-    of none. An op that has no equal stays as it is.
+    Replaces ops of the dialect on memrefs that have the same attributes, regions and types by calls
+    of one private function, whose arguments are their operands. The kernels of a model's layers are
+    then compiled only once. Constant scalars are compiled into the function, so ops share a
+    function only if these are equal. For each memref argument, either all rows of all ops begin at
+    multiples of 16 bytes, or this is known of none of the ops. An op without an equal one is not
+    changed.
 
     Example: test/Dialect/FlashAttn/share-kernels.mlir
   }];
@@ -38,26 +40,26 @@ def ShareKernels : Pass<"flashattn-share-kernels"> {
 }
 
 def Tile : Pass<"flashattn-tile"> {
-  let summary = "turn every attention op on memrefs into a program on tile values";
+  let summary = "replace every attention op on memrefs by a program on tile values";
   let description = [{
-    One `flashattn.program` per batch, query head and tile of query rows, whose body works
-    on `vector<MxN>` tile values. The intervals of its `flashattn.tile_loop` over key tiles
-    come from the mask's set: hidden tiles are in none, and full ones are told apart. The
-    online softmax is written here and nowhere else.
+    Creates one `flashattn.program` per batch, query head and tile of query rows, whose body works
+    on `vector<MxN>` tile values. The intervals of its `flashattn.tile_loop` over key tiles are
+    computed from the mask's sets: hidden tiles are in no interval, and full tiles are distinguished
+    from partial ones. No other pass creates the online softmax.
 
-    With `pack` a program has several query heads of one key/value head, and fewer
-    positions of each; a group whose heads are no multiple has one program with rows that
-    are none, read as 0 and not written.
+    With `pack`, a program has several query heads of one key/value head, and fewer positions of
+    each. If the number of heads in a group is not a multiple of `pack`, one program of the group
+    has extra rows, which read as 0 and are not written.
 
-    With a schedule that splits the keys there are `flashattn.count_splits` programs for each of
-    these: each runs over an equal share of its key tiles, and `flashattn.combine` merges what they
-    leave in f32. Where that number is 1 the program without parts runs instead, but for one with a
-    `keep`, or with `sink_logits` and several heads a tile; with `narrow_blocks` one of two, as
-    `flashattn.prefers_narrow` says.
+    If the schedule splits the keys, there are `flashattn.count_splits` programs in place of each of
+    these. Each runs over an equal share of the key tiles, and `flashattn.combine` merges their f32
+    outputs. If the count is 1, a program without parts runs instead, unless there is a `keep`
+    operand, or `sink_logits` with several heads per tile. With `narrow_blocks` there are two such
+    programs; `flashattn.prefers_narrow` chooses one of them.
 
-    With a `keep`, unless its keys come in parts, `flashattn.list_tiles` lists the key tiles of each
-    program, or of those that share a block, before all else; the loop then goes over the places of
-    a list.
+    With a `keep` operand, unless the keys are split, `flashattn.list_tiles` first lists the key
+    tiles of each program, or of the programs that share a block. The loop then runs over the places
+    of a list.
 
     Examples: test/Dialect/FlashAttn/tile.mlir, test/Dialect/FlashAttn/tile-pack.mlir,
     test/Dialect/FlashAttn/tile-lists.mlir
@@ -70,15 +72,15 @@ def Tile : Pass<"flashattn-tile"> {
 }
 
 def RaiseLinalg : Pass<"flashattn-raise-linalg"> {
-  let summary = "turn linalg ops that are an output projection into flashattn.project";
+  let summary = "replace linalg ops that are an output projection by flashattn.project";
   let description = [{
-    A linalg op on tensors or memrefs that multiplies `o[b,h,n,d]`, or `o[b,n,h,d]`, with `w[h,d,e]`
-    and adds the sum over `h` and `d` to `p[b,n,e]`, a destination that was filled with 0, becomes
-    `flashattn.project`, known by its iterators, indexing maps and body, whatever its name. On tensors
-    an op behind it that only truncates the f32 sum to the type of `o` goes with it. Sums of f16 and
-    bf16 are taken in f32, whatever the op says.
+    Matches a linalg op on tensors or memrefs that multiplies `o[b,h,n,d]`, or `o[b,n,h,d]`, by
+    `w[h,d,e]` and adds the sum over `h` and `d` to `p[b,n,e]`, a destination that is filled with 0,
+    and replaces it by `flashattn.project`. The op is matched by its iterators, indexing maps and
+    body, not by its name. On tensors, a following op that only truncates the f32 sum to the type of
+    `o` is included. Sums of f16 and bf16 are computed in f32, whatever type the op accumulates in.
 
-    A fill of what an op of the dialect overwrites is dropped.
+    A fill of a destination that an op of the dialect overwrites is removed.
 
     Example: test/Dialect/FlashAttn/raise-linalg.mlir
   }];
@@ -86,26 +88,28 @@ def RaiseLinalg : Pass<"flashattn-raise-linalg"> {
 }
 
 def RaiseAttention : Pass<"flashattn-raise-attention"> {
-  let summary = "turn matmul, softmax, matmul as front ends emit them into flashattn.attention";
+  let summary = "replace matmul, softmax, matmul from front ends by flashattn.attention";
   let description = [{
-    Ops of `linalg`, `tensor`, `arith` and `math` on tensors that are `softmax(f(q k^T)) v` become one
-    `flashattn.attention`, known by what they compute and not by their names: products of any
-    indexing, transpositions, reshapes and broadcasts in any order, `linalg.softmax` or its parts, the
-    division before or behind the second product, guards for rows without a key, f32 around operands
-    of 16 bits. Of `f` the op takes scale, cap, bias and mask; query heads that share a key head by
-    a broadcast share it in the op. A factor of the scores that is known at run time alone may be 0 or
-    less, which `scale` may not: unless it is a reciprocal root, a `score_mod` multiplies by it. One of
-    each query or each key multiplies these before.
+    Replaces ops of `linalg`, `tensor`, `arith` and `math` on tensors that compute
+    `softmax(f(q k^T)) v` by one `flashattn.attention`. They are matched by what they compute, not
+    by their names: products with any indexing; transpositions, reshapes and broadcasts in any
+    order; `linalg.softmax` or its parts; the division before or after the second product; guards
+    for rows without a key; casts of 16-bit operands to f32 and back. The op takes scale, softcap,
+    bias and mask from `f`. Query heads that share a key head through a broadcast share it in the
+    op. A score factor that is only known at run time may be 0 or less, which `scale` does not
+    allow: it becomes a multiplication in a `score_mod`, unless it is a reciprocal square root. A
+    factor of each query or each key is multiplied into `q` or `k` beforehand.
 
-    A mask that is computed from positions, also by way of numbers that are 0 or 1, or is a matrix of
-    constants in the shape of a band, becomes a set, where no integer of it may wrap. Another
-    condition that selects minus infinity becomes `keep`, and so does one that selects a low number,
-    where constants and positions leave each row a key; where they do not, the ops stay. Rows that
-    data hide by a low number give 0 in place of the mean of the values, which the remark then says.
-    What is added is a `bias`, with no summand left out, rounded as the ops round it.
+    A mask that is computed from positions, also through numbers that are 0 or 1, or that is a
+    constant band matrix, becomes a set, provided that no integer in its computation can overflow.
+    Another condition that selects minus infinity becomes `keep`. So does one that selects a low
+    number, if constants and positions leave every row a key; otherwise the ops are not replaced.
+    Rows that are hidden entirely by data through a low number then give 0 instead of the mean of
+    the values; the remark says so. Any other summand becomes `bias`; no summand is dropped, and
+    each is rounded as in the original ops.
 
-    Nothing is raised of which something else reads scores or probabilities. A remark, of the
-    category `flashattn-raise-attention`, stands at the op that was in the way of what is nearly an
+    Ops are not replaced if other ops use their scores or probabilities. A remark of the category
+    `flashattn-raise-attention` is emitted at the op that prevents the match of a nearly matching
     attention: `--remarks-filter=flashattn-raise-attention --remark-format=emitRemark` prints it.
 
     Example: test/Dialect/FlashAttn/RaiseAttention/jax-window-iree.mlir
@@ -117,29 +121,32 @@ def RaiseAttention : Pass<"flashattn-raise-attention"> {
 }
 
 def InlinePrivate : Pass<"flashattn-inline-private", "::mlir::ModuleOp"> {
-  let summary = "replace calls of private functions on tensors by what they do";
+  let summary = "inline calls of private functions on tensors";
   let description = [{
-    What bufferization gives to a function is a buffer without gaps: a slice or a transposition that is
-    handed to one becomes a copy. Calls of private functions of one block that take or give tensors
-    become their bodies, but for functions that call themselves, and private functions that nobody
-    calls go.
+    Bufferization passes contiguous buffers to functions, so that a slice or a transposition that is
+    passed to a function becomes a copy. To avoid this, calls of private single-block functions with
+    tensor arguments or results are inlined, except calls of recursive functions. Private functions
+    without callers are erased.
 
     Example: test/Dialect/FlashAttn/inline-private.mlir
   }];
 }
 
 def PrepareTensors : Pass<"flashattn-prepare-tensors"> {
-  let summary = "turn ops on tensors that cannot be bufferized into ops that can";
+  let summary = "replace ops on tensors that cannot be bufferized by ops that can";
   let description = [{
-    `arith` and `math` ops on tensors become `linalg.generic`, `tensor.concat` becomes
-    `tensor.insert_slice` ops, `linalg.softmax`, on tensors or memrefs, the `linalg.generic` ops that
-    it is made of, and `linalg.pack` and `linalg.unpack` a padding, a reshape and a transposition.
-    In the bodies of linalg ops a tensor that only wraps scalars which are taken out again, as the
-    reductions of StableHLO have them, goes: it would be a buffer for every element.
-    An element that is taken out of a tensor and computed of constants becomes one, as front ends check
-    shapes with, and functions with such are simplified.
-    Arguments of public functions that no op has as its destination are marked as not writable: what
-    the caller brings there stays as it is.
+    `arith` and `math` ops on tensors become `linalg.generic`, and `tensor.concat` becomes
+    `tensor.insert_slice` ops. `linalg.softmax`, on tensors or memrefs, is decomposed into
+    `linalg.generic` ops, and `linalg.pack` and `linalg.unpack` into a padding, a reshape and a
+    transposition.
+
+    Inside the bodies of linalg ops, tensors that only wrap scalars, as the reductions of StableHLO
+    create them, are removed; each would otherwise be a buffer for every element. Elements extracted
+    from tensors that are computed from constants become constants, and the functions that contain
+    them are simplified; front ends use such elements to check shapes.
+
+    Arguments of public functions that no op has as its destination are marked as not writable, so
+    that the caller's data is not overwritten.
 
     Example: test/Dialect/FlashAttn/prepare-tensors.mlir
   }];
@@ -150,12 +157,13 @@ def PrepareTensors : Pass<"flashattn-prepare-tensors"> {
 }
 
 def FreeLoopBuffers : Pass<"flashattn-free-loop-buffers", "::mlir::ModuleOp"> {
-  let summary = "free what loops allocate";
+  let summary = "free buffers that loops allocate";
   let description = [{
-    Where a loop allocates buffers that nobody frees, as bufferization makes them of tensors that it
-    carries, every buffer of the module that the program does not free itself gets an owner, which
-    frees it: upstream's `ownership-based-buffer-deallocation`. A public function then gives its
-    results to its caller, as buffers of their own. Modules without such a loop are left as they are.
+    Bufferization of tensors that a loop carries can allocate buffers in the loop that are never
+    freed. If a module has such a loop, every buffer of the module that the program does not free
+    itself gets an owner, which frees it: upstream's `ownership-based-buffer-deallocation`. The
+    results of a public function are then owned by the caller, as separate buffers. Modules without
+    such a loop are not changed.
 
     Example: test/Dialect/FlashAttn/free-loop-buffers.mlir
   }];
@@ -166,12 +174,12 @@ def FreeLoopBuffers : Pass<"flashattn-free-loop-buffers", "::mlir::ModuleOp"> {
 }
 
 def KeepLoops : Pass<"flashattn-keep-loops"> {
-  let summary = "keep LLVM from unrolling loops that hold loops";
+  let summary = "prevent LLVM from unrolling loops that contain loops";
   let description = [{
-    Loops of `scf.for` around others get the annotation that they are not to be unrolled. A nest of
-    loops over small static sizes, as `linalg` ops beside attention become, would else be unrolled
-    from the inside outwards, into functions that take LLVM many seconds. Innermost loops stay LLVM's
-    to unroll.
+    Annotates `scf.for` loops that contain other loops so that LLVM does not unroll them. LLVM would
+    otherwise unroll a nest of loops over small static sizes, which `linalg` ops next to attention
+    become, from the inside outwards, and create functions that take many seconds to compile. LLVM
+    may still unroll innermost loops.
 
     Example: test/Dialect/FlashAttn/keep-loops.mlir
   }];
@@ -179,11 +187,12 @@ def KeepLoops : Pass<"flashattn-keep-loops"> {
 }
 
 def FreeTemporaries : Pass<"flashattn-free-temporaries"> {
-  let summary = "free buffers as soon as nobody needs them any more";
+  let summary = "free buffers after their last use";
   let description = [{
-    Every buffer that a function allocates and nobody frees is freed behind the last op of its block
-    that uses it, itself or a view of it, so that a chain of ops holds no more than what is still to
-    be read. One that leaves its block, as what a function returns does, is kept.
+    Frees every buffer that a function allocates and that nothing frees. The deallocation follows
+    the last op of its block that uses the buffer or a view of it, so that a chain of ops only keeps
+    the buffers that are still to be read. A buffer that leaves its block, for example one that a
+    function returns, is not freed.
 
     Example: test/Dialect/FlashAttn/free-temporaries.mlir
   }];
@@ -191,13 +200,14 @@ def FreeTemporaries : Pass<"flashattn-free-temporaries"> {
 }
 
 def FoldCopies : Pass<"flashattn-fold-copies"> {
-  let summary = "let kernels read and write where a copy would bring it from or to";
+  let summary = "let kernels access the source or target of a copy directly";
   let description = [{
-    A copy, which `memref.copy` is, and an op of linalg that moves dimensions and computes nothing, goes
-    where ops of the dialect alone write what it reads, or read what it writes: they take a view of its
-    other side, of which `memref.transpose` moves the dimensions. Rows stay rows, and nothing else may
-    touch the memory of that side between the first such op and the last. A copy of a view onto itself
-    goes too. One that a GPU's driver can make stays where kernels would be slower with the view.
+    Removes a copy (a `memref.copy`, or a linalg op that permutes dimensions and computes nothing)
+    if only ops of the dialect write its source, or read its target. These ops then use a view of
+    the other side of the copy, whose dimensions `memref.transpose` permutes. The rows of the memref
+    must stay rows, and no other op may access the memory of that side between the first such op and
+    the last. A copy of a view onto itself is removed as well. A copy that the GPU driver can make
+    is kept if the view would make kernels slower.
 
     Example: test/Dialect/FlashAttn/fold-copies.mlir
   }];
@@ -205,69 +215,70 @@ def FoldCopies : Pass<"flashattn-fold-copies"> {
 }
 
 def ExpandCopies : Pass<"flashattn-expand-copies"> {
-  let summary = "turn copies that upstream would call a runner's function for into loops";
+  let summary = "lower copies for which upstream calls a runner's function to loops";
   let description = [{
-    `memref.copy` from or to memory that is not contiguous becomes `linalg.copy`. On a GPU one from
-    contiguous memory to contiguous memory, at any offset, becomes `gpu.memcpy`, and the others stay, for
+    A `memref.copy` from or to memory that is not contiguous becomes `linalg.copy`. On a GPU, a copy
+    between contiguous memory, at any offsets, becomes `gpu.memcpy`; other copies are left for
     `flashattn-verify-host`.
 
     Example: test/Dialect/FlashAttn/expand-copies.mlir
   }];
-  let options = [Option<"onGPU", "on-gpu", "bool", "false", "memory is a GPU's">];
+  let options = [Option<"onGPU", "on-gpu", "bool", "false", "whether memory is GPU memory">];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect", "::mlir::linalg::LinalgDialect",
     "::mlir::LLVM::LLVMDialect", "::mlir::memref::MemRefDialect"];
 }
 
 def VerifyHost : Pass<"flashattn-verify-host"> {
-  let summary = "refuse ops that would read a GPU's memory from the host";
+  let summary = "reject ops through which the host would access GPU memory";
   let description = [{
-    An error at a linalg op, a `memref.copy`, a `memref.load` or a `memref.store` outside of kernels:
-    the host would run it, and the function's memory is the GPU's. Likewise at a
-    `memref.get_global`, which is the host's memory in the hands of kernels. The notes of the first one
-    list the others.
+    Emits an error at a linalg op, a `memref.copy`, a `memref.load` or a `memref.store` outside of
+    kernels, because the host would run it while the function's memory is GPU memory. Likewise, it
+    emits an error at a `memref.get_global`, which would pass host memory to kernels. Notes at the
+    first error list the other ops.
 
     Example: test/Dialect/FlashAttn/verify-host.mlir
   }];
 }
 
 def VerifyTensors : Pass<"flashattn-verify-tensors"> {
-  let summary = "refuse ops on tensors that cannot be bufferized";
+  let summary = "reject ops on tensors that cannot be bufferized";
   let description = [{
-    An error at an op with tensors that one-shot bufferization has no form on buffers for.
+    Emits an error at an op on tensors that one-shot bufferization cannot convert to memrefs.
 
     Example: test/Dialect/FlashAttn/verify-tensors.mlir
   }];
 }
 
 def VerifyModule : Pass<"flashattn-verify-module"> {
-  let summary = "refuse modules within modules, and names of functions that are not free";
+  let summary = "reject nested modules and reserved function names";
   let description = [{
-    The first pass of each pipeline: an error at a module within another one, whose functions would have
-    no place in the code that the pipelines make, and at a function with a body whose name means something
-    to LLVM or to the runtime. Any other name will do: kernels get names that PTX takes.
+    The first pass of each pipeline. It emits an error at a nested module, because the code that the
+    pipelines generate has no place for its functions, and at a function with a body whose name is
+    reserved by LLVM or the runtime. All other names are allowed: kernels get names that PTX
+    accepts.
 
     Example: test/Dialect/FlashAttn/verify-module.mlir
   }];
 }
 
 def VerifyLowered : Pass<"flashattn-verify-lowered"> {
-  let summary = "refuse ops that the pipelines could not lower";
+  let summary = "reject ops that the pipelines could not lower";
   let description = [{
-    The last pass of each pipeline: an error at an op that cannot be translated to LLVM IR.
+    The last pass of each pipeline. It emits an error at an op that cannot be translated to LLVM IR.
 
     Example: test/Dialect/FlashAttn/verify-lowered.mlir
   }];
 }
 
 def TileProject : Pass<"flashattn-tile-project"> {
-  let summary = "turn every projection on memrefs into a program on tile values";
+  let summary = "replace every projection on memrefs by a program on tile values";
   let description = [{
-    One `flashattn.program` per batch, tile of rows and tile of columns of `flashattn.project`, whose
-    one loop runs over the heads and the parts
-    of a row of `o`. Rows, columns and parts of rows past the ends read as 0 and are not written.
+    Creates one `flashattn.program` per batch, tile of rows and tile of columns of
+    `flashattn.project`, with a single loop over the heads and the parts of a row of `o`. Rows,
+    columns and parts of rows past the ends read as 0 and are not written.
 
-    Where a batch has few rows, at most 16, the rows of a tile are those of as many batches.
+    If a batch has at most 16 rows, the rows of a tile are those of several batches.
 
     Example: test/Dialect/FlashAttn/tile-project.mlir
   }];
@@ -279,15 +290,15 @@ def TileProject : Pass<"flashattn-tile-project"> {
 def FuseProjection : Pass<"flashattn-fuse-projection"> {
   let summary = "multiply each head's output as soon as it is finished";
   let description = [{
-    Where a `flashattn.project` follows the CPU's tile program of the attention that makes its `o`,
-    the two become one: a program for each batch and row tile, a loop over the heads with its body,
-    each of whose outputs, in f32, meets the head's matrix and is added to the sums of all columns of
-    the row tile. The output itself is not written where no one else reads it.
+    Merges a `flashattn.project` with the CPU's tile program of the preceding attention that
+    computes its `o`. The result is one program for each batch and row tile with a loop over the
+    heads. Each head's output, in f32, is multiplied by the head's matrix and added to the sums of
+    all columns of the row tile. The output itself is only written if another op reads it.
 
-    What has no such program before it, or one whose tiles have rows of several heads, or the merge
-    of keys in parts, or columns whose number is not static or too large for a core's cache, stays
-    for `flashattn-tile-project`, and so does all that is tiled for a GPU: there the heads of a row
-    run side by side.
+    The projection is left for `flashattn-tile-project` if there is no such program before it, if
+    the rows of the program's tiles belong to several heads, if the keys are split and merged, or if
+    the number of columns is dynamic or too large for a core's cache. The same holds for every
+    projection that is tiled for a GPU, because the heads of a row run in parallel there.
 
     Example: test/Dialect/FlashAttn/fuse-projection.mlir
   }];
@@ -297,18 +308,19 @@ def FuseProjection : Pass<"flashattn-fuse-projection"> {
 }
 
 def ExpandLoops : Pass<"flashattn-expand-loops"> {
-  let summary = "turn loops over tiles into loops over their intervals' partial and full tiles";
+  let summary = "lower loops over tiles to loops over partial and full tiles";
   let description = [{
-    Every `flashattn.tile_loop` becomes `scf.for`s, one for each run of partial or full tiles, in which
-    masks of full tiles are gone; those of several intervals share one copy of the loops, in an outer
-    loop that picks their bounds.
+    Lowers every `flashattn.tile_loop` to `scf.for` loops, one for each run of partial or full
+    tiles. The loops over full tiles have no masks. If there are several intervals, they share one
+    copy of these loops, inside an outer loop that selects their bounds.
 
-    Where a stage lags the loops are turned: a step first runs its own first stage and then what the
-    last step has left, so that two products that do not depend on each other stand side by side, and
-    the rest of this step beside the second. The first step's own stages and what the last one leaves
-    stand before and behind the loops, all of it on condition that there is a step. Of an online
-    softmax in which nothing but a mask tells full tiles from partial ones there is one loop for both,
-    with the mask in a branch, where that is as fast (TileLoops.cpp): it takes half as long to compile.
+    If a stage lags, the loops are software-pipelined: a step first runs its own first stage and
+    then the lagging stages of the previous step, so that two independent products are adjacent; the
+    rest of its own stages overlaps with the second product. The stages of the first step come
+    before the loops, and the lagging stages of the last step come after them, under the condition
+    that there is a step. For an online softmax in which only a mask distinguishes full tiles from
+    partial ones, there is one loop for both, with the mask in a branch, if that is as fast
+    (TileLoops.cpp); it takes half as long to compile.
 
     Example: test/Dialect/FlashAttn/expand-loops.mlir
   }];
@@ -317,13 +329,13 @@ def ExpandLoops : Pass<"flashattn-expand-loops"> {
 }
 
 def ExpandRescale : Pass<"flashattn-expand-rescale"> {
-  let summary = "turn the steps of the online softmax that may be skipped into arithmetic";
+  let summary = "lower online softmax steps, whose rescaling may be skipped, to arithmetic";
   let description = [{
-    `flashattn.weights` becomes `arith`, `math` and `vector` ops. With `growth` the base that exponents
-    are taken against stays as it is until some row's scores exceed it by more, and only then are sum
-    and output rescaled: both use the same base, so the result is exact. With a region, whether they
-    do is judged by weights against the old base, and the scores of those that outgrew it are made
-    again.
+    Lowers `flashattn.weights` to `arith`, `math` and `vector` ops. With `growth`, the base that is
+    subtracted from the exponents is kept until the scores of some row exceed it by more than
+    `growth` allows; only then are sum and output rescaled. Both use the same base, so the result is
+    exact. With a region, this is decided from weights that are computed against the old base, and
+    the scores of weights that have outgrown it are computed again.
 
     Example: test/Dialect/FlashAttn/expand-rescale.mlir
   }];

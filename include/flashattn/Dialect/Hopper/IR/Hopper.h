@@ -1,6 +1,6 @@
 //===- Hopper.h - the hopper dialect ----------------------------*- C++ -*-===//
 //
-// The dialect, its types, the ops, and the shape of a tile in shared memory.
+// The dialect, its types and ops, and the shape of a tile in shared memory.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,23 +32,25 @@ constexpr int64_t kWarpgroupRows = 64;
 constexpr int64_t kWgmmaDepth = 16;
 /// Threads of a warpgroup.
 constexpr int64_t kWarpgroupThreads = 128;
-/// Bytes of a tensor map, and its alignment in the kernel's parameters.
+/// Size of a tensor map in bytes, and its alignment in the parameters of a kernel.
 constexpr int64_t kTensorMapBytes = 128;
 constexpr int64_t kTensorMapAlignment = 64;
 
-/// A tile in shared memory, as its memref says it: panels side by side, each of rows of
-/// 32, 64 or 128 bytes in the swizzle of that width.
+/// A tile in shared memory, as described by its memref: adjacent panels with rows of 32, 64 or 128
+/// bytes in the swizzle of that width.
 struct SharedTile {
-  /// What the 14 bits of a matrix descriptor's address, in 16 bytes each, reach (PTX ISA, wgmma).
+  /// The range of the 14 address bits of a matrix descriptor, which count in units of 16 bytes (PTX
+  /// ISA, wgmma).
   static constexpr int64_t kMostBytes = int64_t(1) << 18;
 
   int64_t panels, rows, panelColumns;
-  int64_t panelStride; ///< elements from a panel to the next: more than its own in a slice of rows
+  int64_t panelStride; ///< elements from one panel to the next; larger than a panel in a row slice
   Type elementType;
 
-  /// The tile of `type`, or none if `type` is not one.
+  /// Returns the tile of `type`, or nullopt if `type` is not one.
   static std::optional<SharedTile> get(Type type);
-  /// That of `operand`, called `name`. Errors, at `op`: where it is none.
+  /// Returns the tile of `operand`, which messages call `name`. Emits an error at `op` if it is not
+  /// a tile.
   static FailureOr<SharedTile> verify(Operation *op, StringRef name, Value operand);
 
   int64_t getColumns() const { return panels * panelColumns; }
@@ -57,16 +59,17 @@ struct SharedTile {
     return panelStride * elementType.getIntOrFloatBitWidth() / 8;
   }
   int64_t getBytes() const { return panels * rows * getRowBytes(); }
-  /// What a panel's first byte must be a multiple of: eight rows, the swizzle's period.
+  /// The alignment of a panel: eight rows, which are the period of the swizzle.
   int64_t getAlignment() const { return 8 * getRowBytes(); }
 };
 
-/// What a thread stages at once of what it adds, in elements.
+/// The elements that a thread stages at once when it adds a tile.
 struct StagedStep {
-  int64_t first, count; ///< of those that it holds
-  int64_t at;           ///< where they stand in the staging
-  int64_t before;       ///< those of whole parts, which all warps have added before
-  /// Copies of the warp that may still read the staging; none: nothing need be waited for.
+  int64_t first, count; ///< range of the elements in the thread
+  int64_t at;           ///< position in the staging memory
+  int64_t before;       ///< elements of earlier parts, added by all warps
+  /// Number of copies of the warp that may still read the staging memory; nullopt: no wait is
+  /// needed.
   std::optional<int64_t> pending;
 };
 

@@ -1,6 +1,6 @@
 //===- Hopper.td - umbrella of the hopper dialect ------------*- tablegen -*-===//
 //
-// Only includes: each part of the dialect has a file of its own.
+// Includes the file of each part of the dialect.
 //
 //===----------------------------------------------------------------------===//
 

@@ -13,8 +13,8 @@ class Hopper_Op<string mnemonic, list<Trait> traits> : Op<Hopper_Dialect, mnemon
   let hasVerifier = 1;
 }
 
-/// Ordered among themselves and with every other access: what a barrier or a group of
-/// asynchronous products says of memory is not in its operands.
+/// An op that is ordered with respect to all memory accesses and other ordered ops: its operands do
+/// not show how a barrier or a group of asynchronous products affects memory.
 class Hopper_OrderedOp<string mnemonic, list<Trait> traits = []>
     : Hopper_Op<mnemonic, !listconcat([MemoryEffects<[MemRead, MemWrite]>], traits)>;
 
@@ -22,17 +22,17 @@ class Hopper_OrderedOp<string mnemonic, list<Trait> traits = []>
 // Tensor copies
 //===----------------------------------------------------------------------===//
 
-/// Without the C++ type, which would let the printer leave `!hopper.tensor_map` out.
+/// Has no C++ type, because the printer would then omit `!hopper.tensor_map`.
 def Hopper_AnyTensorMap : Type<Hopper_TensorMap.predicate, "tensor map">;
 
 def Hopper_MakeTensorMapOp : Hopper_Op<"make_tensor_map", [Pure]> {
-  let summary = "describe a memref to the tensor copy unit (host)";
+  let summary = "create a tensor map for a memref (host)";
   let description = [{
-    The descriptor of a memref of rank 2 to 5 of f16 or bf16 in global memory, with unit
-    stride in its last dimension. The box covers `rows` indices along dimension `row_dim`,
-    `columns` along the last one and one along every other. With `outer_dim` it covers
-    `outer_rows` indices along that one and `rows / outer_rows` along `row_dim`: `rows` in all,
-    those of one outer index next to each other.
+    Creates the descriptor of a memref of rank 2 to 5 of f16 or bf16 in global memory, with unit
+    stride in its last dimension. The box covers `rows` indices along dimension `row_dim`, `columns`
+    along the last dimension, and one along every other dimension. With `outer_dim` it covers
+    `outer_rows` indices along that dimension and `rows / outer_rows` along `row_dim`: `rows` in
+    all, where the rows of one outer index are contiguous.
 
     Examples:
 
@@ -59,10 +59,11 @@ def Hopper_MakeTensorMapOp : Hopper_Op<"make_tensor_map", [Pure]> {
 def Hopper_TmaLoadOp : Hopper_OrderedOp<"tma_load"> {
   let summary = "copy a tile to shared memory asynchronously";
   let description = [{
-    Issued by every thread that runs it, so by one: one instruction per panel of the tile,
-    panel `p` from column `col + p*C`. The coordinates are in the order of the memref's
-    dimensions. Completes `P*R*C` elements' bytes on the barrier; elements outside of the
-    memref are read as 0 and count as well. With `panels` only so many, the first, are copied.
+    Every thread that executes the op issues it, so one thread must do so. It is one instruction per
+    panel of the tile; panel `p` is read from column `col + p*C`. The coordinates are in the order
+    of the memref's dimensions. The copy completes `P*R*C` elements' bytes on the barrier. Elements
+    outside the memref are read as 0 and count as well. With `panels`, only the first `panels`
+    panels are copied.
 
     Example:
 
@@ -82,7 +83,7 @@ def Hopper_TmaLoadOp : Hopper_OrderedOp<"tma_load"> {
   }];
   let extraClassDeclaration = [{
     TensorMapType getMapType() { return ::llvm::cast<TensorMapType>(getMap().getType()); }
-    /// What is copied: the tile or its first panels.
+    /// The part that is copied: the tile or its first panels.
     SharedTile getCopied();
   }];
 }
@@ -90,9 +91,10 @@ def Hopper_TmaLoadOp : Hopper_OrderedOp<"tma_load"> {
 def Hopper_BulkLoadOp : Hopper_OrderedOp<"bulk_load"> {
   let summary = "copy elements to shared memory asynchronously";
   let description = [{
-    As many as place `place` of `places`, memref<S x E x T>, has, from `indices` of a memref in global
-    memory on, where they lie next to each other; 16 bytes or a multiple, which begin at one. Issued by
-    every thread that runs it, so by one. Completes their bytes on the barrier.
+    Copies contiguous elements of a memref in global memory, from `indices` on, to buffer `place` of
+    `places`, a `memref<S x E x T>`, and fills that buffer. The number of bytes is a multiple of 16,
+    and they begin at a multiple of 16 bytes. Every thread that executes the op issues the copy, so
+    one thread must do so. The copy completes its bytes on the barrier.
 
     Example:
 
@@ -113,10 +115,10 @@ def Hopper_BulkLoadOp : Hopper_OrderedOp<"bulk_load"> {
 def Hopper_TmaStoreOp : Hopper_OrderedOp<"tma_store"> {
   let summary = "copy a tile from shared memory asynchronously";
   let description = [{
-    The counterpart of `hopper.tma_load`, issued by one thread after a fence of the
-    asynchronous proxy (`hopper.fence_async_shared`) by all that have written the tile; one
-    group of copies (`hopper.wait_stores` of the same thread waits for it). Elements outside
-    of the memref are not written.
+    The counterpart of `hopper.tma_load`. One thread issues it after all threads that have written
+    the tile have executed a fence of the asynchronous proxy (`hopper.fence_async_shared`). It is
+    one group of copies; `hopper.wait_stores` in the same thread waits for it. Elements outside the
+    memref are not written.
 
     Example:
 
@@ -135,12 +137,14 @@ def Hopper_TmaStoreOp : Hopper_OrderedOp<"tma_store"> {
 }
 
 def Hopper_WaitStoresOp : Hopper_OrderedOp<"wait_stores"> {
-  let summary = "wait until this thread's copies from shared memory have read it";
+  let summary = "wait until this thread's copies have read shared memory";
   let description = [{
-    What they read may be written again behind it; it need not yet be in global memory.
+    After this op, the shared memory that the copies have read may be overwritten; the data may not
+    have arrived in global memory yet.
 
-    Where consumers have branches of their own, `consumer` says whose end it is, lest LLVM makes one
-    block of ends that are the same: copies would begin in a block of two roles.
+    If consumers have separate branches, `consumer` identifies the consumer whose branch ends here.
+    Otherwise LLVM would merge ends that are equal into one block, and copies would begin in a block
+    that two roles share.
 
     Example: `hopper.wait_stores`, `hopper.wait_stores consumer(1)`
   }];
@@ -150,12 +154,13 @@ def Hopper_WaitStoresOp : Hopper_OrderedOp<"wait_stores"> {
 }
 
 def Hopper_FenceAsyncSharedOp : Hopper_OrderedOp<"fence_async_shared"> {
-  let summary = "what this thread wrote to shared memory before what copies and products read";
+  let summary = "order this thread's writes to shared memory before reads by copies and products";
   let description = [{
-    Tensor copies and asynchronous products reach shared memory by a way of their own, the
-    asynchronous proxy, and see what a thread wrote only behind its fence.
+    Tensor copies and asynchronous products access shared memory through a separate path, the
+    asynchronous proxy. They see the writes of a thread only after its fence.
 
-    Behind `hopper.publish`, which has one, and nothing that writes, it is erased.
+    The op is erased if it follows `hopper.publish`, which contains a fence, without a write in
+    between.
 
     Example: `hopper.fence_async_shared`
   }];
@@ -171,10 +176,10 @@ def Hopper_FenceAsyncSharedOp : Hopper_OrderedOp<"fence_async_shared"> {
 class Hopper_BarrierOp<string mnemonic> : Hopper_OrderedOp<mnemonic>;
 
 def Hopper_BarrierInitOp : Hopper_BarrierOp<"barrier_init"> {
-  let summary = "make a barrier of a number of arrivals per phase";
+  let summary = "initialize a barrier with a number of arrivals per phase";
   let description = [{
-    Run by one thread. Others may use the barrier after `hopper.fence_barrier_init` of that
-    thread and a barrier of the block.
+    One thread executes the op. Other threads may use the barrier after that thread has executed
+    `hopper.fence_barrier_init` and after a barrier of the block.
 
     Example: `hopper.barrier_init %bars[%i], 3 : memref<4xi64, #gpu.address_space<workgroup>>`
   }];
@@ -183,14 +188,14 @@ def Hopper_BarrierInitOp : Hopper_BarrierOp<"barrier_init"> {
 }
 
 def Hopper_FenceBarrierInitOp : Hopper_OrderedOp<"fence_barrier_init"> {
-  let summary = "make initialised barriers visible to asynchronous copies";
+  let summary = "make initialized barriers visible to asynchronous copies";
   let description = "Example: `hopper.fence_barrier_init`";
   let assemblyFormat = "attr-dict";
   let hasVerifier = 0;
 }
 
 def Hopper_BarrierExpectOp : Hopper_BarrierOp<"barrier_expect"> {
-  let summary = "arrive, and let the phase wait for a number of bytes as well";
+  let summary = "arrive, and make the phase wait for a number of bytes as well";
   let description = [{
     Example: `hopper.barrier_expect %bars[%i], 20480 : memref<4xi64, #gpu.address_space<workgroup>>`
   }];
@@ -201,8 +206,8 @@ def Hopper_BarrierExpectOp : Hopper_BarrierOp<"barrier_expect"> {
 def Hopper_BarrierArriveOp : Hopper_BarrierOp<"barrier_arrive"> {
   let summary = "arrive at a barrier";
   let description = [{
-    With a predicate only the threads for which it holds arrive. That is no branch: control
-    flow between an asynchronous product and its wait would serialise the two.
+    With a predicate, only the threads for which it holds arrive. The predicate is not a branch:
+    control flow between an asynchronous product and its wait would serialize the product.
 
     Example:
 
@@ -217,9 +222,9 @@ def Hopper_BarrierArriveOp : Hopper_BarrierOp<"barrier_arrive"> {
 }
 
 def Hopper_BarrierWaitOp : Hopper_BarrierOp<"barrier_wait"> {
-  let summary = "wait until the phase of a parity has completed";
+  let summary = "wait until the phase with a parity has completed";
   let description = [{
-    The first phase has parity 0. To wait for parity 1 at a new barrier returns at once.
+    The first phase has parity 0. A wait for parity 1 at a new barrier returns immediately.
 
     Example: `hopper.barrier_wait %bars[%i], %parity : memref<4xi64, #gpu.address_space<workgroup>>`
   }];
@@ -231,14 +236,14 @@ def Hopper_BarrierWaitOp : Hopper_BarrierOp<"barrier_wait"> {
 // Rings
 //===----------------------------------------------------------------------===//
 
-/// Without the C++ type, which would let the printer leave `!hopper.ring` out.
+/// Has no C++ type, because the printer would then omit `!hopper.ring`.
 def Hopper_AnyRing : Type<Hopper_Ring.predicate, "ring">;
 
 def Hopper_MakeRingOp : Hopper_Op<"make_ring", [Pure]> {
-  let summary = "a ring in shared memory";
+  let summary = "create a ring in shared memory";
   let description = [{
-    Of the places in `tiles`, with as many of `barriers` from number `first` on that they are
-    full and as many behind those that they are empty.
+    The stages of the ring are the buffers in `tiles`. The full barriers are elements of `barriers`
+    from number `first` on, one for each stage, and the empty barriers follow them.
 
     Example:
 
@@ -256,7 +261,7 @@ def Hopper_MakeRingOp : Hopper_Op<"make_ring", [Pure]> {
   }];
   let extraClassDeclaration = [{
     RingType getRingType() { return ::llvm::cast<RingType>(getRing().getType()); }
-    /// Number of the first barrier that a tile is full, and that it is empty.
+    /// The number of the first full barrier, and of the first empty barrier.
     int64_t getFull() { return getFirst(); }
     int64_t getEmpty() { return getFirst() + getRingType().getStages(); }
   }];
@@ -271,9 +276,9 @@ class Hopper_RingOp<string mnemonic, list<Trait> traits = []>
 }
 
 def Hopper_RingInitOp : Hopper_RingOp<"ring_init"> {
-  let summary = "make the barriers of a ring with a number of consumers";
+  let summary = "initialize the barriers of a ring for a number of consumers";
   let description = [{
-    Run by one thread, like `hopper.barrier_init`.
+    One thread executes the op, like `hopper.barrier_init`.
 
     Example: `hopper.ring_init %ring, 3 : !hopper.ring<3x2x80x64xf16>`
   }];
@@ -282,10 +287,10 @@ def Hopper_RingInitOp : Hopper_RingOp<"ring_init"> {
 }
 
 def Hopper_RingPutOp : Hopper_RingOp<"ring_put", [OperandSegments]> {
-  let summary = "bring the tile of a step";
+  let summary = "load the tile of a step into a ring";
   let description = [{
-    Waits until all consumers have released the tile that was in its place, and begins the
-    copy (`hopper.tma_load`) from `coordinates` on. Run by one thread.
+    Waits until all consumers have released the previous tile of the step's stage, and begins the
+    copy (`hopper.tma_load`) from `coordinates` on. One thread executes the op.
 
     Example:
 
@@ -294,19 +299,21 @@ def Hopper_RingPutOp : Hopper_RingOp<"ring_put", [OperandSegments]> {
         : !hopper.ring<3x2x80x64xf16>, !hopper.tensor_map<80x64xf16>
     ```
 
-    With `beside` so many bytes come beside the tile, each by a `hopper.ring_put_row` behind. With
-    `panels` only so many of a tile, the first, are brought; the others stay as they are. With
-    `pieces` the tile comes in as many, of as many rows as the map's box: each from its own
-    coordinate along dimension `along`, in place of that of `coordinates`:
+    `beside` is a number of additional bytes that come with the tile, through later
+    `hopper.ring_put_row` ops. With `panels`, only the first `panels` panels of a tile are copied;
+    the others keep their contents. With `pieces`, the tile is copied in as many pieces, each with
+    as many rows as the map's box and with its own coordinate along dimension `along`, in place of
+    that in `coordinates`:
 
     ```mlir
     hopper.ring_put %ring at %step from %m[%b, %h, %row, %c0] pieces(%row, %next) along 2
         : !hopper.ring<3x1x16x64xf16>, !hopper.tensor_map<8x64xf16>
     ```
 
-    With `idle` it goes so many steps less ahead, and as many of the ring's places, fewer than all,
-    have nothing on its way: it waits until the tile is released that is one of the others before.
-    Blocks that ask for less wait no longer where memory has enough to do:
+    `idle` keeps the producer that many steps less far ahead, so that as many stages of the ring,
+    fewer than all, have no copy in flight. The op then waits as the put of the step `idle` steps
+    later would: until the stage of that step is empty. Blocks that keep fewer copies in flight do
+    not wait longer if memory is busy anyway:
 
     ```mlir
     hopper.ring_put %ring at %step idle %one from %m[%b, %h, %row, %c0]
@@ -330,11 +337,11 @@ def Hopper_RingPutOp : Hopper_RingOp<"ring_put", [OperandSegments]> {
 }
 
 def Hopper_RingPutRowOp : Hopper_RingOp<"ring_put_row"> {
-  let summary = "bring elements that come beside the tile of a step";
+  let summary = "load elements that come with the tile of a step";
   let description = [{
-    Behind the `hopper.ring_put` of the step, of the same thread: begins the copy
-    (`hopper.bulk_load`) to the step's place of `places`, of which there are as many as of the ring's,
-    and which is got and released with the tile.
+    Executed after the `hopper.ring_put` of the step by the same thread. It begins a copy
+    (`hopper.bulk_load`) to the step's buffer in `places`. There are as many of these buffers as the
+    ring has stages, and a buffer is got and released together with the tile.
 
     Example:
 
@@ -351,7 +358,7 @@ def Hopper_RingPutRowOp : Hopper_RingOp<"ring_put_row"> {
     `:` type($ring) `,` type($source) `,` type($places)
   }];
   let extraClassDeclaration = ringDeclaration # [{
-    /// Bytes of a place.
+    /// The size of a buffer in bytes.
     int64_t getBytes();
   }];
 }
@@ -360,7 +367,7 @@ def Hopper_RingGetOp : Hopper_RingOp<"ring_get", [
     DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
   let summary = "wait for the tile of a step";
   let description = [{
-    Gives its place. Whoever got a tile may get it again before it is released.
+    Returns the buffer of the tile. A consumer may get a tile again until it releases it.
 
     Example: `%tile = hopper.ring_get %ring at %step : !hopper.ring<3x2x80x64xf16>`
   }];
@@ -371,10 +378,10 @@ def Hopper_RingGetOp : Hopper_RingOp<"ring_get", [
 }
 
 def Hopper_RingReleaseOp : Hopper_RingOp<"ring_release"> {
-  let summary = "give the tile of a step back";
+  let summary = "release the tile of a step";
   let description = [{
-    One thread of each consumer does, that for which `predicate` holds, when all of it has
-    read the tile.
+    One thread of each consumer, the one for which `predicate` holds, executes the release after all
+    threads of the consumer have read the tile.
 
     Example: `hopper.ring_release %ring at %step if %first : !hopper.ring<3x2x80x64xf16>`
   }];
@@ -384,10 +391,10 @@ def Hopper_RingReleaseOp : Hopper_RingOp<"ring_release"> {
 }
 
 def Hopper_RingDrainOp : Hopper_RingOp<"ring_drain"> {
-  let summary = "wait until the tile of a step was given back";
+  let summary = "wait until all consumers have released the tile of a step";
   let description = [{
-    By all consumers; of a step whose tile was put and none in its place since. Run by the thread
-    that puts.
+    The tile of the step must have been put, and no later tile may have been put into its stage. The
+    thread that puts tiles executes the op.
 
     Example: `hopper.ring_drain %ring at %step : !hopper.ring<3x2x80x64xf16>`
   }];
@@ -406,57 +413,58 @@ class Hopper_GroupOp<string mnemonic> : Hopper_OrderedOp<mnemonic> {
 }
 
 def Hopper_GroupBarrierOp : Hopper_GroupOp<"group_barrier"> {
-  let summary = "wait until the threads of a group have come";
+  let summary = "synchronize the threads of a group";
   let description = [{
-    `threads` of them in whole warps, at the block's barrier of number `id`, 0 to 15. What they
-    wrote before it, all of them see behind it.
+    Waits until `threads` threads, in whole warps, have arrived at the block's named barrier `id`, 0
+    to 15. After the op, all of these threads see what any of them wrote before it.
 
     Example: `hopper.group_barrier %id threads(128)`
   }];
 }
 
 def Hopper_GroupArriveOp : Hopper_GroupOp<"group_arrive"> {
-  let summary = "come to a group's barrier without waiting";
+  let summary = "arrive at a group's barrier without waiting";
   let description = [{
-    Counts towards the threads of the `hopper.group_barrier` of the same number.
+    Counts towards the threads of the `hopper.group_barrier` with the same number.
 
     Example: `hopper.group_arrive %id threads(384)`
   }];
 }
 
-/// Of two warpgroups, behind the producer's, at the block's barriers `barrier` and the next one: each
-/// waits at one of them.
+/// An op of two peer warpgroups, which follow the producer's, at the block's named barriers
+/// `barrier` and `barrier + 1`. Each of the two warpgroups waits at one of these barriers.
 class Hopper_SisterOp<string mnemonic> : Hopper_OrderedOp<mnemonic> {
   let arguments = (ins ConfinedAttr<I64Attr, [IntMinValue<1>, IntMaxValue<14>]>:$barrier);
   let assemblyFormat = "$barrier attr-dict";
   let hasVerifier = 0;
   let extraClassDeclaration = [{
-    static constexpr int64_t kThreads = 256;      ///< of both
-    static constexpr int64_t kSecondThread = 256; ///< the second one's first; behind the producer's
+    static constexpr int64_t kThreads = 256;      ///< of both warpgroups
+    static constexpr int64_t kSecondThread = 256; ///< of the second warpgroup, after the producer's
   }];
 }
 
 def Hopper_AwaitSisterOp : Hopper_SisterOp<"await_sister"> {
-  let summary = "wait until the other warpgroup lets this one go on";
+  let summary = "wait until the peer warpgroup lets this one continue";
   let description = [{
-    Of two warpgroups, threads 128 to 255 and 256 to 383 of the block, each waits until the other
-    has come to `hopper.wake_sister` as often as itself to here. Which of them a thread is of takes no
-    register all along.
+    Orders two peer warpgroups, threads 128 to 255 and 256 to 383 of the block: each waits until the
+    other has executed `hopper.wake_sister` as often as it has executed this op itself. The op
+    determines which of the two a thread belongs to without keeping it in a register.
 
     Example: `hopper.await_sister 2`
   }];
 }
 
 def Hopper_WakeSisterOp : Hopper_SisterOp<"wake_sister"> {
-  let summary = "let the other warpgroup go on";
+  let summary = "let the peer warpgroup continue";
   let description = [{
-    From `hopper.await_sister` of the same number. It does not wait.
+    Lets the peer warpgroup continue after its `hopper.await_sister` with the same number. The op
+    does not wait.
 
     Example: `hopper.wake_sister 2`
   }];
 }
 
-def Hopper_RegisterChange : I32EnumAttr<"RegisterChange", "which way a register count goes", [
+def Hopper_RegisterChange : I32EnumAttr<"RegisterChange", "direction of a register count change", [
     I32EnumAttrCase<"Increase", 0, "increase">,
     I32EnumAttrCase<"Decrease", 1, "decrease">]> {
   let cppNamespace = "::mlir::flashattn::hopper";
@@ -469,9 +477,10 @@ def Hopper_RegisterChangeAttr : EnumAttr<Hopper_Dialect, Hopper_RegisterChange, 
 def Hopper_SetRegistersOp : Hopper_OrderedOp<"set_registers"> {
   let summary = "change the number of registers of a warpgroup's threads";
   let description = [{
-    From what the kernel begins with to `count`, 24 to 256 in steps of 8. An increase waits
-    until so many are free. A multiprocessor runs `blocks` blocks of the kernel at once, among
-    which its registers are shared out at the start: the same number in all of a kernel's.
+    Changes the number from the one that the kernel starts with to `count`, 24 to 256 in steps of 8.
+    An increase waits until enough registers are free. A multiprocessor runs `blocks` blocks of the
+    kernel at once and divides its registers among them at the start; `blocks` must be the same in
+    all of these ops of a kernel.
 
     Example: `hopper.set_registers increase 160 blocks(1)`
   }];
@@ -489,12 +498,12 @@ def Hopper_WgmmaA : AnyTypeOf<[AnyMemRef, Hopper_F16Vector]>;
 def Hopper_Accumulator : VectorOfAnyRankOf<[F16, BF16, F32]>;
 
 def Hopper_WgmmaOp : Hopper_OrderedOp<"wgmma", [OperandSegments]> {
-  let summary = "issue a product of a warpgroup";
+  let summary = "issue an asynchronous product of a warpgroup";
   let description = [{
-    Begins `d = a * b^T`, or with an accumulator `d = acc + a * b^T`, as one group of
-    asynchronous instructions; with `transposed`, `b` is stored with its rows along the
-    contraction and `d = acc + a * b`. `d` has 64 rows and must pass a `hopper.wgmma_wait`
-    before it is used; so must, before they change, the registers of `a`.
+    Begins `d = a * b^T` or, with an accumulator, `d = acc + a * b^T`, as one group of asynchronous
+    instructions. With `transposed`, the rows of `b` run along the contraction, and
+    `d = acc + a * b`. `d` has 64 rows and must pass through a `hopper.wgmma_wait` before it is
+    used. Registers of `a` must also pass through it before they change.
 
     | | rows | columns |
     | --- | --- | --- |
@@ -506,11 +515,11 @@ def Hopper_WgmmaOp : Hopper_OrderedOp<"wgmma", [OperandSegments]> {
     | `b` with `transposed` | K | N |
     | `acc`, `d` | 64 | N |
 
-    K is a multiple of 16 and the same in `a` and `b`; with `depth` only so much of both is
-    contracted. Registers may hold the first columns of `a` (`first`), which are not read from shared
-    memory then. N is a multiple of 8 up to 256, and may be less than what `b` has. On whole tiles
-    several warpgroups may share a product: each has 64 of its rows or, of 64 rows in all, a part of
-    the columns.
+    K is a multiple of 16 and equal in `a` and `b`; with `depth`, only the first `depth` elements of
+    both are contracted. The first columns of `a` may be in registers (`first`); they are then not
+    read from shared memory. N is a multiple of 8 up to 256, and may be less than `b` has. On whole
+    tiles, several warpgroups may share a product: each has 64 of its rows or, if there are 64 rows
+    in all, a part of the columns.
 
     Examples:
 
@@ -534,7 +543,7 @@ def Hopper_WgmmaOp : Hopper_OrderedOp<"wgmma", [OperandSegments]> {
     `:` custom<WgmmaTypes>(type($a), type($first), type($b), type($acc), type($d))
   }];
   let extraClassDeclaration = segments # [{
-    /// N, the columns of the result.
+    /// N, the number of columns of the result.
     int64_t getColumns();
     /// The length of the contraction: `depth`, or all columns of `a`.
     int64_t getContraction();
@@ -543,14 +552,14 @@ def Hopper_WgmmaOp : Hopper_OrderedOp<"wgmma", [OperandSegments]> {
 
 def Hopper_WgmmaWaitOp : Hopper_OrderedOp<"wgmma_wait", [
     DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
-  let summary = "wait until at most some groups of products are pending";
+  let summary = "wait until at most a number of groups of products are pending";
   let description = [{
-    Gives the values back, so that no use of a result can move above the wait that makes it
-    valid. Those of groups that may still be pending pass through as well, for they are in
-    the same registers after it.
+    Returns the values, so that no use of a result can move above the wait that makes it valid.
+    Values of groups that may still be pending are passed through as well, because they are in the
+    same registers after the wait.
 
-    `held` marks one of two equal waits in the arms of a branch, lest LLVM merges them: the
-    block boundary before it keeps ptxas from waiting earlier.
+    `held` marks one of two equal waits in the arms of a branch, so that LLVM does not merge them:
+    the block boundary before the wait keeps ptxas from waiting earlier.
 
     Example:
 
@@ -565,13 +574,13 @@ def Hopper_WgmmaWaitOp : Hopper_OrderedOp<"wgmma_wait", [
 }
 
 def Hopper_LoadTileOp : Hopper_Op<"load_tile", [MemoryEffects<[MemRead]>]> {
-  let summary = "the tile that lies in shared memory, as a value";
+  let summary = "a tile in shared memory as a value";
   let description = [{
-    The first columns of the tile where the result has fewer. Stands in a tile program for
-    the operand of a contraction until that becomes a `hopper.wgmma`, which reads shared
-    memory itself: no threads hold the value, and there is no lowering of its own. Where threads
-    do hold its first columns, or all (`first`), a product that has it on its left takes these from
-    there.
+    If the result has fewer columns than the tile, it is the first columns of the tile. In a tile
+    program, the op represents the operand of a contraction until the contraction becomes a
+    `hopper.wgmma`, which reads shared memory itself. No thread holds the value, and the op has no
+    lowering of its own. If threads do hold the first columns, or all of them (`first`), a product
+    whose left-hand side is this value reads those columns from registers.
 
     Example:
 
@@ -593,8 +602,8 @@ def Hopper_LoadTileOp : Hopper_Op<"load_tile", [MemoryEffects<[MemRead]>]> {
 def Hopper_StoreTileOp : Hopper_Op<"store_tile", [MemoryEffects<[MemWrite]>]> {
   let summary = "write a tile value to shared memory";
   let description = [{
-    In the swizzle that the tile's rows have. The value is a whole tile of 64 rows, or what
-    a thread of the warpgroup holds of it; its columns are a multiple of 16.
+    Writes the value in the swizzle of the tile's rows. The value is a whole tile of 64 rows, or the
+    part of it in a thread of the warpgroup; its number of columns is a multiple of 16.
 
     Example:
 
@@ -608,13 +617,13 @@ def Hopper_StoreTileOp : Hopper_Op<"store_tile", [MemoryEffects<[MemWrite]>]> {
 }
 
 def Hopper_ReadTileOp : Hopper_OrderedOp<"read_tile"> {
-  let summary = "what warps have written to a tile of shared memory, as a value";
+  let summary = "read what warps have written to a tile in shared memory";
   let description = [{
-    The counterpart of `hopper.store_tile`: each thread gets what the same thread of the warpgroup that
-    stored the tile had, from column `from` on, a multiple of 16. All threads of the warp run it, and
-    any of them may write the warp's rows again behind it. A tile of 16 rows is every warp's.
-    `thread` is the thread's number in the block, where what is made of it should not be made
-    before that is known.
+    The counterpart of `hopper.store_tile`: each thread gets the elements of the thread with the
+    same index in the warpgroup that stored the tile, from column `from` on, a multiple of 16. All
+    threads of the warp execute the op; after it, any of them may write the warp's rows again. A
+    tile of 16 rows is read by every warp. `thread` is the index of the thread in the block; with
+    it, addresses that are computed from the index are not computed before the index is known.
 
     Example:
 
@@ -630,10 +639,10 @@ def Hopper_ReadTileOp : Hopper_OrderedOp<"read_tile"> {
 }
 
 def Hopper_PinOp : Hopper_OrderedOp<"pin", [AllTypesMatch<["value", "result"]>]> {
-  let summary = "a value that is made here";
+  let summary = "compute a value at this point";
   let description = [{
-    Gives the value. What makes it runs before, where LLVM would move it to its first use: past waits,
-    with all that it is made of in registers until then.
+    Returns the value. Its computation stays before this op. LLVM would otherwise move it to its
+    first use, past waits, and keep everything that it is computed from in registers until then.
 
     Example: `%p = hopper.pin %weights : vector<128x64xf16>`
   }];
@@ -643,10 +652,10 @@ def Hopper_PinOp : Hopper_OrderedOp<"pin", [AllTypesMatch<["value", "result"]>]>
 }
 
 def Hopper_PublishOp : Hopper_BarrierOp<"publish"> {
-  let summary = "what a warp wrote to shared memory is there for products: arrive";
+  let summary = "make a warp's writes to shared memory visible to products, and arrive";
   let description = [{
-    All threads of the warp run it, and one arrives: behind the barrier's phase, asynchronous products
-    of whoever waited for it see what the warps that arrived had written.
+    All threads of the warp execute the op, and one arrives. Threads that have waited for the phase
+    of the barrier may issue asynchronous products that read what the arriving warps have written.
 
     Example: `hopper.publish %bars[%i] : memref<4xi64, #gpu.address_space<workgroup>>`
   }];
@@ -655,9 +664,10 @@ def Hopper_PublishOp : Hopper_BarrierOp<"publish"> {
 }
 
 def Hopper_WarpArriveOp : Hopper_BarrierOp<"warp_arrive"> {
-  let summary = "a warp arrives";
+  let summary = "arrive at a barrier once per warp";
   let description = [{
-    All threads of the warp run it, and one arrives, behind what each of them has done.
+    All threads of the warp execute the op. One thread arrives, after everything that each of them
+    has done before.
 
     Example: `hopper.warp_arrive %bars[%i] : memref<4xi64, #gpu.address_space<workgroup>>`
   }];
@@ -666,12 +676,13 @@ def Hopper_WarpArriveOp : Hopper_BarrierOp<"warp_arrive"> {
 }
 
 def Hopper_StageTileOp : Hopper_OrderedOp<"stage_tile"> {
-  let summary = "a tile for a copy that adds it";
+  let summary = "stage a tile for a copy that adds it";
   let description = [{
-    Writes a tile to `staging` in shared memory, memref<W x E x f32> of E elements for each of W warps:
-    a warp's accumulators as they are, four of a thread next to each other, threads in turn. It begins
-    by waiting until the warp's last copy from there (`hopper.add_staged`) has read it. On whole tiles
-    the value is the tile; or it is what a thread holds, and `warp` the number of its warp.
+    Writes a tile to `staging` in shared memory, a `memref<W x E x f32>` with E elements for each of
+    W warps. The accumulators of a warp are stored as they are, four elements of a thread next to
+    each other, thread after thread. The op first waits until the warp's last copy from this memory
+    (`hopper.add_staged`) has read it. On whole tiles, the value is the tile; after distribution, it
+    is the part in a thread, and `warp` is the number of the thread's warp.
 
     Example:
 
@@ -687,11 +698,11 @@ def Hopper_StageTileOp : Hopper_OrderedOp<"stage_tile"> {
 }
 
 def Hopper_AddStagedOp : Hopper_OrderedOp<"add_staged", [OperandSegments]> {
-  let summary = "add to global memory what is staged";
+  let summary = "add a staged tile to global memory";
   let description = [{
-    Begins a copy of each warp, which adds what the warp of number `warp` has staged to `target`.
-    All threads of the warp run it, each behind a fence of its writes (`hopper.fence_async_shared`).
-    Without `warp` one warp begins a copy of what all have staged, behind their fences.
+    Begins a copy for each warp, which adds what warp `warp` has staged to `target`. All threads of
+    the warp execute the op, each after a fence of its writes (`hopper.fence_async_shared`). Without
+    `warp`, one warp begins a copy of what all warps have staged, after their fences.
 
     Example:
 
@@ -714,10 +725,10 @@ class Hopper_TurnOp<string mnemonic> : Hopper_OrderedOp<mnemonic> {
 }
 
 def Hopper_ReadTurnOp : Hopper_TurnOp<"read_turn"> {
-  let summary = "whose turn it is";
+  let summary = "read the current turn";
   let description = [{
-    The element of `order`, in global memory, which other blocks write: what `hopper.await_turn` then
-    begins with. Between the two is time for the load.
+    Reads the element of `order`, in global memory, which other blocks write. `hopper.await_turn`
+    then begins with this value. The load is in flight between the two ops.
 
     Example: `%seen = hopper.read_turn %order[%b, %h, %i] : memref<?x?x?xi32>`
   }];
@@ -727,10 +738,10 @@ def Hopper_ReadTurnOp : Hopper_TurnOp<"read_turn"> {
 }
 
 def Hopper_ClaimOp : Hopper_TurnOp<"claim"> {
-  let summary = "take the next number of a counter";
+  let summary = "fetch the next number of a counter";
   let description = [{
-    Adds 1 to the element of `order`, in global memory, and gives what it was: a number that no other
-    thread of the grid gets. Nothing else is ordered by it.
+    Atomically adds 1 to the element of `order`, in global memory, and returns its previous value, a
+    number that no other thread of the grid gets. The op orders no other memory accesses.
 
     Example: `%number = hopper.claim %counter[%c0] : memref<1xi32>`
   }];
@@ -740,14 +751,14 @@ def Hopper_ClaimOp : Hopper_TurnOp<"claim"> {
 }
 
 def Hopper_AwaitTurnOp : Hopper_TurnOp<"await_turn"> {
-  let summary = "wait until it is one's turn";
+  let summary = "wait for this block's turn";
   let description = [{
-    Waits until the element of `order`, last `seen` as that, is `turn`: until the block that had the
-    turn before has passed it on. All threads of a warp run it. What follows in program order may rely
-    on sums that the other block's copies had added before, and only on these: nothing else of it
-    need be visible.
+    Waits until the element of `order`, whose last known value is `seen`, equals `turn`: until the
+    block with the previous turn has passed it on. All threads of a warp execute the op. Subsequent
+    ops may rely on the sums that the other block's copies have added before, but on nothing else:
+    no other writes of that block need be visible.
 
-    Blocks of which one waits for the other must run in the order of their numbers.
+    If one block waits for another, blocks must run in the order of their numbers.
 
     Example: `hopper.await_turn %order[%b, %h, %i] is %turn seen %seen : memref<?x?x?xi32>`
   }];
@@ -758,11 +769,12 @@ def Hopper_AwaitTurnOp : Hopper_TurnOp<"await_turn"> {
 }
 
 def Hopper_TakeFirstOp : Hopper_TurnOp<"take_first"> {
-  let summary = "whether one is the first to come";
+  let summary = "determine whether this thread is the first to arrive";
   let description = [{
-    True for one thread of the grid alone, if the element of `order`, last `seen` as that, is 0, which
-    it makes 1. Everyone else waits until it is 2, as `hopper.pass_turn` of turn 1 makes it, and may
-    then rely on what that warp had cleared before (`hopper.clear`). One thread of a warp runs it.
+    Returns true in a single thread of the grid: the one that finds 0 in the element of `order`,
+    whose last known value is `seen`, and sets it to 1. All other threads wait until the element is
+    2, which `hopper.pass_turn` of turn 1 sets. They may then rely on what that warp has cleared
+    before (`hopper.clear`). One thread of a warp executes the op.
 
     Example: `%first = hopper.take_first %order[%b, %h, %i] seen %seen : memref<?x?x?xi32>`
   }];
@@ -772,10 +784,10 @@ def Hopper_TakeFirstOp : Hopper_TurnOp<"take_first"> {
 }
 
 def Hopper_PassTurnOp : Hopper_TurnOp<"pass_turn"> {
-  let summary = "give a turn to the next block";
+  let summary = "pass the turn to the next block";
   let description = [{
-    Waits until the warp's copies that add have added, and makes the element of `order` `turn` + 1.
-    All threads of the warp run it.
+    Waits until the warp's copies that add are complete, and sets the element of `order` to
+    `turn + 1`. All threads of the warp execute the op.
 
     Example: `hopper.pass_turn %turn at %order[%b, %h, %i] : memref<?x?x?xi32>`
   }];
@@ -784,10 +796,11 @@ def Hopper_PassTurnOp : Hopper_TurnOp<"pass_turn"> {
 }
 
 def Hopper_SignalAddedOp : Hopper_TurnOp<"signal_added"> {
-  let summary = "count a warp whose sums are there";
+  let summary = "signal that a warp's additions are complete";
   let description = [{
-    Waits until the warp's copies that add have added, and adds 1 to the element of `order`, behind
-    which whoever reads it has them all. All threads of the warp run it.
+    Waits until the warp's copies that add are complete, and adds 1 to the element of `order`. A
+    thread that reads the new count sees all of these additions. All threads of the warp execute the
+    op.
 
     Example: `hopper.signal_added %done[%b, %h] : memref<?x?xi32>`
   }];
@@ -796,11 +809,11 @@ def Hopper_SignalAddedOp : Hopper_TurnOp<"signal_added"> {
 }
 
 def Hopper_AwaitAddedOp : Hopper_TurnOp<"await_added"> {
-  let summary = "wait for sums that warps count";
+  let summary = "wait until a number of warps have signaled";
   let description = [{
-    Waits until the element of `order` is `count`. What warps have done before they counted
-    themselves (`hopper.signal_added`) is visible behind it. They may be of a grid before this one
-    that still runs: then all of its blocks have begun.
+    Waits until the element of `order` is `count`. After the op, everything that the warps have done
+    before they signaled (`hopper.signal_added`) is visible. The warps may belong to an earlier grid
+    that is still running, provided that all of its blocks have started.
 
     Example: `hopper.await_added %done[%b, %h] is %count : memref<?x?xi32>`
   }];
@@ -809,10 +822,11 @@ def Hopper_AwaitAddedOp : Hopper_TurnOp<"await_added"> {
 }
 
 def Hopper_ClearOp : Hopper_OrderedOp<"clear"> {
-  let summary = "zeros for what copies add to";
+  let summary = "clear memory that copies add to";
   let description = [{
-    Makes zeros of `elements` f32 of `target`, in global memory, from `indices` on. All threads of a
-    warp run it, and copies that add may follow once its turn is passed on (`hopper.pass_turn`).
+    Sets `elements` f32 elements of `target`, in global memory, to zero, from `indices` on. All
+    threads of a warp execute the op. Copies may add to these elements after the turn is passed on
+    (`hopper.pass_turn`).
 
     Example: `hopper.clear %sums[%b, %h, %row, %c0] elements 8192 : memref<?x?x?x128xf32>`
   }];
@@ -826,19 +840,22 @@ def Hopper_ClearOp : Hopper_OrderedOp<"clear"> {
 def Hopper_AddTileOp : Hopper_OrderedOp<"add_tile", [OperandSegments]> {
   let summary = "add a tile to global memory asynchronously";
   let description = [{
-    `flashattn.add_tile` by way of `staging` in shared memory, memref<W x E x f32> of E elements for
-    each of W warps: a warp's accumulators as they are, four of a thread next to each other, threads
-    in turn. One copy that adds, a warp; it begins by waiting until the warp's last one has read the
-    staging. Where a warp has a multiple of E elements there are several such parts, each of all
-    warps behind the one before, which are copied in halves: one is written while the other one's copy
-    reads. On whole tiles the value is the tile; or it is what a thread holds,
-    and `warp` the number of its warp.
+    Implements `flashattn.add_tile` through `staging` in shared memory, a `memref<W x E x f32>` with
+    E elements for each of W warps. The accumulators of a warp are stored as they are, four elements
+    of a thread next to each other, thread after thread. Each warp issues one copy that adds; the op
+    first waits until the warp's previous copy has read the staging memory.
+
+    If a warp has a multiple of E elements, there are several such parts, each with the elements of
+    all warps and one after the other. They are copied in halves: one half is written while the copy
+    of the other half reads. On whole tiles, the value is the tile; after distribution, it is the
+    part in a thread, and `warp` is the number of the thread's warp.
 
     Example:
 
     ```mlir
     hopper.add_tile %dq through %staging to %sums[%b, %h, %row, %c0]
-        : vector<64x128xf32>, memref<8x1024xf32, #gpu.address_space<workgroup>>, memref<?x?x?x128xf32>
+        : vector<64x128xf32>, memref<8x1024xf32, #gpu.address_space<workgroup>>,
+          memref<?x?x?x128xf32>
     ```
   }];
   let arguments = (ins Hopper_F32Vector:$value, AnyMemRef:$staging, AnyMemRef:$target,
@@ -848,7 +865,7 @@ def Hopper_AddTileOp : Hopper_OrderedOp<"add_tile", [OperandSegments]> {
     `:` type($value) `,` type($staging) `,` type($target)
   }];
   let extraClassDeclaration = segments # [{
-    /// How the part of a thread, the op's value, goes through the staging.
+    /// The steps in which a thread's part, the op's value, goes through the staging memory.
     ::llvm::SmallVector<::mlir::flashattn::hopper::StagedStep> getStagedSteps();
   }];
 }

@@ -1,4 +1,4 @@
-//===- WgmmaOperand.h - operands of products in shared memory ----*- C++ -*-===//
+//===- WgmmaOperand.h - wgmma operands in shared memory ---------*- C++ -*-===//
 
 #ifndef FLASHATTN_DIALECT_HOPPER_IR_WGMMAOPERAND_H
 #define FLASHATTN_DIALECT_HOPPER_IR_WGMMAOPERAND_H
@@ -8,17 +8,19 @@
 
 namespace mlir::flashattn::hopper {
 
-/// How an operand of a product is read through descriptors ("Matrix descriptor" of the PTX ISA's
-/// asynchronous warpgroup instructions). Descriptors count in units of 16 bytes.
+/// Describes how a product reads an operand through descriptors (see "Matrix descriptor" in the
+/// section on asynchronous warpgroup instructions of the PTX ISA). Descriptors count in units of 16
+/// bytes.
 struct WgmmaOperand {
   SharedTile tile;
-  /// The contraction runs along rows of the tile, not along columns ("MN-major").
+  /// Whether the contraction runs along the rows of the tile instead of its columns ("MN-major").
   bool transposed;
 
   static constexpr int64_t kUnit = 16;
 
-  /// All of the descriptor but the address. The stride offset is from 8 rows to the next 8; the
-  /// leading offset is from a panel to the next where those lie along M or N, and else unused.
+  /// Returns the descriptor without the address. The stride offset is the distance from 8 rows to
+  /// the next 8. The leading offset is the distance from one panel to the next if panels are
+  /// arranged along M or N, and unused otherwise.
   uint64_t getFields() const {
     uint64_t leading = transposed ? tile.getPanelStrideBytes() / kUnit : 1;
     uint64_t stride = 8 * tile.getRowBytes() / kUnit;
@@ -26,13 +28,13 @@ struct WgmmaOperand {
     return leading << 16 | stride << 32 | swizzle << 62;
   }
 
-  /// Steps of 16 elements of the contraction that a panel has; 0: all.
+  /// Number of steps of 16 elements of the contraction in a panel; 0: all steps.
   int64_t getStepsPerPanel() const { return transposed ? 0 : tile.panelColumns / kWgmmaDepth; }
-  /// From a step to the next one of a panel.
+  /// Distance in bytes from one step to the next within a panel.
   int64_t getStepBytes() const {
     return kWgmmaDepth * (transposed ? tile.getRowBytes() : tile.getRowBytes() / tile.panelColumns);
   }
-  /// What to add to the descriptor for the step'th 16 elements of the contraction.
+  /// Returns the increment of the descriptor for the step'th 16 elements of the contraction.
   int64_t getStep(int64_t step) const {
     if (transposed)
       return step * getStepBytes() / kUnit;
