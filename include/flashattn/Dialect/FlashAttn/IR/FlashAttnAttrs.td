@@ -245,9 +245,8 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     /// Whether the warpgroups of a block with roles run one program, each some of its rows or, where
     /// there are fewer than 16 a warp, some of its sums.
     bool sharesProgram() const;
-    /// Weights of bf16 may grow to 2 to this where sums of rows are additions: of 1,000 heads of 64
-    /// queries and 640 keys 2 were further off than the bound says, where with products and a
-    /// `rescale` of 8 4 were.
+    /// Weights of bf16 may grow to 2 to this where sums of rows are additions: results are then no
+    /// rougher than with products and a `rescale` of 8 (docs/rationale/rescale.md).
     static constexpr int64_t kMostAdded = 3;
     /// Whether sums of rows are products with columns of ones behind `dv` columns of values: sums of
     /// the weights as they are rounded. What rounding takes from a large weight of bf16 then cancels,
