@@ -12,8 +12,8 @@ using namespace mlir::flashattn;
 int64_t mlir::flashattn::getDefaultRescale(FloatType element) {
   // A row's largest weight is exact where its base is the row's maximum. In bf16, which keeps 8
   // bits of any other, that is worth a rescaling where it stands out far, but where sums of rows
-  // have the weights as they are rounded (ScheduleAttr::sumsByProducts). In f16 4 is as fast as
-  // more.
+  // have the weights as they are rounded (ScheduleAttr::sumsByProducts). In f16 more than 4 gains
+  // nothing (docs/rationale/rescale.md).
   return element.isBF16() ? ScheduleAttr::kMostAdded : 4;
 }
 

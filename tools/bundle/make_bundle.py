@@ -110,7 +110,9 @@ def main():
         shutil.copy2(os.path.join(here, file), root)
     for file in ("LICENSE", "README.md", "CHANGELOG.md", "BENCHMARKS.md", "BENCHMARKS.png"):
         shutil.copy2(os.path.join(args.source, file), root)
-    shutil.copytree(os.path.join(args.source, "docs"), os.path.join(root, "docs"))
+    for folder in ("docs", "benchmarks"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(os.path.join(args.source, folder), os.path.join(root, folder), ignore=ignored)
     for test in content.files:
         target = os.path.join(root, "test", test)
         os.makedirs(os.path.dirname(target), exist_ok=True)

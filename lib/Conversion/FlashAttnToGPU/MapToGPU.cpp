@@ -103,8 +103,8 @@ static LogicalResult mapToGPU(RewriterBase &b, ProgramOp program) {
 }
 
 namespace {
-/// How programs of few queries fill the machine: in how many parts of the keys, and in which
-/// blocks.
+/// How programs of few queries fill the machine: in how many parts of the keys
+/// (docs/rationale/decode-parts.md), and in which blocks (docs/rationale/decode-prefetch.md).
 class Occupancy : TileBuilder {
 public:
   Occupancy(OpBuilder &b, Location loc, ScheduleAttr schedule, Value programs)

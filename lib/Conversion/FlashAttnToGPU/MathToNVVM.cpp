@@ -186,8 +186,8 @@ bool isForWarpgroups(Operation *op) {
 }
 
 /// Two elements of bf16 to a word, in one instruction. Where words and their halves are wanted LLVM
-/// would make each half, at a quarter of the rate, and join them; warpgroups' kernels, of which
-/// ExtendPairs takes the halves from the words, it leaves whole.
+/// would make each half, at a quarter of the rate, and join them (docs/rationale/mma-sync.md);
+/// warpgroups' kernels, of which ExtendPairs takes the halves from the words, it leaves whole.
 struct TruncatePairs : OpRewritePattern<arith::TruncFOp> {
   using OpRewritePattern::OpRewritePattern;
 

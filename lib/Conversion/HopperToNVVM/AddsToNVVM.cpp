@@ -274,7 +274,8 @@ std::string TurnLowering<TakeFirstOp>::getText(TakeFirstOp, OpAdaptor adaptor, O
          "setp.eq.b32 p, seen, 0;\nselp.b32 $0, 1, 0, p;\n}";
 }
 
-// A release: without its fence one of 5,000 calls on an H200 gave other bits.
+// A release: without its fence calls seldom give other bits
+// (docs/rationale/deterministic-gradients.md).
 template <>
 std::string TurnLowering<PassTurnOp>::getText(PassTurnOp op, OpAdaptor adaptor, OpBuilder &builder,
                                               SmallVectorImpl<Value> &inputs) {

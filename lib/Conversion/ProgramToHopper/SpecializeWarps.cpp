@@ -290,8 +290,8 @@ void LaunchBuilder::build() {
 static LogicalResult specialize(RewriterBase &b, ProgramOp program);
 
 /// Gives programs of more keys than those for which blocks claim groups blocks that run one group
-/// each, of few heads at once, whose keys and values stay in the L2 cache. On an H100 with 16384
-/// keys 719 TFLOP/s, 666 held for a second; where blocks claim groups of 16 heads 713 and 658.
+/// each, of few heads at once, whose keys and values stay in the L2 cache
+/// (docs/rationale/claims.md).
 static LogicalResult splitByLength(RewriterBase &b, const BlockPlan &plan) {
   constexpr int64_t kFewHeads = 8;
   Location loc = plan.program->getLoc();

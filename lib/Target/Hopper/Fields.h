@@ -11,15 +11,12 @@ namespace mlir::flashattn::warpgroups {
 constexpr int64_t kRows = 64, kWarps = 4;
 /// `rescale` where rescaling more often would cost more than it saves.
 constexpr int64_t kFewRescales = 8;
-/// `in_flight` of few queries. Memory is fastest with some 9 MB on their way to an H100's 132
-/// multiprocessors, whether that is 5 steps of 32 KB in each of 48 blocks or 2 in each of 136, or 3
-/// of 16 KB in 192 narrow ones; with more, programs that share a multiprocessor are done long after
-/// the others. 144 programs of 8192 keys, D = 128, take 198 us with 2 steps and 213 with 3, 80 with
-/// D = 256 219 with 4 and 237 with 5.
+/// `in_flight` of few queries. Memory is fastest with so many bytes in flight, in however many
+/// blocks; with more, programs that share a multiprocessor end long after the others
+/// (docs/rationale/decode-prefetch.md).
 constexpr int64_t kInFlight = 72;
-/// With `late_rescale`, where it costs a tile's scores: as far as f16 goes. Of rows whose scores,
-/// times the scale, have a standard deviation of 4, a warp makes 1 tile of 250 again, of 128 keys
-/// each; with 8 in its place 1 of 25.
+/// With `late_rescale`, where a rescaling costs a tile's scores: as far as f16 goes, so that few
+/// tiles are made again (docs/rationale/rescale.md).
 constexpr int64_t kLateRescale = 15;
 
 /// Tiles of a warpgroup's rows.

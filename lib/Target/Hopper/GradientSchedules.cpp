@@ -15,20 +15,15 @@ using namespace mlir::flashattn;
 using namespace mlir::flashattn::warpgroups;
 
 /// Whether blocks claim programs over keys, so that keys and values of the next one come while dk
-/// and dv are written. On an H100 with D = 128 1024 keys without a mask are 2 to 3 % faster, 2048
-/// and more 1 to 3 %; under a causal mask, where programs differ in length, 1024 keys 3 %, 4096 2
-/// to 4 %, 4 query heads to a group with 8192 keys 1 %; windows of 1024 keys 4 %, of 4096 3 %. D =
-/// 64 is as fast either way, and so are windows with sinks. What else shapes scores has not been
-/// measured.
+/// and dv are written. What else shapes scores has not been measured (docs/rationale/claims.md).
 static bool claimsPrograms(AttentionBackwardOp op) {
   return op.getVisibleSets().size() == 1 && !op.getDeterministic() && !op.getKvLen() &&
          !op.getKeep() && !op.getBias() && !op.getSoftcap() && !op.hasScoreMod();
 }
 
 /// Whether programs over queries make dq from joined keys, and those over keys dk and dv alone: in
-/// bands so narrow that adding up shares of dq takes longer than making scores twice. On an H100
-/// with D = 64 gptoss-swa 1.39 times as fast, windows of 128 and 256 keys 1.27 and 1.11, of 512
-/// 0.93; of groups of 4 heads 1.28, 1.11 and 0.97, of single heads 1.19, 1.09 and 0.98.
+/// bands so narrow that adding up shares of dq takes longer than making scores twice
+/// (docs/rationale/joined-keys.md).
 static bool joinsKeys(AttentionBackwardOp op) {
   constexpr int64_t kNarrowBand = 320, kNarrowHead = 64;
   MaskClass mask = classifyMask(op.getVisibleSets());
@@ -66,12 +61,9 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
     candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
   };
   MaskClass mask = classifyMask(op.getVisibleSets());
-  // Heads at once under a causal mask, whose keys and values the L2 cache has room for: on an H100
-  // with D = 64 16 of them 482 TFLOP/s, 4 474. Of groups with 4 query heads and D = 128 2, 4 and 8
-  // are as fast, one 5 % slower; of those with 8 heads one is 14 % slower. In turns (B4) a program
-  // is at a tile of queries where the one of the keys before it has left that, and with many heads
-  // few wait: of 16 groups 538, of 4 468. Without a mask 4 heads in turns are 14 to 20 % faster
-  // than one, 16 2 % slower than 4, 64 half as fast.
+  // Heads at once under a causal mask, whose keys and values the L2 cache has room for. In turns
+  // (B4) a program is at a tile of queries when the one of the keys before it has left that, and
+  // with many heads few wait (docs/rationale/heads-at-once.md).
   constexpr int64_t kHeads = 16, kNarrowest = 64;
   int64_t widest = std::max(op.getD(), op.getDv());
   int64_t heads = kHeads / llvm::divideCeil(widest, kNarrowest);
@@ -80,9 +72,8 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
         op.getDeterministic() ? kHeads : std::max<int64_t>(2, heads / op.getKnownGroup());
   else if (op.getDeterministic())
     roles.section = 4;
-  // That others add is 2 to 6 % faster on an H100, and spares zeros of the sums but where a bias
-  // has a gradient. Without the latter it is 2 to 5 % slower in bands, whose programs are so short
-  // that the first tiles' way to who adds and back shows; with it 2 to 5 % faster there too.
+  // Spare warps that add are faster, and spare zeros of the sums unless a bias has a gradient: then
+  // bands, whose programs are short, are faster without them (docs/rationale/dq-sums.md).
   bool byOthers = op.getDeterministic() || mask.shape != MaskShape::Banded || !op.getDBiasInit();
   // Whose turn it is would be a fourth number of each query where a bias' gradient has the third.
   if (!op.getDeterministic() || !op.getDBiasInit()) {
@@ -91,10 +82,9 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
     roles.claimsBelow = claimsPrograms(op) ? kMostKeys : 0;
     if (mask.shape != MaskShape::Triangular && roles.claimsBelow)
       roles.section = 4;
-    // Two places for what is added and two stages are on an H100 1 to 4 % faster than one place and
-    // three stages, which take as much memory. But where a bias is loaded beside the tiles a step
-    // is longer, and these are 12 to 13 % faster; of a keep only where it cuts most tiles, and of
-    // documents, which it seldom does, 2 % slower.
+    // Two places for what is added and two stages take as much memory as one place and three
+    // stages, and are faster: a step waits for the copy that adds. A step that loads a bias is
+    // longer and waits for its tiles (docs/rationale/dq-sums.md).
     bool loads = op.getBias() && !op.getDeterministic();
     if (byOthers && loads)
       roles.addStages = 1;
@@ -104,15 +94,14 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
   }
   roles.section = mask.shape == MaskShape::Triangular ? 4 : 1;
   // Sums of wide heads do not fit one warpgroup. Programs over queries make dq, for the L2 cache
-  // adds 3.2 TB/s on an H100, which programs of 64 keys ask of it at 440 TFLOP/s with D = 256; so
-  // they make 511, causal 504 and not 426, and in windows of 1024 keys 384 and not 305.
+  // cannot add as much as programs of 64 keys would ask of it (docs/rationale/wide-heads.md).
   constexpr int64_t kNarrow = 128;
   bool isWide = widest > kNarrow;
   if (isWide)
     add(kRows, 3 * kRows / 4, 2, /*apart=*/false, /*splits=*/true);
   add(kRows, kRows, 2);
-  // Measured with D = 256 on an H200: 48 queries a step are 2 to 4 % faster than 32. The intervals
-  // of bands leave no registers for them.
+  // 48 queries a step are faster than 32 (docs/rationale/wide-heads.md). The intervals of bands
+  // leave no registers for them.
   if (mask.shape != MaskShape::Banded && isWide)
     add(kRows, 3 * kRows / 4, 2, /*apart=*/true);
   add(kRows, kRows / 2, 3, /*apart=*/true);

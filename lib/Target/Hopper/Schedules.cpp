@@ -121,9 +121,8 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
     int64_t stages = element.isBF16() ? row.stagesBF16 : row.stages;
     ScheduleFields fields = makeFields(row.tileN, stages, row.pack, roles, element);
     // With few rescalings first: in bf16 where sums of rows can be products, which take registers
-    // of which several blocks have none to spare. Judged late 2 to 8 % faster on an H200, in bf16
-    // with narrower tiles; but with D = 128 as fast in bf16, and with 256, whose products hide all
-    // of it, in f16 too.
+    // of which several blocks have none to spare. Weights are judged late where that is faster, in
+    // bf16 with narrower tiles (docs/rationale/rescale.md).
     bool late = d <= (element.isF16() ? 128 : 64);
     if (row.blocks == 1) {
       constexpr int64_t kWidest = 96;

@@ -121,60 +121,83 @@ def find_sentences(text, *wanted):
     text = " ".join(text.split())
     for sentence in wanted:
         if sentence not in text:
-            failures.append(f"README.md, speed: expected '{sentence}', as BENCHMARKS.md has it, but found no such text")
+            failures.append(
+                f"README.md, speed: expected '{sentence}', as benchmarks/records has it, but found no such text"
+            )
+
+
+#: The peers of the benchmark, as the README names them.
+PEERS = {"cudnn": "cuDNN", "fa2": "FA-2", "fa3": "FA-3", "fa4": "FA-4", "flex": "Flex"}
+
+
+def read_records():
+    """The records of `bench --json`, the newest first."""
+    paths = sorted(glob.glob(os.path.join(ROOT, "benchmarks/records/*.json")), reverse=True)
+    records = [json.loads(read(os.path.relpath(path, ROOT))) for path in paths]
+    records = [record for record in records if isinstance(record, dict)]
+    return sorted(records, key=lambda record: record["date"], reverse=True)
+
+
+def speeds_of(record, get=lambda row: row.get("tflops")):
+    """What `get` has of each row: by shape, then by implementation."""
+    found = {}
+    for row in record["rows"]:
+        if get(row) is not None:
+            found.setdefault(row["shape"], {})[row["peer"]] = get(row)
+    return found
+
+
+def ratios_to(name, speeds):
+    """Ours over one peer's, of shapes with more than one query."""
+    return [of["ours"] / of[name] for shape, of in speeds.items() if name in of and shape != "decode-gqa"]
+
+
+def best_peer(speeds):
+    return max((peer for peer in PEERS if peer in speeds), key=lambda peer: speeds[peer])
+
+
+def extremes(ratios):
+    return f"{min(ratios):.2f} to {max(ratios):.2f}"
+
+
+def beside_peers(speeds):
+    """Ratios to the fastest peer without sink tokens and with them, and to cuDNN."""
+    speeds = {shape: of for shape, of in speeds.items() if shape != "decode-gqa"}
+    plain = [of["ours"] / of[best_peer(of)] for of in speeds.values() if "fa3" in of]
+    sinks = [of["ours"] / of[best_peer(of)] for of in speeds.values() if "fa3" not in of]
+    return extremes(plain), extremes(sinks), extremes(ratios_to("cudnn", speeds))
 
 
 def check_speed():
-    """Each figure of the README is that of the record."""
+    """Each figure of the README is that of the newest record beside all peers, or of another one."""
     readme = section(read("README.md"), "## Speed")
-    # The first tables with these headings are the newest record beside all peers.
-    found = list(tables(read("BENCHMARKS.md")))
-    ratio = "ours / best peer"
-    forward = next(table for table in found if {"shape", "ours", "cudnn", ratio} <= set(table[0]))
-    backward = next(table for table in found if table[0].keys() >= {"gradients of", ratio})
-    record = {row["shape"]: row for row in forward}
-    gradients = {row["gradients of"]: row for row in backward}
+    records = read_records()
+    beside_all = [record for record in records if {row["peer"] for row in record["rows"]} >= PEERS.keys()]
+    forward = speeds_of(next(record for record in beside_all if not record["backward"]))
+    backward = speeds_of(next(record for record in beside_all if record["backward"]))
     shapes = {shape["name"]: shape for shape in json.loads(read("python/flashattn/shapes.json"))}
     table = next(tables(readme.replace("fastest peer", "forward peer", 1).replace("fastest peer", "backward peer", 1)))
     if len(table) < 8:
         failures.append(f"README.md, speed: expected at least 8 shapes but got {len(table)}")
-    peers = {"cudnn": "cuDNN", "fa2": "FA-2", "fa3": "FA-3", "fa4": "FA-4", "flex": "Flex"}
 
-    def figures(row):
+    def figures(speeds):
         """Ours and the fastest peer's, with its name."""
-        if row is None:
+        if speeds is None:
             return ["-", "-"]
-        best = max((peer for peer in peers if row[peer] != "-"), key=lambda peer: float(row[peer]))
-        return [row["ours"], f"{row[best]} {peers[best]}"]
+        best = best_peer(speeds)
+        return [f"{speeds['ours']:.3g}", f"{speeds[best]:.3g} {PEERS[best]}"]
 
     for row in table:
         name, shape = row["shape"], shapes[row["shape"]]
         expected = f"({shape['B']}, {shape['Hq']}/{shape['Hkv']}, {shape['Nk']}, {shape['D']}) {shape['dtype']}"
         if (got := f"{row['(B, Hq/Hkv, N, D)']} {row['type']}") != expected:
             failures.append(f"README.md, {name}: expected {expected} but got {got}")
-        expected = figures(record[name]) + figures(gradients.get(name))
+        expected = figures(forward[name]) + figures(backward.get(name))
         if (got := [row[c] for c in ("forward", "forward peer", "backward", "backward peer")]) != expected:
             failures.append(f"README.md, {name}: expected {', '.join(expected)} but got {', '.join(got)}")
 
-    def extremes(ratios):
-        return f"{min(ratios):.2f} to {max(ratios):.2f}"
-
-    def beside(rows):
-        """Ratios of rows without sinks, of those with them, and to cuDNN."""
-        plain = [float(row[ratio]) for row in rows if row["fa3"] != "-"]
-        sinks = [float(row[ratio]) for row in rows if row["fa3"] == "-"]
-        cudnn = [float(row["ours"]) / float(row["cudnn"]) for row in rows if row["cudnn"] != "-"]
-        return extremes(plain), extremes(sinks), extremes(cudnn)
-
-    decoding = float(record["decode-gqa"][ratio])
-    forward = beside([row for name, row in record.items() if name != "decode-gqa"])
-    backward = beside(backward)
-    first_calls = next(table for table in found if {"ours", "cudnn"} <= set(table[0]) and ratio not in table[0])
-    ours = [int(row["ours"]) for row in first_calls]
-    with_flex = next(table for table in found if {"ours", "flex"} <= set(table[0]) and ratio not in table[0])
-    flex = [int(row["flex"]) / 1000 for row in with_flex if row["flex"] != "-"]
-    host = re.search(r"Host time of a cached Python call.*?: ([\d.]+ to [\d.]+ µs) plain", read("BENCHMARKS.md"), re.S)
-    cpu = re.search(r"CPU of that machine.*?flash-mlir ([\d.]+ ms), PyTorch ([\d.]+ ms)", read("BENCHMARKS.md"))
+    decoding = forward["decode-gqa"]["ours"] / forward["decode-gqa"][best_peer(forward["decode-gqa"])]
+    forward, backward = beside_peers(forward), beside_peers(backward)
     find_sentences(
         read("README.md"),
         f"passes run at {forward[0]} times the speed of the fastest peer, with sinks at {forward[1]} ([speed]",
@@ -184,11 +207,72 @@ def check_speed():
         f"at {forward[0]} times the fastest peer's speed, decoding at {decoding:.2f}, with sinks at {forward[1]};",
         f"backward passes at {backward[0]} times, with sinks at {backward[1]}.",
         f"{forward[2]} times its speed forward and {backward[2]} backward",
-        f"first call takes {min(ours)} to {max(ours)} ms with a kernel made ahead",
-        f"FlexAttention's first call {min(flex):.1f} to {max(flex):.1f} s",
-        f"costs the host {host.group(1)}",
-        f"takes {cpu.group(1)}, where PyTorch's own `scaled_dot_product_attention` takes {cpu.group(2)}",
     )
+    find_other_figures(readme, records)
+
+
+def newest_of(peer, get, records):
+    """What `get` has of the rows of the newest forward record that has it of a peer."""
+    found = (speeds_of(record, get) for record in records if not record["backward"])
+    return next(speeds for speeds in found if any(peer in of for of in speeds.values()))
+
+
+def find_other_figures(readme, records):
+    """What calls sustain, and the figures that figures.json has."""
+    figures = {figure["name"]: figure["values"] for figure in json.loads(read("benchmarks/records/figures.json"))}
+    held = newest_of("fa3", lambda row: row.get("sustained", {}).get("tflops"), records)
+    firsts = newest_of("flex", lambda row: row.get("first_call_ms"), records)
+    flex = [of["flex"] / 1000 for of in firsts.values() if "flex" in of]
+    ahead, late = (
+        [of[column] for of in figures["first-call"].values()] for column in ("compiled ahead", "nothing ahead")
+    )
+    recorded = figures["host-time-autograd"].items()
+    recorded = [value for name, of in recorded if name.startswith("flashattn") for value in of.values()]
+    llama, gemma, decode, host, cpu = (
+        figures[name] for name in ("layers-llama3", "layers-gemma2", "decode-over-cudnn", "host-time", "cpu")
+    )
+    find_sentences(
+        readme,
+        f"at {extremes(ratios_to('fa3', held))} times FlashAttention-3's speed",
+        f"at {extremes(ratios_to('cudnn', held))} times cuDNN's;",
+        f"run at {decode['least']:.2f} times cuDNN's speed or more, {decode['geometric mean']:.2f} in the mean",
+        f"takes {llama['cudnn'] / llama['flashattn']:.2f} times as long with cuDNN's attention",
+        f"{gemma['flex'] / gemma['flashattn']:.2f} times as long with FlexAttention",
+        f"first call takes {min(ahead)} to {max(ahead)} ms with a kernel made ahead",
+        f"{min(late) / 1000:.1f} to {max(late) / 1000:.1f} s without",
+        f"FlexAttention's first call {min(flex):.1f} to {max(flex):.1f} s",
+        f"costs the host {host['least']} to {host['most']} µs",
+        f"{min(recorded):.0f} to {max(recorded):.0f} µs if autograd records it",
+        f"takes {cpu['flashattn']} ms, where PyTorch's own `scaled_dot_product_attention` takes {cpu['torch']} ms",
+    )
+
+
+def check_page():
+    """BENCHMARKS.md is what its records make, and short."""
+    script = os.path.join(ROOT, "benchmarks", "make_page.py")
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)
+    if done.returncode:
+        failures.append(done.stderr.strip().replace("error: ", "", 1))
+    if (lines := read("BENCHMARKS.md").count("\n")) >= 400:
+        failures.append(f"BENCHMARKS.md: expected less than 400 lines but got {lines}")
+
+
+def check_rationale():
+    """The index lists every page of docs/rationale, its links lead somewhere, and comments name pages that exist."""
+    index = "README.md"
+    pages = {os.path.basename(path) for path in glob.glob(os.path.join(ROOT, "docs/rationale/*.md"))}
+    texts = {page: read(f"docs/rationale/{page}") for page in sorted(pages)}
+    compare(f"docs/rationale/{index}", re.findall(r"\]\(([\w-]+\.md)\)", texts[index]), pages - {index})
+    for page, text in texts.items():
+        for target in re.findall(r"\]\(([^)#\s]+)", text):
+            if not os.path.exists(os.path.join(ROOT, "docs/rationale", target)):
+                failures.append(f"docs/rationale/{page}: expected a file at the link {target} but found none")
+    for folder in ("include", "lib", "tools"):
+        for path in sorted(glob.glob(os.path.join(ROOT, folder, "**", "*.*"), recursive=True)):
+            with open(path, encoding="utf-8", errors="replace") as file:
+                for page in sorted(set(re.findall(r"docs/rationale/([\w-]+\.md)", file.read())) - pages):
+                    name = os.path.relpath(path, ROOT)
+                    failures.append(f"{name}: expected a page of docs/rationale but got {page}")
 
 
 def check_versions():

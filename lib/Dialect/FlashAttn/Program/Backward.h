@@ -70,7 +70,8 @@ private:
   /// same each time.
   bool takesTurns() const { return op.getDeterministic() && schedule.addsQueries(); }
   /// Whether sums of dP begin with the negated deltas, which spares a subtraction for each element.
-  /// Where a step has fewer queries than its program keys products would wait for them.
+  /// Where a step has fewer queries than its program keys products would wait for them
+  /// (docs/rationale/dp-deltas.md).
   bool beginsWithDeltas() const {
     return schedule.getRoles() && schedule.addsQueries() &&
            schedule.getTileN() == schedule.getTileM();

@@ -38,7 +38,7 @@ struct RowState {
 /// difference of rounding is common to all weights of the row. Beyond 2^8 the largest weight would
 /// not be 1 even to the precision of a row's sum, against which weights rounded to f16 are off
 /// then, and c base may overflow: there the base is subtracted from the scores, which is exact
-/// where a weight is not 0.
+/// where a weight is not 0 (docs/rationale/large-scores.md).
 class ExponentBase : TileBuilder {
 public:
   /// `base`: vector<M>, -inf in a row without a visible key (A6), whose weights are then 0.

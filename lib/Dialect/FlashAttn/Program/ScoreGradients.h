@@ -167,9 +167,8 @@ private:
   bool branches;      ///< a branch costs less than an operation for each element
   bool fullTilesHide; ///< some pairs
   /// Two elements at once, where they have 16 bits. Without a mask only a sequence's last tile
-  /// hides any, and the loop over all others then suffers from what ptxas makes of it: gradients
-  /// with D = 128 were 4 % slower on an H100. And there are chips without roles that compare no
-  /// bf16.
+  /// hides any, and the loop over all others then suffers from what ptxas makes of it
+  /// (docs/rationale/gradient-step.md). And there are chips without roles that compare no bf16.
   bool hidesPairs;
 };
 

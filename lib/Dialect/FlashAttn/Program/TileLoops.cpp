@@ -403,13 +403,11 @@ LogicalResult LoopExpander::copySkewed(Step &step, Step *before) {
 }
 
 /// The full tiles, where one loop can run them and those beside them: two thirds of the code and of
-/// the time that the driver takes to compile it, or half. On an H100 it is as fast (0.99 to 1.01)
-/// where only a mask tells the two apart, behind the wait for a product. Where more is made of the
-/// scores first it is 0.95 to 1.01, where scores are made again 0.95 to 1.03, and 0.96 where
-/// several consumers' exponentials take longer than their products, as with D = 96. Where threads
-/// load from memory they would have to look for its end at every step (with a bias 0.59). Gradients
-/// whose steps add up dQ have no registers for it, and ptxas serialises their products; others are
-/// 0.91 to 1.02.
+/// the time that the driver takes to compile it, or half. It is as fast where only a mask tells the
+/// two apart, behind the wait for a product. It is slower where more is made of the scores first,
+/// where scores are made again, where several consumers' exponentials take longer than their
+/// products, and where threads load from memory and would look for its end at every step. Gradients
+/// whose steps add up dQ have no registers for it (docs/rationale/full-and-partial-tiles.md).
 std::optional<TileRun> LoopExpander::findBranching() {
   constexpr int64_t kWide = 128;
   auto full = llvm::find_if(runs, [](const TileRun &run) { return run.isFull; });

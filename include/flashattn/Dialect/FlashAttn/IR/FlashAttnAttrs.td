@@ -321,9 +321,9 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     /// Whether the consumers of a block share one program. Each consumer has some of the program's
     /// rows or, if there are fewer than 16 rows per warp, some of its sums.
     bool sharesProgram() const;
-    /// If row sums are computed by additions, bf16 weights may grow up to 2 to this power. For
-    /// 1,000 heads of 64 queries and 640 keys, 2 heads exceeded the error bound; with sums by
-    /// products and a `rescale` of 8, 4 heads did.
+    /// If row sums are computed by additions, bf16 weights may grow up to 2 to this power: results
+    /// are then no less accurate than with sums by products and a `rescale` of 8
+    /// (docs/rationale/rescale.md).
     static constexpr int64_t kMostAdded = 3;
     /// Whether row sums are computed as products with columns of ones that follow the `dv` columns
     /// of values, so that they are sums of the rounded weights. The rounding error of a large bf16
