@@ -436,10 +436,10 @@ LogicalResult mlir::flashattn::verifyTensors(Operation *root) {
         !hasFormOnBuffers(op))
       obstacles.add(op);
   });
-  return obstacles.refuse("on tensors cannot be bufferized: expected an op of arith, flashattn, "
-                          "func, linalg, math, scf, tensor or vector that has; linalg.generic says "
-                          "most others",
-                          "neither has");
+  return obstacles.refuse(
+      "on tensors cannot be bufferized: expected an op of arith, flashattn, "
+      "func, linalg, math, scf, tensor or vector that can, such as linalg.generic",
+      "cannot either");
 }
 
 /// Whether LLVM or the runtime gives the name a meaning.
