@@ -200,13 +200,15 @@ def check_speed():
     forward, backward = beside_peers(forward), beside_peers(backward)
     find_sentences(
         read("README.md"),
-        f"passes run at {forward[0]} times the speed of the fastest peer, with sinks at {forward[1]} ([speed]",
+        f"passes run at {forward[0]} times the speed of the fastest other implementation",
+        f"and at {forward[1]} times with sink tokens ([speed]",
     )
     find_sentences(
         readme,
-        f"at {forward[0]} times the fastest peer's speed, decoding at {decoding:.2f}, with sinks at {forward[1]};",
-        f"backward passes at {backward[0]} times, with sinks at {backward[1]}.",
-        f"{forward[2]} times its speed forward and {backward[2]} backward",
+        f"forward passes run at {forward[0]} times the fastest peer's speed,",
+        f"shapes with sink tokens at {forward[1]} times, and decoding at {decoding:.2f} times.",
+        f"Backward passes run at {backward[0]} times, and those with sink tokens at {backward[1]} times.",
+        f"forward passes run at {forward[2]} times its speed, and backward passes at {backward[2]} times.",
     )
     find_other_figures(readme, records)
 
@@ -234,16 +236,17 @@ def find_other_figures(readme, records):
     find_sentences(
         readme,
         f"at {extremes(ratios_to('fa3', held))} times FlashAttention-3's speed",
-        f"at {extremes(ratios_to('cudnn', held))} times cuDNN's;",
-        f"run at {decode['least']:.2f} times cuDNN's speed or more, {decode['geometric mean']:.2f} in the mean",
+        f"at {extremes(ratios_to('cudnn', held))} times cuDNN's.",
+        f"the speed is at least {decode['least']:.2f} times cuDNN's,",
+        f"and {decode['geometric mean']:.2f} times in the geometric mean.",
         f"takes {llama['cudnn'] / llama['flashattn']:.2f} times as long with cuDNN's attention",
         f"{gemma['flex'] / gemma['flashattn']:.2f} times as long with FlexAttention",
-        f"first call takes {min(ahead)} to {max(ahead)} ms with a kernel made ahead",
+        f"first call takes {min(ahead)} to {max(ahead)} ms with a precompiled kernel",
         f"{min(late) / 1000:.1f} to {max(late) / 1000:.1f} s without",
-        f"FlexAttention's first call {min(flex):.1f} to {max(flex):.1f} s",
+        f"FlexAttention's first call takes {min(flex):.1f} to {max(flex):.1f} s",
         f"costs the host {host['least']} to {host['most']} µs",
         f"{min(recorded):.0f} to {max(recorded):.0f} µs if autograd records it",
-        f"takes {cpu['flashattn']} ms, where PyTorch's own `scaled_dot_product_attention` takes {cpu['torch']} ms",
+        f"takes {cpu['flashattn']} ms; PyTorch's `scaled_dot_product_attention` takes {cpu['torch']} ms.",
     )
 
 
