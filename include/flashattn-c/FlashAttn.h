@@ -302,8 +302,10 @@ FLASHATTN_EXPORT int32_t flashattnKernelGetText(FlashAttnKernel kernel, const ch
 \*===----------------------------------------------------------------------===*/
 
 /** The cache on disk. flashattnCompile keeps compiled code in the user's files. Every later
-    compilation finds it if the text, the options, the chip, the driver and the build of the library
-    are the same. FLASHATTN_CACHE names the folder, or switches the cache off with 0 or off. */
+    compilation finds it if the text, the options, the tuned schedules of its shapes, the chip, and
+    the builds of the library and of LLVM are the same; for the CPU and for a model, also the
+    processor and FLASHATTN_OPTIMIZE_CPU. FLASHATTN_CACHE names the folder, or switches the cache
+    off with 0 or off. */
 typedef struct FlashAttnCacheInfo {
   size_t size;           /**< sizeof(FlashAttnCacheInfo), set by the caller */
   const char *folder;    /**< "" if there is none */
@@ -331,7 +333,8 @@ FLASHATTN_EXPORT int32_t flashattnGetCacheInfo(FlashAttnCacheInfo *info);
     (FLASHATTN_F16, BF16 or F32) on a GPU, or on the CPU if `onCPU` is nonzero. For example,
     "tile_n = 80, roles = <consumers = 3>" gets the rows, warps and registers of three warpgroups.
     FlashAttnCompileOptions::schedule takes the result. The text is valid until the thread's next
-    call of this function or of flashattnGetTrials. Errors: INVALID_ARGUMENT for fields that are
+    call of this function, flashattnGetTrials, flashattnTunedGetPath or flashattnTunedLoad, which
+    share one buffer per thread. Errors: INVALID_ARGUMENT for fields that are
     unknown or missing, and for values that are not numbers. flashattnCompile decides whether a
     kernel can have this schedule. */
 FLASHATTN_EXPORT int32_t flashattnScheduleComplete(const char *fields, int32_t elementType,
@@ -374,14 +377,14 @@ FLASHATTN_EXPORT int32_t flashattnTunedGetPath(const char **path);
 
 /** Writes to `json` the tuned schedules in `file` (NULL: the user's file): an object that maps each
     tuning key (FlashAttnKernelInfo::tuningKey) to an object with the fastest `schedule` and its
-    `ms`; {} if there is no file. Errors: INVALID_ARGUMENT for a file that holds no tuned
-    schedules. */
+    `ms`; {} if there is no file. `json` is valid as long as the text of flashattnScheduleComplete.
+    Errors: INVALID_ARGUMENT for a file that holds no tuned schedules. */
 FLASHATTN_EXPORT int32_t flashattnTunedLoad(const char *file, const char **json);
 
-/** Adds `finding`, a JSON object with at least `schedule` and `ms`, to `file` (NULL: the user's
-    file). The file is replaced whole or not at all. If `finding` is NULL, the call only checks
-    whether one could be stored: it creates the folder and writes nothing. Errors:
-    INVALID_ARGUMENT. */
+/** Stores `finding`, a JSON object, under `key` in `file` (NULL: the user's file). The object must
+    have a text `schedule`, which is all that this function checks; the tuner also writes `ms`. The
+    file is replaced whole or not at all. If `finding` is NULL, the call only checks whether one
+    could be stored: it creates the folder and writes nothing. Errors: INVALID_ARGUMENT. */
 FLASHATTN_EXPORT int32_t flashattnTunedStore(const char *file, const char *key,
                                              const char *finding);
 
