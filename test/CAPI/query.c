@@ -63,7 +63,7 @@ static void checkTuned(void) {
   CHECK(flashattnTunedLoad(file, &json) == FLASHATTN_OK);
   CHECK(!strcmp(json, "{\"key\":{\"ms\":1,\"schedule\":\"tile_m = 8\"}}"));
   CHECK(flashattnTunedStore(file, "key", "3") == FLASHATTN_ERROR_INVALID_ARGUMENT);
-  CHECK(strstr(flashattnGetLastError(), "expected a JSON object with the schedule"));
+  CHECK(strstr(flashattnGetLastError(), "expected the finding to be a JSON object with a schedule"));
   CHECK(flashattnTunedStore(file, NULL, "{}") == FLASHATTN_ERROR_INVALID_ARGUMENT);
   CHECK(flashattnTunedGetPath(NULL) == FLASHATTN_ERROR_INVALID_ARGUMENT);
   CHECK(flashattnTunedLoad(file, NULL) == FLASHATTN_ERROR_INVALID_ARGUMENT);
