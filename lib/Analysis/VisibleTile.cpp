@@ -1,33 +1,15 @@
 //===- VisibleTile.cpp - the mask of a partial tile as IR ------------------===//
-//
-// Queries are vector<Mx1>, keys vector<1xN>, or the transposes: a pass that
-// distributes tiles to threads sees at the type what an operand depends on, and
-// every operation runs at the smallest shape that holds its result.
-//
-//===----------------------------------------------------------------------===//
 
-#include "flashattn/Analysis/MaskTiles.h"
+#include "VisibleTile.h"
 #include "mlir/Analysis/FlatLinearValueConstraints.h"
 #include "mlir/Analysis/Presburger/Simplex.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
+using namespace mlir::flashattn::masktile;
 
-namespace {
-
-/// The base of a linear constraint is clamped to this magnitude before it becomes
-/// 32 bits wide; what the queries and keys of a tile add must be less.
-constexpr int64_t kBaseLimit = int64_t(1) << 30;
-constexpr int64_t kMaxNarrowCoefficient = int64_t(1) << 20;
-
-/// A linear constraint over [p, k, nq, nk, 1].
-using Linear = std::array<int64_t, 5>;
-constexpr Linear kKeyExists = {0, -1, 0, 1, -1}; // k < nk
-
-std::optional<Linear> getLinear(AffineExpr expr) {
+static std::optional<Linear> getLinear(AffineExpr expr) {
   bool hasDivision = false;
   expr.walk([&](AffineExpr e) {
     hasDivision |= e.getKind() == AffineExprKind::Mod || e.getKind() == AffineExprKind::FloorDiv ||
@@ -41,7 +23,7 @@ std::optional<Linear> getLinear(AffineExpr expr) {
   return linear;
 }
 
-bool implies(ArrayRef<Linear> given, Linear row) {
+static bool implies(ArrayRef<Linear> given, Linear row) {
   presburger::Simplex simplex(row.size() - 1);
   for (const Linear &r : given)
     simplex.addInequality(presburger::getDynamicAPIntVec(ArrayRef<int64_t>(r)));
@@ -49,93 +31,7 @@ bool implies(ArrayRef<Linear> given, Linear row) {
          simplex.isRedundantInequality(presburger::getDynamicAPIntVec(ArrayRef<int64_t>(row)));
 }
 
-/// What a value depends on, and so the shape it is computed at.
-struct Shape {
-  bool queries = false, keys = false;
-  bool operator==(const Shape &other) const {
-    return queries == other.queries && keys == other.keys;
-  }
-  Shape join(const Shape &other) const { return {queries || other.queries, keys || other.keys}; }
-};
-
-struct Term {
-  Value value; // null: nothing emitted yet
-  Shape shape;
-};
-
-class TileBuilder {
-public:
-  TileBuilder(OpBuilder &builder, Location loc, Value p0, Value k0, Value nq, Value nk, int64_t m,
-              int64_t n, RowPattern pattern, TileAxis columns, TileAxis numbers)
-      : builder(builder), loc(loc), operands{p0, k0, nq, nk}, m(m), n(n), pattern(pattern),
-        columns(columns), numbers(numbers) {}
-
-  Value build(ArrayRef<IntegerSet> visible);
-
-private:
-  template <typename Op, typename... Args> Value make(Args &&...args) {
-    return builder.createOrFold<Op>(loc, std::forward<Args>(args)...);
-  }
-  /// A constant of the scalar or vector type `type`.
-  Value constant(Type type, int64_t value) {
-    TypedAttr attr = builder.getIntegerAttr(getElementTypeOrSelf(type), value);
-    if (auto vector = dyn_cast<VectorType>(type))
-      attr = DenseElementsAttr::get(vector, cast<Attribute>(attr));
-    return arith::ConstantOp::create(builder, loc, attr);
-  }
-  Type getType(Type element, Shape shape) {
-    if (!shape.queries && !shape.keys)
-      return element;
-    int64_t sizes[] = {shape.queries ? m : 1, shape.keys ? n : 1};
-    if (columns == TileAxis::Queries)
-      std::swap(sizes[0], sizes[1]);
-    return VectorType::get(sizes, element);
-  }
-  Value broadcast(Term term, Shape shape) {
-    if (term.shape == shape)
-      return term.value;
-    return make<vector::BroadcastOp>(getType(getElementTypeOrSelf(term.value.getType()), shape),
-                                     term.value);
-  }
-  template <typename Op> Term binary(Term a, Term b) {
-    Shape shape = a.shape.join(b.shape);
-    return {make<Op>(broadcast(a, shape), broadcast(b, shape)), shape};
-  }
-  template <typename Op> void combine(Term &a, Term b) { a = a.value ? binary<Op>(a, b) : b; }
-  /// Positions or keys after the first, in `element`.
-  Term step(bool queries, Type element);
-  Term scaledStep(bool queries, int64_t factor);
-  Term compare(bool isEquality, Term lhs, Term rhs);
-
-  /// Coefficients of `linear` along the axis of limits and along that of `numbers`.
-  int64_t ofLimits(const Linear &linear) const { return linear[areLimitsQueries() ? 0 : 1]; }
-  int64_t ofNumbers(const Linear &linear) const { return linear[areLimitsQueries() ? 1 : 0]; }
-  bool areLimitsQueries() const { return numbers == TileAxis::Keys; }
-  /// The base and the limits' part of `linear`, in 32 bits; in index where it depends on neither
-  /// axis.
-  Term limit(const Linear &linear);
-  /// limit >= -factor * number, or equal.
-  Term test(Term limit, int64_t factor, bool isEquality);
-  /// The value of an expression in index arithmetic, each part at its own shape.
-  Term evaluate(AffineExpr expr);
-  /// The conjunction of a set's constraints that depend on neither axis, on
-  /// either, and on both, each its own.
-  void addConstraints(IntegerSet set, bool addKeyExists, Term (&parts)[2][2]);
-
-  OpBuilder &builder;
-  Location loc;
-  std::array<Value, 4> operands;
-  int64_t m, n;
-  RowPattern pattern;
-  TileAxis columns, numbers;
-  /// Steps by axis and element type; emitted once.
-  Value steps[2][2];
-  std::array<Value, 2> positions; // p0 + i, k0 + j in index
-};
-
-} // namespace
-
-Term TileBuilder::step(bool queries, Type element) {
+Term MaskBuilder::step(bool queries, Type element) {
   Shape shape{queries, !queries};
   Value &cached = steps[queries][element.isIndex()];
   if (!cached) {
@@ -153,22 +49,27 @@ Term TileBuilder::step(bool queries, Type element) {
   return {cached, shape};
 }
 
-Term TileBuilder::compare(bool isEquality, Term lhs, Term rhs) {
+Term MaskBuilder::compare(bool isEquality, Term lhs, Term rhs) {
   Shape shape = lhs.shape.join(rhs.shape);
   auto predicate = isEquality ? arith::CmpIPredicate::eq : arith::CmpIPredicate::sge;
   return {make<arith::CmpIOp>(predicate, broadcast(lhs, shape), broadcast(rhs, shape)), shape};
 }
 
-Term TileBuilder::scaledStep(bool queries, int64_t factor) {
+Term MaskBuilder::scaledStep(bool queries, int64_t factor) {
   Term term = step(queries, builder.getI32Type());
   if (factor != 1)
     term = binary<arith::MulIOp>(term, {constant(term.value.getType(), factor), term.shape});
   return term;
 }
 
-/// Clamping the base keeps the answer of the test, as the queries and keys of a tile together
-/// add less than the limit.
-Term TileBuilder::limit(const Linear &linear) {
+Value MaskBuilder::clamp(Value base) {
+  Type index = builder.getIndexType();
+  base = make<arith::MinSIOp>(base, constant(index, kBaseLimit));
+  base = make<arith::MaxSIOp>(base, constant(index, -kBaseLimit));
+  return make<arith::IndexCastOp>(builder.getI32Type(), base);
+}
+
+Term MaskBuilder::limit(const Linear &linear) {
   Type index = builder.getIndexType(), i32 = builder.getI32Type();
   Value base;
   for (bool positive : {true, false})
@@ -191,9 +92,7 @@ Term TileBuilder::limit(const Linear &linear) {
   if (linear[0] == 0 && linear[1] == 0)
     return {base, {}};
 
-  base = make<arith::MinSIOp>(base, constant(index, kBaseLimit));
-  base = make<arith::MaxSIOp>(base, constant(index, -kBaseLimit));
-  Term row{make<arith::IndexCastOp>(i32, base), {}};
+  Term row{clamp(base), {}};
   int64_t factor = ofLimits(linear);
   if (factor == -1)
     row = binary<arith::SubIOp>(row, step(/*queries=*/areLimitsQueries(), i32));
@@ -202,14 +101,14 @@ Term TileBuilder::limit(const Linear &linear) {
   return row;
 }
 
-Term TileBuilder::test(Term limit, int64_t factor, bool isEquality) {
+Term MaskBuilder::test(Term limit, int64_t factor, bool isEquality) {
   Type element = getElementTypeOrSelf(limit.value.getType());
   return compare(isEquality, limit,
                  factor == 0 ? Term{constant(element, 0), {}}
                              : scaledStep(/*queries=*/!areLimitsQueries(), -factor));
 }
 
-Term TileBuilder::evaluate(AffineExpr expr) {
+Term MaskBuilder::evaluate(AffineExpr expr) {
   Type index = builder.getIndexType();
   if (auto constantExpr = dyn_cast<AffineConstantExpr>(expr))
     return {constant(index, constantExpr.getValue()), {}};
@@ -253,17 +152,167 @@ Term TileBuilder::evaluate(AffineExpr expr) {
   return binary<arith::FloorDivSIOp>(lhs, splat(divisor));
 }
 
-void TileBuilder::addConstraints(IntegerSet set, bool addKeyExists, Term (&parts)[2][2]) {
+Offset MaskBuilder::add(Offset a, Offset b) {
+  if (!a.term.value || !b.term.value)
+    return a.term.value ? a : b;
+  return {binary<arith::AddIOp>(a.term, b.term), a.least + b.least, a.most + b.most};
+}
+
+std::optional<Sum> MaskBuilder::divide(AffineExprKind kind, Sum sum, int64_t divisor) {
+  Type index = builder.getIndexType(), i32 = builder.getI32Type();
+  bool isPowerOf2 = llvm::isPowerOf2_64(divisor);
+  auto number = [&](int64_t value) { return Term{constant(i32, value), {}}; };
+  auto wide = [&](int64_t value) { return constant(index, value); };
+  if (kind == AffineExprKind::CeilDiv)
+    sum.base = make<arith::AddIOp>(sum.base, wide(divisor - 1));
+  Value quotient = isPowerOf2 ? make<arith::ShRSIOp>(sum.base, wide(llvm::Log2_64(divisor)))
+                              : make<arith::FloorDivSIOp>(sum.base, wide(divisor));
+  Value remainder = make<arith::SubIOp>(sum.base, make<arith::MulIOp>(quotient, wide(divisor)));
+  bool isMod = kind == AffineExprKind::Mod;
+  if (!sum.queries.term.value && !sum.keys.term.value && !sum.pairs.term.value)
+    return Sum{isMod ? remainder : quotient, {}, {}, {}};
+
+  // Parts that are divided on their own. The base's remainder goes with the first.
+  SmallVector<Offset> parts;
+  if (sum.pairs.term.value)
+    parts.push_back(add(add(sum.queries, sum.keys), sum.pairs));
+  else
+    for (const Offset &part : {sum.queries, sum.keys})
+      if (part.term.value)
+        parts.push_back(part);
+  Offset rest{{make<arith::IndexCastOp>(i32, remainder), {}}, 0, divisor - 1};
+  parts.front() = add(rest, parts.front());
+  int64_t raised = 0;
+  SmallVector<Term> quotients, remainders;
+  for (Offset &part : parts) {
+    // Raised by a multiple of the divisor, so that it is not negative.
+    uint64_t below = -std::min<int64_t>(part.least, 0);
+    int64_t raise = llvm::divideCeil(below, static_cast<uint64_t>(divisor)) * divisor;
+    raised += raise / divisor;
+    if (part.most + raise >= kBaseLimit)
+      return std::nullopt;
+    Term value = raise == 0 ? part.term : binary<arith::AddIOp>(part.term, number(raise));
+    part.most += raise;
+    if (isMod && isPowerOf2) {
+      remainders.push_back(binary<arith::AndIOp>(value, number(divisor - 1)));
+    } else if (isMod) {
+      remainders.push_back(binary<arith::RemUIOp>(value, number(divisor)));
+    } else {
+      Term whole = isPowerOf2 ? binary<arith::ShRUIOp>(value, number(llvm::Log2_64(divisor)))
+                              : binary<arith::DivUIOp>(value, number(divisor));
+      quotients.push_back(whole);
+      if (parts.size() > 1)
+        remainders.push_back(
+            binary<arith::SubIOp>(value, binary<arith::MulIOp>(whole, number(divisor))));
+    }
+  }
+
+  Sum result{isMod ? wide(0) : make<arith::SubIOp>(quotient, wide(raised)), {}, {}, {}};
+  auto place = [&](Term term, int64_t most) {
+    Offset &part = !term.shape.keys     ? result.queries
+                   : term.shape.queries ? result.pairs
+                                        : result.keys;
+    part = {term, 0, most};
+  };
+  if (!isMod)
+    for (auto [part, whole] : llvm::zip_equal(parts, quotients))
+      place(whole, part.most / divisor);
+  else if (parts.size() == 1)
+    place(remainders.front(), divisor - 1);
+  if (parts.size() == 1)
+    return result;
+  // Two remainders exceed the divisor once at most.
+  Term both = binary<arith::AddIOp>(remainders[0], remainders[1]);
+  if (!isMod) {
+    Term carries = compare(/*isEquality=*/false, both, number(divisor));
+    place({make<arith::ExtUIOp>(both.value.getType(), carries.value), both.shape}, 1);
+  } else if (isPowerOf2) {
+    place(binary<arith::AndIOp>(both, number(divisor - 1)), divisor - 1);
+  } else {
+    // What is less than the divisor wraps to a number above all others.
+    place(binary<arith::MinUIOp>(both, binary<arith::SubIOp>(both, number(divisor))), divisor - 1);
+  }
+  return result;
+}
+
+std::optional<Sum> MaskBuilder::evaluateNarrow(AffineExpr expr) {
+  Type index = builder.getIndexType(), i32 = builder.getI32Type();
+  auto fits = [](const Sum &sum) -> std::optional<Sum> {
+    int64_t least = 0, most = 0;
+    for (const Offset &part : {sum.queries, sum.keys, sum.pairs}) {
+      least += std::min<int64_t>(part.least, 0);
+      most += std::max<int64_t>(part.most, 0);
+    }
+    if (least <= -kBaseLimit || most >= kBaseLimit)
+      return std::nullopt;
+    return sum;
+  };
+  if (auto constantExpr = dyn_cast<AffineConstantExpr>(expr))
+    return Sum{constant(index, constantExpr.getValue()), {}, {}, {}};
+  if (auto symbol = dyn_cast<AffineSymbolExpr>(expr))
+    return Sum{operands[2 + symbol.getPosition()], {}, {}, {}};
+  if (auto dim = dyn_cast<AffineDimExpr>(expr)) {
+    bool isQuery = dim.getPosition() == 0;
+    Sum sum{operands[dim.getPosition()], {}, {}, {}};
+    (isQuery ? sum.queries : sum.keys) = {step(isQuery, i32), 0, (isQuery ? m : n) - 1};
+    return fits(sum);
+  }
+  auto binaryExpr = cast<AffineBinaryOpExpr>(expr);
+  std::optional<Sum> lhs = evaluateNarrow(binaryExpr.getLHS());
+  if (!lhs)
+    return std::nullopt;
+  if (expr.getKind() == AffineExprKind::Add) {
+    std::optional<Sum> rhs = evaluateNarrow(binaryExpr.getRHS());
+    if (!rhs)
+      return std::nullopt;
+    return fits({make<arith::AddIOp>(lhs->base, rhs->base), add(lhs->queries, rhs->queries),
+                 add(lhs->keys, rhs->keys), add(lhs->pairs, rhs->pairs)});
+  }
+  // Masks are pure affine: the other operand is a constant, and a divisor is positive.
+  int64_t factor = cast<AffineConstantExpr>(binaryExpr.getRHS()).getValue();
+  if (factor <= -kMaxNarrowCoefficient || factor >= kMaxNarrowCoefficient)
+    return std::nullopt;
+  if (expr.getKind() != AffineExprKind::Mul) {
+    std::optional<Sum> divided = divide(expr.getKind(), *lhs, factor);
+    return divided ? fits(*divided) : std::nullopt;
+  }
+  lhs->base = make<arith::MulIOp>(lhs->base, constant(index, factor));
+  for (Offset *part : {&lhs->queries, &lhs->keys, &lhs->pairs}) {
+    part->least *= factor;
+    part->most *= factor;
+    if (factor < 0)
+      std::swap(part->least, part->most);
+  }
+  if (!fits(*lhs))
+    return std::nullopt;
+  for (Offset *part : {&lhs->queries, &lhs->keys, &lhs->pairs})
+    if (part->term.value)
+      part->term = binary<arith::MulIOp>(part->term, {constant(i32, factor), {}});
+  return lhs;
+}
+
+Term MaskBuilder::test(Sum sum, bool isEquality) {
+  Type i32 = builder.getI32Type();
+  Term zero{constant(i32, 0), {}};
+  if (!sum.queries.term.value && !sum.keys.term.value && !sum.pairs.term.value)
+    return compare(isEquality, {sum.base, {}}, {constant(builder.getIndexType(), 0), {}});
+  // The fewest operations on pairs: what depends on less stands on the other side.
+  Offset limit = add({{clamp(sum.base), {}}, 0, 0}, sum.queries), number = sum.keys;
+  if (sum.pairs.term.value) {
+    limit = add(limit, number);
+    number = sum.pairs;
+    return compare(isEquality, number.term, binary<arith::SubIOp>(zero, limit.term));
+  }
+  return compare(isEquality, limit.term,
+                 number.term.value ? binary<arith::SubIOp>(zero, number.term) : zero);
+}
+
+SmallVector<Constraint> MaskBuilder::simplify(IntegerSet set, bool addKeyExists) const {
   // What the rest implies is left out; 0 <= k, nq, nk always holds, and k < nk where it is
   // added.
   SmallVector<Linear> known = {{0, 1, 0, 0, 0}, {0, 0, 1, 0, 0}, {0, 0, 0, 1, 0}};
   if (addKeyExists)
     known.push_back(kKeyExists);
-  struct Constraint {
-    AffineExpr expr;
-    bool isEquality;
-    std::optional<Linear> linear;
-  };
   SmallVector<Constraint> constraints;
   for (auto [expr, isEquality] : llvm::zip(set.getConstraints(), set.getEqFlags()))
     constraints.push_back({expr, isEquality, getLinear(expr)});
@@ -295,23 +344,29 @@ void TileBuilder::addConstraints(IntegerSet set, bool addKeyExists, Term (&parts
     else
       ++i;
   }
+  if (addKeyExists)
+    constraints.push_back({{}, /*isEquality=*/false, kKeyExists});
+  return constraints;
+}
 
+bool MaskBuilder::isNarrow(const Linear &linear) const {
+  int64_t a = std::abs(linear[0]), b = std::abs(linear[1]);
+  return a <= kMaxNarrowCoefficient && b <= kMaxNarrowCoefficient &&
+         a * (m - 1) + b * (n - 1) < kBaseLimit;
+}
+
+void MaskBuilder::addConstraints(ArrayRef<Constraint> constraints, Term (&parts)[2][2]) {
   auto add = [&](Term test) {
     combine<arith::AndIOp>(parts[test.shape.queries][test.shape.keys], test);
   };
   // Limits of the same direction along the numbers make one: what depends on the whole tile
   // is compared once.
   SmallVector<std::pair<int64_t, Term>> limits;
-  if (addKeyExists)
-    constraints.push_back({{}, /*isEquality=*/false, kKeyExists});
   for (const Constraint &c : constraints) {
-    auto isNarrow = [&](const Linear &row) {
-      int64_t a = row[0], b = row[1];
-      return std::abs(a) <= kMaxNarrowCoefficient && std::abs(b) <= kMaxNarrowCoefficient &&
-             std::abs(a) * (m - 1) + std::abs(b) * (n - 1) < kBaseLimit;
-    };
     if (!c.linear || !isNarrow(*c.linear)) {
-      add(compare(c.isEquality, evaluate(c.expr), {constant(builder.getIndexType(), 0), {}}));
+      std::optional<Sum> sum = evaluateNarrow(c.expr);
+      add(sum ? test(*sum, c.isEquality)
+              : compare(c.isEquality, evaluate(c.expr), {constant(builder.getIndexType(), 0), {}}));
       continue;
     }
     int64_t factor = ofNumbers(*c.linear);
@@ -341,7 +396,7 @@ void TileBuilder::addConstraints(IntegerSet set, bool addKeyExists, Term (&parts
     add(test(bound, factor, /*isEquality=*/false));
 }
 
-Value TileBuilder::build(ArrayRef<IntegerSet> visible) {
+Value MaskBuilder::build(ArrayRef<IntegerSet> visible) {
   // k < nk belongs to every set, unless each of them says so already.
   bool implied = llvm::all_of(visible, [&](IntegerSet set) {
     SmallVector<Linear> rows;
@@ -368,9 +423,35 @@ Value TileBuilder::build(ArrayRef<IntegerSet> visible) {
   };
   Type i1 = builder.getI1Type();
   Term any;
+  SmallVector<SmallVector<Constraint>> unrolled;
+  SmallVector<SmallVector<Linear>> table;
   for (IntegerSet set : visible) {
+    SmallVector<Constraint> constraints = simplify(set, /*addKeyExists=*/!implied);
+    unrolled.push_back(constraints);
+  }
+  // Unrolled, each set costs every element of the tile comparisons of its own.
+  constexpr size_t kMostUnrolled = 8;
+  if (unrolled.size() > kMostUnrolled)
+    llvm::erase_if(unrolled, [&](ArrayRef<Constraint> constraints) {
+      if (!llvm::all_of(constraints,
+                        [&](const Constraint &c) { return c.linear && isNarrow(*c.linear); }))
+        return false;
+      SmallVector<Linear> &rows = table.emplace_back();
+      for (const Constraint &c : constraints) {
+        rows.push_back(*c.linear);
+        if (c.isEquality) {
+          rows.push_back(*c.linear);
+          for (int64_t &value : rows.back())
+            value = -value;
+        }
+      }
+      return true;
+    });
+  if (!table.empty())
+    any = buildTable(table);
+  for (ArrayRef<Constraint> constraints : unrolled) {
     Term parts[2][2];
-    addConstraints(set, /*addKeyExists=*/!implied, parts);
+    addConstraints(constraints, parts);
     Term all = conjoin(parts);
     combine<arith::OrIOp>(any, all.value ? all : Term{constant(i1, 1), {}});
   }
@@ -382,5 +463,5 @@ Value TileBuilder::build(ArrayRef<IntegerSet> visible) {
 Value flashattn::buildVisibleTile(OpBuilder &builder, Location loc, ArrayRef<IntegerSet> visible,
                                   Value p0, Value k0, Value nq, Value nk, int64_t m, int64_t n,
                                   RowPattern pattern, TileAxis columns, TileAxis numbers) {
-  return TileBuilder(builder, loc, p0, k0, nq, nk, m, n, pattern, columns, numbers).build(visible);
+  return MaskBuilder(builder, loc, p0, k0, nq, nk, m, n, pattern, columns, numbers).build(visible);
 }

@@ -53,11 +53,16 @@ int64_t mlir::flashattn::getProjectDepth(ProjectOp op, ScheduleAttr schedule) {
 // Candidates
 //===----------------------------------------------------------------------===//
 
+bool mlir::flashattn::hasCostlyMask(AttentionOpInterface op) {
+  constexpr int64_t kMostDivisions = 64;
+  return countPairDivisions(op.getVisibleSets()) > kMostDivisions;
+}
+
 Candidates mlir::flashattn::getScheduleCandidates(AttentionOp op, const Machine &machine) {
   if (machine.isCPU())
     return cpu::getCandidates(op, machine);
   Candidates candidates;
-  if (machine.hasWarpgroups() && !op.getElementType().isF32())
+  if (machine.hasWarpgroups() && !op.getElementType().isF32() && !hasCostlyMask(op))
     candidates = warpgroups::getCandidates(op);
   llvm::append_range(candidates, ampere::getCandidates(op));
   return candidates;
@@ -67,7 +72,7 @@ Candidates mlir::flashattn::getScheduleCandidates(AttentionBackwardOp op, const 
   if (machine.isCPU())
     return cpu::getCandidates(op, machine);
   Candidates candidates;
-  if (machine.hasWarpgroups() && !op.getElementType().isF32())
+  if (machine.hasWarpgroups() && !op.getElementType().isF32() && !hasCostlyMask(op))
     candidates = warpgroups::getCandidates(op);
   llvm::append_range(candidates, ampere::getCandidates(op));
   return candidates;

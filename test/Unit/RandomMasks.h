@@ -5,6 +5,7 @@
 
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/AffineExpr.h"
 #include "mlir/IR/IntegerSet.h"
@@ -136,7 +137,8 @@ class MaskTest : public ::testing::Test {
 protected:
   MaskTest() {
     ctx.disableMultithreading();
-    ctx.loadDialect<arith::ArithDialect, vector::VectorDialect, FlashAttnDialect>();
+    ctx.loadDialect<arith::ArithDialect, scf::SCFDialect, vector::VectorDialect,
+                    FlashAttnDialect>();
   }
 
   std::string describe(ArrayRef<IntegerSet> sets, const Sizes &s) {

@@ -37,7 +37,49 @@ private:
     return vector ? vector.getNumElements() : 1;
   }
 
+  /// What `from` computed becomes what `to` holds.
+  void copy(ValueRange from, ValueRange to) {
+    for (auto [source, target] : llvm::zip_equal(from, to)) {
+      std::vector<int64_t> elements = values[source];
+      values[target] = std::move(elements);
+    }
+  }
+
+  bool runRegion(Region &region, ValueRange results) {
+    if (!run(region.front()))
+      return false;
+    copy(region.front().getTerminator()->getOperands(), results);
+    return true;
+  }
+
+  bool runLoop(scf::ForOp loop) {
+    copy(loop.getInits(), loop.getRegionIterArgs());
+    int64_t begin = values[loop.getLowerBound()][0], end = values[loop.getUpperBound()][0];
+    for (int64_t i = begin; i < end; ++i) {
+      values[loop.getInductionVar()] = {i};
+      if (!runRegion(loop.getRegion(), loop.getRegionIterArgs()))
+        return false;
+    }
+    copy(loop.getRegionIterArgs(), loop.getResults());
+    return true;
+  }
+
   bool run(Operation &op) {
+    if (isa<scf::YieldOp>(op))
+      return true;
+    if (auto loop = dyn_cast<scf::ForOp>(op))
+      return runLoop(loop);
+    if (auto branch = dyn_cast<scf::IfOp>(op))
+      return runRegion(values[branch.getCondition()][0] ? branch.getThenRegion()
+                                                        : branch.getElseRegion(),
+                       op.getResults());
+    if (auto choice = dyn_cast<scf::IndexSwitchOp>(op)) {
+      auto *found = llvm::find(choice.getCases(), values[choice.getArg()][0]);
+      return runRegion(found == choice.getCases().end()
+                           ? choice.getDefaultRegion()
+                           : choice.getCaseRegions()[found - choice.getCases().begin()],
+                       op.getResults());
+    }
     std::vector<int64_t> &out = values[op.getResult(0)];
     Type type = op.getResult(0).getType();
     out.resize(size(type));
@@ -85,12 +127,25 @@ private:
         .Case([&](arith::DivUIOp) {
           return each([&](size_t i) { return operand(0, i) / operand(1, i); });
         })
+        .Case([&](arith::XOrIOp) {
+          return each([&](size_t i) { return operand(0, i) ^ operand(1, i); });
+        })
+        .Case([&](arith::ShRUIOp) {
+          return each([&](size_t i) { return int32_t(uint32_t(operand(0, i)) >> operand(1, i)); });
+        })
+        .Case([&](arith::TruncIOp) { return each([&](size_t i) { return operand(0, i) & 1; }); })
         .Case([&](arith::ShRSIOp) {
           return each([&](size_t i) { return operand(0, i) >> operand(1, i); });
         })
         .Case([&](arith::MinSIOp) {
           return each([&](size_t i) { return std::min(operand(0, i), operand(1, i)); });
         })
+        .Case([&](arith::MinUIOp) {
+          return each([&](size_t i) {
+            return int32_t(std::min(uint32_t(operand(0, i)), uint32_t(operand(1, i))));
+          });
+        })
+        .Case([&](arith::ExtUIOp) { return each([&](size_t i) { return operand(0, i); }); })
         .Case([&](arith::MaxSIOp) {
           return each([&](size_t i) { return std::max(operand(0, i), operand(1, i)); });
         })
@@ -142,6 +197,10 @@ TEST_F(VisibleTile, MatchesTheSet) {
     Mask mask = random.mask();
     if (random.oneIn(50))
       mask.clear();
+    // A table of sets, when there are many.
+    if (random.oneIn(8))
+      while (mask.size() < 24)
+        llvm::append_range(mask, random.mask());
     SmallVector<IntegerSet> sets = toSets(mask, &ctx);
     Sizes s = randomSizes(random);
     // Far out, too: the base of a constraint no longer fits 32 bits.

@@ -22,6 +22,10 @@ int64_t getDefaultRescale(FloatType element);
 /// keys and values.
 bool isDecode(AttentionOp op);
 
+/// Whether the mask of `op` divides so often for each pair of a query and a key that a kernel with
+/// large tiles would take too long to compile.
+bool hasCostlyMask(AttentionOpInterface op);
+
 /// Returns the schedules to try for `op` on `machine`, best first.
 SmallVector<ScheduleAttr> getScheduleCandidates(AttentionOp op, const Machine &machine);
 

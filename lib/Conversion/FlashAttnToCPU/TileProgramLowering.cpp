@@ -33,7 +33,7 @@ private:
   LogicalResult lowerWrite(vector::TransferWriteOp write);
   LogicalResult lowerContraction(vector::ContractionOp op);
   LogicalResult lowerFor(scf::ForOp op);
-  LogicalResult lowerIf(scf::IfOp op);
+  LogicalResult lowerChoice(Operation *op);
   LogicalResult lowerBranch(Region &region, Region &lowered, ValueRange results);
   LogicalResult yieldTiles(ValueRange yielded, ValueRange buffers);
   LogicalResult yieldOthers(Operation *terminator);
@@ -130,8 +130,8 @@ LogicalResult TileProgramLowering::lower(Operation *op) {
     return lowerContraction(contraction);
   if (auto loop = dyn_cast<scf::ForOp>(op))
     return lowerFor(loop);
-  if (auto branch = dyn_cast<scf::IfOp>(op))
-    return lowerIf(branch);
+  if (isa<scf::IfOp, scf::IndexSwitchOp>(op))
+    return lowerChoice(op);
   return reject(op);
 }
 
@@ -396,33 +396,32 @@ LogicalResult TileProgramLowering::lowerBranch(Region &region, Region &lowered,
                  failed(yieldTiles(yield->getOperands(), buffers)) || failed(yieldOthers(yield)));
 }
 
-LogicalResult TileProgramLowering::lowerIf(scf::IfOp op) {
-  Value condition = values.get(op.getCondition());
-  if (!condition)
+/// scf.if or scf.index_switch: the only operand decides which region runs.
+LogicalResult TileProgramLowering::lowerChoice(Operation *op) {
+  Value chosen = values.get(op->getOperand(0));
+  if (!chosen)
     return failure();
   SmallVector<Type> types;
   SmallVector<Value> buffers;
-  for (Value result : op.getResults()) {
+  for (Value result : op->getResults()) {
     if (isTile(result)) {
-      buffers.push_back(values.allocate(op.getLoc(), result));
+      buffers.push_back(values.allocate(op->getLoc(), result));
       values.setBuffer(result, buffers.back());
     } else {
       types.push_back(values.getHeldType(result.getType()));
     }
   }
-  OperationState state(op.getLoc(), scf::IfOp::getOperationName());
-  state.addOperands(condition);
-  state.addTypes(types);
-  state.addRegion();
-  state.addRegion();
-  auto branch = cast<scf::IfOp>(b.create(state));
-  if (failed(lowerBranch(op.getThenRegion(), branch.getThenRegion(), buffers)) ||
-      failed(lowerBranch(op.getElseRegion(), branch.getElseRegion(), buffers)))
-    return failure();
+  OperationState state(op->getLoc(), op->getName(), chosen, types, op->getAttrs());
+  for (unsigned i = 0; i < op->getNumRegions(); ++i)
+    state.addRegion();
+  Operation *choice = b.create(state);
+  for (auto [region, lowered] : llvm::zip_equal(op->getRegions(), choice->getRegions()))
+    if (failed(lowerBranch(region, lowered, buffers)))
+      return failure();
   unsigned next = 0;
-  for (Value result : op.getResults())
+  for (Value result : op->getResults())
     if (!isTile(result))
-      values.map(result, branch.getResult(next++));
+      values.map(result, choice->getResult(next++));
   return success();
 }
 

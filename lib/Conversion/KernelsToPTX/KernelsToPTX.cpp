@@ -6,6 +6,7 @@
 #include "mlir/IR/OwningOpRef.h"
 #include "mlir/Target/LLVM/NVVM/Utils.h"
 #include "llvm/IR/LLVMContext.h"
+#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Target/TargetMachine.h"
 
 using namespace mlir;
@@ -61,6 +62,34 @@ public:
 
   StringRef getName() const { return kernels.getName(); }
   const std::string &getPTX() const { return ptx; }
+
+  /// The same pipeline as MLIR's, but without the SLP vectorizer. It finds next to nothing in the
+  /// scalar code of a kernel, and its time grows with the size of the masks.
+  LogicalResult optimizeModule(llvm::Module &llvmModule, int level) override {
+    FailureOr<llvm::TargetMachine *> machine = getOrCreateTargetMachine();
+    if (failed(machine))
+      return failure();
+    (*machine)->setOptLevel(static_cast<llvm::CodeGenOptLevel>(level));
+    llvm::LoopAnalysisManager loops;
+    llvm::FunctionAnalysisManager functions;
+    llvm::CGSCCAnalysisManager graphs;
+    llvm::ModuleAnalysisManager modules;
+    llvm::PipelineTuningOptions tuning;
+    tuning.LoopUnrolling = true;
+    tuning.LoopInterleaving = true;
+    tuning.LoopVectorization = true;
+    tuning.SLPVectorization = false;
+    llvm::PassBuilder passes(*machine, tuning);
+    passes.registerModuleAnalyses(modules);
+    passes.registerCGSCCAnalyses(graphs);
+    passes.registerFunctionAnalyses(functions);
+    passes.registerLoopAnalyses(loops);
+    passes.crossRegisterProxies(loops, functions, graphs, modules);
+    llvm::OptimizationLevel levels[] = {llvm::OptimizationLevel::O0, llvm::OptimizationLevel::O1,
+                                        llvm::OptimizationLevel::O2, llvm::OptimizationLevel::O3};
+    passes.buildPerModuleDefaultPipeline(levels[level]).run(llvmModule, modules);
+    return success();
+  }
 
 private:
   void makePTX() {

@@ -18,6 +18,9 @@ constexpr int64_t kInFlight = 72;
 /// With `late_rescale`, where a rescaling costs a tile's scores: as far as f16 goes, so that few
 /// tiles are made again (docs/rationale/rescale.md).
 constexpr int64_t kLateRescale = 15;
+/// Most sets of a mask whose keys are joined. The mask of a tile is built once for each interval of
+/// keys, so that the code grows with the square of their number.
+constexpr size_t kMostJoinedSets = 16;
 
 /// Tiles of a warpgroup's rows.
 ScheduleFields makeFields(int64_t tileN, int64_t stages, int64_t pack, const RolesFields &roles,

@@ -28,7 +28,8 @@ static bool joinsKeys(AttentionBackwardOp op) {
   constexpr int64_t kNarrowBand = 320, kNarrowHead = 64;
   MaskClass mask = classifyMask(op.getVisibleSets());
   return mask.shape == MaskShape::Banded && mask.width.value_or(0) <= kNarrowBand &&
-         std::max(op.getD(), op.getDv()) <= kNarrowHead && !op.getSoftcap();
+         std::max(op.getD(), op.getDv()) <= kNarrowHead && !op.getSoftcap() &&
+         op.getVisibleSets().size() <= kMostJoinedSets;
 }
 
 static ScheduleAttr getJoined(AttentionBackwardOp op) {

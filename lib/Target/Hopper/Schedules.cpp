@@ -107,7 +107,8 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
   };
   for (const RolesRow &row : kRolesTable) {
     if (row.shape != mask.shape || d > row.maxD || mask.width.value_or(0) > row.maxWidth ||
-        op.getKnownGroup() % row.pack != 0)
+        op.getKnownGroup() % row.pack != 0 ||
+        (row.joins && op.getVisibleSets().size() > kMostJoinedSets))
       continue;
     roles.consumers = row.consumers;
     roles.registers = row.registers;

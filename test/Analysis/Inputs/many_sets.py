@@ -1,6 +1,6 @@
 """Prints attention and its gradients under a mask of many sets, with lengths that are not known.
 
-usage: many_sets.py diagonals|remainders [COUNT]
+usage: many_sets.py diagonals|remainders [COUNT [ELEMENT]]
 """
 
 import sys
@@ -15,7 +15,8 @@ def main():
     text = SETS[sys.argv[1]]
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 64
     sets = ", ".join(f'set<"(p, k)[nq, nk] : ({text(i)})">' for i in range(count))
-    rows, lse = "memref<1x2x?x64xf32>", "memref<1x2x?xf32>"
+    element = sys.argv[3] if len(sys.argv) > 3 else "f32"
+    rows, lse = f"memref<1x2x?x64x{element}>", "memref<1x2x?xf32>"
     names = ["q", "k", "v", "o", "lse", "d_o", "dq", "dk", "dv"]
     types = {name: lse if name == "lse" else rows for name in names}
     clause = lambda some: (

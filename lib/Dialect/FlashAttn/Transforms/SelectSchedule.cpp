@@ -1,5 +1,6 @@
 //===- SelectSchedule.cpp - flashattn-select-schedule ----------------------===//
 
+#include "flashattn/Analysis/MaskShape.h"
 #include "flashattn/Dialect/FlashAttn/IR/OptionErrors.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
 #include "flashattn/Target/Schedules.h"
@@ -11,6 +12,13 @@ namespace mlir::flashattn {
 
 using namespace mlir;
 using namespace mlir::flashattn;
+
+static void remarkCost(AttentionOpInterface op, const Machine &machine) {
+  if (machine.hasWarpgroups() && !op.getElementType().isF32() && hasCostlyMask(op))
+    emitRemark(op->getLoc()) << "the mask has " << countPairDivisions(op.getVisibleSets())
+                             << " divisions of numbers that depend on both the query and the key, "
+                                "so the kernel has small tiles and no warp specialization";
+}
 
 /// An error at `op`, of which nothing is printed: its reason comes first.
 static InFlightDiagnostic refuse(Operation *op, const Machine &machine) {
@@ -31,6 +39,8 @@ template <typename OpT> static LogicalResult selectSchedule(OpT op, const Machin
     std::string reason = explainRefusal(op, candidate, machine);
     if (reason.empty()) {
       op.setScheduleAttr(candidate);
+      if constexpr (!std::is_same_v<OpT, ProjectOp>)
+        remarkCost(op, machine);
       return success();
     }
     refusals.add(candidate.getFields(), reason);
