@@ -118,18 +118,11 @@ FAULTS = [
         "python/(disk_)?cache_test",
     ),
     Fault(
-        "compiled code of a model is taken for a card's",
-        "lib/CAPI/Compile.cpp",
-        'kernel.model ? "model" : "",',
-        '"",',
-        "python/(disk_)?cache_test",
-    ),
-    Fault(
         "the parts of a key run into each other",
         "lib/Runtime/DiskCache.cpp",
         'hash.update(std::to_string(part.size()) + ":");',
         "",
-        "python/(disk_)?cache_test",
+        "RuntimeUnitTests",
     ),
     # Who may write to what is run.
     Fault(

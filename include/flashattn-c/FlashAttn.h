@@ -331,7 +331,7 @@ FLASHATTN_EXPORT int32_t flashattnGetCacheInfo(FlashAttnCacheInfo *info);
 
 /** Completes the fields of a schedule and writes them to `text`, for operands of `elementType`
     (FLASHATTN_F16, BF16 or F32) on a GPU, or on the CPU if `onCPU` is nonzero. For example,
-    "tile_n = 80, roles = <consumers = 3>" gets the rows, warps and registers of three warpgroups.
+    "tile_n = 80, hopper = <consumers = 3>" gets the rows, warps and registers of three warpgroups.
     FlashAttnCompileOptions::schedule takes the result. The text is valid until the thread's next
     call of this function, flashattnGetTrials, flashattnTunedGetPath or flashattnTunedLoad, which
     share one buffer per thread. Errors: INVALID_ARGUMENT for fields that are
@@ -356,8 +356,8 @@ typedef struct FlashAttnTrialOptions {
       few. */
   int32_t packs;
   FlashAttnNumbers tileM, tileN, warps, stages;
-  /** Values in any of these lists restrict the trials to schedules with roles. */
-  FlashAttnNumbers consumers, registers, blocks, pack;
+  /** Values in any of these lists restrict the trials to schedules with warp specialization. */
+  FlashAttnNumbers consumers, registers, blocksPerSM, pack;
   /** Nonzero: schedules of flashattn.attention_backward. Older callers' structures end before this
       field. */
   int32_t gradients;

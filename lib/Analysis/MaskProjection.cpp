@@ -42,7 +42,7 @@ private:
   void dropWide();
   void dropImplied();
   bool isExact(unsigned column) const;
-  int64_t getGrowth(unsigned column) const;
+  int64_t getThreshold(unsigned column) const;
   void limitGrowth(unsigned column);
   void dropColumns();
 
@@ -155,7 +155,7 @@ bool Eliminator::isExact(unsigned column) const {
 }
 
 /// How many inequalities the projection of a column makes of how many.
-int64_t Eliminator::getGrowth(unsigned column) const {
+int64_t Eliminator::getThreshold(unsigned column) const {
   int64_t lower = 0, upper = 0;
   for (unsigned i = 0, e = poly.getNumInequalities(); i < e; ++i) {
     lower += poly.atIneq(i, column) > 0;
@@ -170,7 +170,7 @@ void Eliminator::limitGrowth(unsigned column) {
     if (poly.atEq(i, column) != 0)
       return; // solved for the column
   for (unsigned i = poly.getNumInequalities();
-       i-- > 0 && poly.getNumInequalities() + getGrowth(column) > kMostBounds;) {
+       i-- > 0 && poly.getNumInequalities() + getThreshold(column) > kMostBounds;) {
     if (poly.atIneq(i, column) == 0)
       continue;
     poly.removeInequality(i);
@@ -212,7 +212,7 @@ bool Eliminator::run(bool roundToIntegers) {
     }
     auto columns = llvm::to_vector(llvm::seq(getNumKept(), poly.getNumVars()));
     llvm::sort(columns, [&](unsigned a, unsigned b) {
-      return std::pair(getGrowth(a), a) < std::pair(getGrowth(b), b);
+      return std::pair(getThreshold(a), a) < std::pair(getThreshold(b), b);
     });
     const unsigned *column =
         llvm::find_if(columns, [&](unsigned column) { return isExact(column); });

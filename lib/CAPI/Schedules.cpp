@@ -73,9 +73,9 @@ extern "C" int32_t flashattnGetTrials(const FlashAttnTrialOptions *options, cons
   auto take = [](const FlashAttnNumbers &numbers) {
     return SmallVector<int64_t>(numbers.values, numbers.values + numbers.count);
   };
-  TrialGrid grid{take(options->tileM),  take(options->tileN),     take(options->warps),
-                 take(options->stages), take(options->consumers), take(options->registers),
-                 take(options->blocks), take(options->pack)};
+  TrialGrid grid{take(options->tileM),       take(options->tileN),     take(options->warps),
+                 take(options->stages),      take(options->consumers), take(options->registers),
+                 take(options->blocksPerSM), take(options->pack)};
   TrialProblem problem;
   problem.element = element;
   problem.group = options->group;

@@ -40,7 +40,7 @@ SharedMemoryPlan planSharedMemory(ProjectOp op, ScheduleAttr schedule);
 void addTrials(const TrialProblem &problem, const TrialGrid &grid, AddTrial add);
 } // namespace ampere
 
-/// Schedules with roles: warpgroups, tensor copies, products by `wgmma`.
+/// Schedules with warp specialization: warpgroups, tensor copies, products by `wgmma`.
 namespace warpgroups {
 Candidates getCandidates(AttentionOp op);
 Candidates getCandidates(AttentionBackwardOp op);

@@ -147,14 +147,14 @@ WarpgroupBlockPlan flashattn::planWarpgroupBlock(const WarpgroupBlock &block) {
     plan.placeFree = barriers;
     barriers += kPlaces;
   }
-  if (block.addStages) {
+  if (block.dqReduceStages) {
     plan.staged = barriers;
     plan.stagingFree = barriers + WarpgroupBlockPlan::kSpareWarps;
-    barriers = plan.stagingFree + block.addStages;
+    barriers = plan.stagingFree + block.dqReduceStages;
   }
   if (block.added) {
     int64_t warps = kWarps * block.consumers;
-    for (int64_t i = 0; i < std::max<int64_t>(block.addStages, 1); ++i)
+    for (int64_t i = 0; i < std::max<int64_t>(block.dqReduceStages, 1); ++i)
       plan.staging.push_back(plan.memory.add("staging", {warps, block.added / warps}, kFloat, 128));
   }
   for (const TileShape &tile : reloads ? block.outputs : ArrayRef<TileShape>()) {

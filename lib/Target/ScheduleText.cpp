@@ -69,6 +69,9 @@ public:
     if (!unknown.empty())
       error = llvm::formatv("expected {0} fields {1} but got {2}", kind, llvm::join(known, ", "),
                             llvm::join(unknown, ", "));
+    for (StringRef name : unknown)
+      if (StringRef newName = getNewFieldName(name); !newName.empty())
+        error += llvm::formatv("; {0} is now named {1}", name, newName).str();
     return error.empty() ? Error::success() : llvm::createStringError(error);
   }
 
@@ -107,7 +110,7 @@ public:
       failValue("true or false", info.name);
   }
   /// Read apart, since what it leaves out follows from itself.
-  void operator()(const FieldInfo &info, std::optional<RolesFields> &) {
+  void operator()(const FieldInfo &info, std::optional<HopperFields> &) {
     known.push_back(info.name);
   }
 
@@ -138,55 +141,56 @@ private:
 } // namespace
 
 /// The fields of "<consumers = 3>".
-static Expected<GivenFields> splitRoles(StringRef text) {
+static Expected<GivenFields> splitHopper(StringRef text) {
   StringRef inner = text;
   if (!inner.consume_front("<") || !inner.consume_back(">"))
-    return llvm::createStringError("expected schedule field roles to be fields in <> but got '" +
+    return llvm::createStringError("expected schedule field hopper to be fields in <> but got '" +
                                    text + "'");
   return split(inner);
 }
 
-static Expected<RolesFields> completeRolesText(StringRef text, FloatType element) {
-  Expected<GivenFields> given = splitRoles(text);
+static Expected<HopperFields> completeHopperText(StringRef text, FloatType element) {
+  Expected<GivenFields> given = splitHopper(text);
   if (!given)
     return given.takeError();
-  FieldReader reader("roles", std::move(*given));
-  int64_t consumers = reader.getNumber("consumers", 1), blocks = reader.getNumber("blocks", 1);
-  RolesFields roles = completeRoles(consumers, blocks, element);
+  FieldReader reader("hopper", std::move(*given));
+  int64_t consumers = reader.getNumber("consumers", 1),
+          blocks = reader.getNumber("blocks_per_sm", 1);
+  HopperFields hopper = completeHopper(consumers, blocks, element);
   if (reader.has("producer_registers") && !reader.has("registers"))
-    roles.registers =
-        completeRoles(consumers, blocks, element, reader.getNumber("producer_registers", 0))
+    hopper.registers =
+        completeHopper(consumers, blocks, element, reader.getNumber("producer_registers", 0))
             .registers;
-  visitRolesFields(roles, reader);
+  visitHopperFields(hopper, reader);
   reader.require({"consumers"});
   if (Error error = reader.finish())
     return error;
-  return roles;
+  return hopper;
 }
 
 Expected<std::optional<ScheduleFields>>
 mlir::flashattn::completeSchedule(StringRef text, FloatType element, bool onCPU) {
   GivenFields given = split(text);
   ScheduleFields fields;
-  auto roles = given.find("roles");
-  bool hasRoles = roles != given.end();
-  if (hasRoles) {
-    Expected<RolesFields> found = completeRolesText(roles->second, element);
+  auto hopper = given.find("hopper");
+  bool isWarpSpecialized = hopper != given.end();
+  if (isWarpSpecialized) {
+    Expected<HopperFields> found = completeHopperText(hopper->second, element);
     if (!found)
       return found.takeError();
-    fields.roles = *found;
+    fields.hopper = *found;
   }
   FieldReader reader("schedule", given);
   // With roles the rows of a warpgroup; without, 16 for each warp.
   fields.tileM = reader.getNumber("tile_m", 64);
   fields.warps = onCPU ? 1 : std::max<int64_t>(1, fields.tileM / 16);
   fields.stages = onCPU ? 1 : 2;
-  fields.lanes = onCPU ? 1 : 4;
+  fields.threadsPerRow = onCPU ? 1 : 4;
   fields.dotType = onCPU ? FloatType(Float32Type::get(element.getContext())) : element;
   visitScheduleFields(fields, reader);
   if (Error error = reader.finish())
     return error;
-  if (!reader.has("tile_n") || !(hasRoles || reader.has("tile_m")))
+  if (!reader.has("tile_n") || !(isWarpSpecialized || reader.has("tile_m")))
     return std::nullopt;
   return fields;
 }
@@ -194,17 +198,17 @@ mlir::flashattn::completeSchedule(StringRef text, FloatType element, bool onCPU)
 Expected<bool> mlir::flashattn::hasFields(const ScheduleFields &fields, StringRef text) {
   GivenFields given = split(text);
   ScheduleFields same = fields;
-  if (auto roles = given.find("roles"); roles != given.end()) {
+  if (auto hopper = given.find("hopper"); hopper != given.end()) {
     // Of a copy where there are none, so that text that is none is an error anyhow.
-    RolesFields own = fields.roles.value_or(RolesFields());
-    Expected<GivenFields> givenRoles = splitRoles(roles->second);
+    HopperFields own = fields.hopper.value_or(HopperFields());
+    Expected<GivenFields> givenRoles = splitHopper(hopper->second);
     if (!givenRoles)
       return givenRoles.takeError();
-    FieldReader reader("roles", std::move(*givenRoles));
-    visitRolesFields(own, reader);
+    FieldReader reader("hopper", std::move(*givenRoles));
+    visitHopperFields(own, reader);
     if (Error error = reader.finish())
       return error;
-    same.roles = own;
+    same.hopper = own;
   }
   FieldReader reader("schedule", std::move(given));
   visitScheduleFields(same, reader);
@@ -218,12 +222,12 @@ static ScheduleFields replaceFields(ScheduleFields fields, StringRef text, Float
                                     bool onCPU) {
   GivenFields given = split(text);
   FieldReader reader("schedule", given);
-  if (auto roles = given.find("roles"); roles != given.end())
-    fields.roles = llvm::cantFail(completeRolesText(roles->second, element));
+  if (auto hopper = given.find("hopper"); hopper != given.end())
+    fields.hopper = llvm::cantFail(completeHopperText(hopper->second, element));
   int64_t rows = fields.tileM;
   visitScheduleFields(fields, reader);
   // Without roles as many rows a warp as before; the CPU's one has them all.
-  if (!onCPU && !fields.roles && !reader.has("warps") && fields.tileM != rows)
+  if (!onCPU && !fields.hopper && !reader.has("warps") && fields.tileM != rows)
     fields.warps = std::max<int64_t>(1, fields.warps * fields.tileM / rows);
   llvm::cantFail(reader.finish());
   return fields;

@@ -17,21 +17,21 @@ int64_t mlir::flashattn::getDefaultRescale(FloatType element) {
   return element.isBF16() ? ScheduleAttr::kMostAdded : 4;
 }
 
-RolesFields mlir::flashattn::completeRoles(int64_t consumers, int64_t blocks, FloatType element,
-                                           std::optional<int64_t> producerRegisters) {
+HopperFields mlir::flashattn::completeHopper(int64_t consumers, int64_t blocks, FloatType element,
+                                             std::optional<int64_t> producerRegisters) {
   consumers = std::max<int64_t>(consumers, 1);
-  RolesFields roles;
-  roles.consumers = consumers;
-  roles.blocks = std::max<int64_t>(blocks, 1);
+  HopperFields hopper;
+  hopper.consumers = consumers;
+  hopper.blocksPerSM = std::max<int64_t>(blocks, 1);
   // A multiprocessor has 512 registers for each thread of a warpgroup; all are multiples of 8, and
   // a block's threads begin with the same number. Fewer would leave no room for another block.
-  int64_t available = 512 / roles.blocks / (consumers + 1) / 8 * 8 * (consumers + 1);
-  roles.producerRegisters =
-      producerRegisters.value_or(consumers < 3 && roles.blocks == 1 ? 24 : 32);
-  roles.registers =
-      std::clamp<int64_t>((available - roles.producerRegisters) / consumers / 8 * 8, 24, 240);
-  roles.rescale = getDefaultRescale(element);
-  return roles;
+  int64_t available = 512 / hopper.blocksPerSM / (consumers + 1) / 8 * 8 * (consumers + 1);
+  hopper.producerRegisters =
+      producerRegisters.value_or(consumers < 3 && hopper.blocksPerSM == 1 ? 24 : 32);
+  hopper.registers =
+      std::clamp<int64_t>((available - hopper.producerRegisters) / consumers / 8 * 8, 24, 240);
+  hopper.rescaleThreshold = getDefaultRescale(element);
+  return hopper;
 }
 
 bool mlir::flashattn::isDecode(AttentionOp op) {
@@ -41,7 +41,7 @@ bool mlir::flashattn::isDecode(AttentionOp op) {
 }
 
 int64_t mlir::flashattn::getProjectDepth(ProjectOp op, ScheduleAttr schedule) {
-  bool onCPU = schedule.getLanes() == 1;
+  bool onCPU = schedule.getThreadsPerRow() == 1;
   // As many as pay for loading the sums: on a GPU in steps of what mma.sync takes at a time, and
   // fewer of f32, whose operands are held as two halves and whose sums it rounds towards zero (A9).
   int64_t unit = onCPU ? 8 : 16, most = onCPU ? 128 : schedule.getDotType().isF32() ? 16 : 80;
@@ -87,8 +87,8 @@ Candidates mlir::flashattn::getScheduleCandidates(ProjectOp op, const Machine &m
 //===----------------------------------------------------------------------===//
 
 SharedMemoryPlan mlir::flashattn::planSharedMemory(AttentionOp op, ScheduleAttr schedule) {
-  return schedule.getRoles() ? warpgroups::planSharedMemory(op, schedule)
-                             : ampere::planSharedMemory(op, schedule);
+  return schedule.getHopper() ? warpgroups::planSharedMemory(op, schedule)
+                              : ampere::planSharedMemory(op, schedule);
 }
 
 SharedMemoryPlan mlir::flashattn::planSharedMemory(ProjectOp op, ScheduleAttr schedule) {
@@ -107,12 +107,13 @@ std::string mlir::flashattn::explainRefusal(AttentionOpInterface op, const Machi
 
 /// Fields of what makes gradients, for what does not.
 static std::string explainGradientFields(ScheduleAttr schedule) {
-  if (schedule.getTileQ())
-    return llvm::formatv("expected tile_q for gradients alone but got {0}", schedule.getTileQ());
+  if (schedule.getDqTileM())
+    return llvm::formatv("expected dq_tile_m for gradients alone but got {0}",
+                         schedule.getDqTileM());
   if (schedule.getColumnWarps() != 1)
     return llvm::formatv("expected column_warps for gradients alone but got {0}",
                          schedule.getColumnWarps());
-  return schedule.getApart() ? "expected apart for gradients alone" : "";
+  return schedule.getSeparateDkDv() ? "expected apart for gradients alone" : "";
 }
 
 /// What tensor cores ask of operands and of a row's threads.
@@ -120,17 +121,17 @@ static std::string explainElementRefusal(FloatType element, ScheduleAttr schedul
   if (schedule.getDotType() != element)
     return llvm::formatv("expected dot_type {0}, the operands' element type, but got {1}",
                          getTypeName(element), getTypeName(schedule.getDotType()));
-  if (schedule.getLanes() != 4)
+  if (schedule.getThreadsPerRow() != 4)
     return llvm::formatv("expected 4 lanes a row, as mma.sync has, but got {0}",
-                         schedule.getLanes());
+                         schedule.getThreadsPerRow());
   return "";
 }
 
 std::string mlir::flashattn::explainRefusal(AttentionOp op, ScheduleAttr schedule,
                                             const Machine &machine) {
   int64_t pack = schedule.getPack();
-  if (pack != 1 && !schedule.getRoles() && !machine.isCPU())
-    return llvm::formatv("expected pack 1 without roles but got {0}", pack);
+  if (pack != 1 && !schedule.getHopper() && !machine.isCPU())
+    return llvm::formatv("expected pack 1 without warp specialization but got {0}", pack);
   // What is read of a query head is read for all rows of a tile at once.
   StringRef ofHeads = op.findInputOfHeads(schedule.getSplits() > 1);
   if (pack != 1 && !ofHeads.empty())
@@ -145,19 +146,20 @@ std::string mlir::flashattn::explainRefusal(AttentionOp op, ScheduleAttr schedul
       return reason;
   if (std::string reason = explainElementRefusal(element, schedule); !reason.empty())
     return reason;
-  return schedule.getRoles() ? warpgroups::explainRefusal(op, schedule, machine)
-                             : ampere::explainRefusal(op, schedule, machine);
+  return schedule.getHopper() ? warpgroups::explainRefusal(op, schedule, machine)
+                              : ampere::explainRefusal(op, schedule, machine);
 }
 
 std::string mlir::flashattn::explainRefusal(AttentionBackwardOp op, ScheduleAttr schedule,
                                             const Machine &machine) {
-  if (schedule.getPack() != 1 && !schedule.joinsKeys())
+  if (schedule.getPack() != 1 && !schedule.compactsKV())
     return llvm::formatv("expected pack 1 for gradients without joins but got {0}",
                          schedule.getPack());
   if (schedule.getSplits() != 1)
     return llvm::formatv("expected splits 1 for gradients but got {0}", schedule.getSplits());
-  if (schedule.getRoles() && schedule.getTileQ())
-    return llvm::formatv("expected no tile_q with roles but got {0}", schedule.getTileQ());
+  if (schedule.getHopper() && schedule.getDqTileM())
+    return llvm::formatv("expected no dq_tile_m with warp specialization but got {0}",
+                         schedule.getDqTileM());
   if (machine.isCPU())
     return cpu::explainRefusal(op, schedule);
   FloatType element = op.getElementType();
@@ -165,14 +167,14 @@ std::string mlir::flashattn::explainRefusal(AttentionBackwardOp op, ScheduleAttr
     return reason;
   if (std::string reason = explainElementRefusal(element, schedule); !reason.empty())
     return reason;
-  return schedule.getRoles() ? warpgroups::explainRefusal(op, schedule, machine)
-                             : ampere::explainRefusal(op, schedule, machine);
+  return schedule.getHopper() ? warpgroups::explainRefusal(op, schedule, machine)
+                              : ampere::explainRefusal(op, schedule, machine);
 }
 
 std::string mlir::flashattn::explainRefusal(ProjectOp op, ScheduleAttr schedule,
                                             const Machine &machine) {
-  if (schedule.getRoles())
-    return "expected no roles for a projection";
+  if (schedule.getHopper())
+    return "expected no warp specialization for a projection";
   for (auto [name, value] :
        {std::pair("pack", schedule.getPack()), std::pair("splits", schedule.getSplits())})
     if (value != 1)
@@ -223,9 +225,9 @@ std::vector<ScheduleFields> mlir::flashattn::getTrials(const TrialProblem &probl
   }
   if (machine.hasWarpgroups() && !problem.element.isF32())
     warpgroups::addTrials(problem, grid, add);
-  bool wantsRoles = !grid.consumers.empty() || !grid.registers.empty() || !grid.blocks.empty() ||
-                    !grid.pack.empty();
-  if (!wantsRoles)
+  bool wantsHopper = !grid.consumers.empty() || !grid.registers.empty() || !grid.blocks.empty() ||
+                     !grid.pack.empty();
+  if (!wantsHopper)
     ampere::addTrials(problem, grid, add);
   return trials;
 }

@@ -17,7 +17,7 @@ using namespace mlir::flashattn;
 using llvm::Error;
 using llvm::Expected;
 
-static constexpr int64_t kVersion = 1;
+static constexpr int64_t kVersion = 2;
 
 std::string mlir::flashattn::getUserCacheFolder() {
   // A relative one is to be ignored, says the XDG base directory specification.

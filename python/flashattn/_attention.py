@@ -175,7 +175,7 @@ def attention(
         packed tensor of q, k, v and o, are allowed. A call with `out` takes no more time than a call
         that allocates its outputs.
       schedule: schedule fields to pin, as a mapping or as the text of the attribute:
-        `{"tile_m": 64, "tile_n": 64}`, or `{"tile_n": 80, "roles": {"consumers": 3}}` for warp
+        `{"tile_m": 64, "tile_n": 64}`, or `{"tile_n": 80, "hopper": {"consumers": 3}}` for warp
         specialisation on Hopper. Other fields are derived from these. The compiler chooses the tile
         sizes if they are not given, as in `{"tile_m": 16}`. None uses the schedule that the tuner
         found (unless FLASHATTN_TUNED=0) or else the compiler's choice.

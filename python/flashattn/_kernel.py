@@ -35,14 +35,14 @@ def format_schedule(schedule: Optional[Schedule], element: str, is_cpu: bool) ->
         return None
     if isinstance(schedule, Mapping):
         schedule = dict(schedule)
-        roles = schedule.get("roles", "<>")
-        if roles is None:
-            del schedule["roles"]
-        elif not isinstance(roles, Mapping) and not (
-            isinstance(roles, str) and roles.startswith("<")
+        hopper = schedule.get("hopper", "<>")
+        if hopper is None:
+            del schedule["hopper"]
+        elif not isinstance(hopper, Mapping) and not (
+            isinstance(hopper, str) and hopper.startswith("<")
         ):
             raise ArgumentError(
-                f"expected schedule field roles to be a mapping or a text in <> but got {roles!r}"
+                f"expected schedule field hopper to be a mapping or a text in <> but got {hopper!r}"
             )
         schedule = _format_fields(schedule)
     if not isinstance(schedule, str):
@@ -126,7 +126,7 @@ class Kernel:
     @property
     def schedule(self) -> str:
         """The schedule of the kernel, as the fields of the attribute:
-        `tile_m = 64, tile_n = 80, …, roles = <consumers = 3, along = query_tile, …>`. The keyword
+        `tile_m = 64, tile_n = 80, …, hopper = <consumers = 3, along = query_tile, …>`. The keyword
         `schedule=` accepts this text."""
         return self.ir("schedule")
 

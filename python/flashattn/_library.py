@@ -203,7 +203,7 @@ class _Numbers(ctypes.Structure):
 
 #: The lists of FlashAttnTrialOptions, in their order.
 TRIAL_LISTS = (
-    "tile_m", "tile_n", "warps", "stages", "consumers", "registers", "blocks", "pack",
+    "tile_m", "tile_n", "warps", "stages", "consumers", "registers", "blocks_per_sm", "pack",
 )  # fmt: skip
 
 

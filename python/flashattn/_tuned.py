@@ -1,6 +1,6 @@
 """The tuner's findings: one JSON file of the user, which the library reads at every compilation.
 
-{"version": 1, "schedules": {"sm_90a/128/128/f16/full": {"schedule": "tile_m = 64, …", …}}}
+{"version": 2, "schedules": {"sm_90a/128/128/f16/full": {"schedule": "tile_m = 64, …", …}}}
 
 The key is `Kernel.tuning_key`. Where the file is, and what is in it, the library alone knows.
 """

@@ -1,6 +1,6 @@
 """python -m flashattn tune: finds the fastest schedule of a shape on this machine and keeps it.
 
-Every schedule of a small product of tile sizes, warps and stages, and of warpgroups with roles where
+Every schedule of a small product of tile sizes, warps and stages, and of warpgroups with warp specialization where
 the chip has them, is compiled; the compiler says why
 it refuses one. The others are compared with the compiler's own choice for numbers and timed in turn.
 The fastest goes to the user's file of tuned schedules, where `flashattn.attention` finds it, if its
@@ -51,7 +51,7 @@ def candidates(
     """The schedules to try, as the attribute's fields. `group` is the query heads of a key/value head;
     `packs` says that tiles of several heads may pay, `gradients` that they are what is tuned. Lists
     given, of _library.TRIAL_LISTS, stand in place of the library's own: `consumers`, `registers`,
-    `blocks` and `pack` ask for schedules with roles and nothing else."""
+    `blocks_per_sm` and `pack` ask for schedules with warp specialization and nothing else."""
     return _library.get().trials(chip, element, group, packs, gradients, **lists)
 
 

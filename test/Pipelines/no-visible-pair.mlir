@@ -1,4 +1,4 @@
-// Programs without a key to visit compile for every target, and for sm_90a without roles.
+// Programs without a key to visit compile for every target, and for sm_90a without warp specialization.
 
 // RUN: flash-opt %s -flashattn-to-cpu -o /dev/null
 // RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_80 -o /dev/null

@@ -3,6 +3,7 @@
 #include "KernelArchiveTest.h"
 #include "FakeDriver.h"
 #include "flashattn/Runtime/Device.h"
+#include "flashattn/Runtime/DiskCache.h"
 #include "flashattn/Runtime/KernelArchive.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Object/ArchiveWriter.h"
@@ -118,6 +119,39 @@ TEST(KernelArchive, SaysWhyNothingIsFound) {
   EXPECT_NE(cut.getOffReason(), "");
   EXPECT_EQ(cut.size(), 0u);
   EXPECT_EQ(cut.findCubin(assembledPTX(kAssembled[0])), "");
+}
+
+} // namespace
+
+namespace {
+
+// An input is its parts, not the text that they make together.
+TEST(DiskCache, TellsPartsApart) {
+  llvm::SmallString<64> folder;
+  ASSERT_FALSE(llvm::sys::fs::createUniqueDirectory("cache", folder));
+  {
+    ScopedEnv cached("FLASHATTN_CACHE", folder.c_str());
+    DiskCache cache("");
+    EXPECT_EQ(cache.getOffReason(), "");
+    auto find = [&](llvm::ArrayRef<StringRef> parts, StringRef bytes) {
+      std::string found;
+      cache.find(
+          parts,
+          [&](StringRef stored) {
+            found = stored.str();
+            return true;
+          },
+          [&] { return bytes.str(); });
+      return found;
+    };
+    EXPECT_EQ(find({"ab", "c"}, "first"), "");
+    EXPECT_EQ(find({"ab", "c"}, "unused"), "first");
+    EXPECT_EQ(find({"a", "bc"}, "second"), "");
+    EXPECT_EQ(find({"abc"}, "third"), "");
+    EXPECT_EQ(find({"abc", ""}, "fourth"), "");
+    EXPECT_EQ(find({"a", "bc"}, "unused"), "second");
+  }
+  llvm::sys::fs::remove_directories(folder);
 }
 
 } // namespace

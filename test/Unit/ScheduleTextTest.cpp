@@ -28,16 +28,21 @@ protected:
 
 TEST_F(ScheduleText, ReadsWhatItWrites) {
   for (StringRef text :
-       {"tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16",
-        "tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = bf16, pack = 4, "
+       {"tile_m = 64, tile_n = 80, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16",
+        "tile_m = 64, tile_n = 80, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16, "
+        "pack = 4, "
         "splits "
-        "= 8, min_part_tiles = 4, queries_in_registers = false",
-        "tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, tile_q = 128, "
-        "column_warps = 2, queries_in_registers = true, apart = true",
-        "tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = "
-        "<consumers = 3, along = head, registers = 160, producer_registers = 32, rescale = 4, "
-        "section "
-        "= 1, blocks = 2, query_stages = 2, late_rescale = 1, claims_below = 2048>"}) {
+        "= 8, min_split_tiles = 4, q_in_registers = false",
+        "tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, "
+        "dq_tile_m = 128, "
+        "column_warps = 2, q_in_registers = true, separate_dk_dv = true",
+        "tile_m = 64, tile_n = 80, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, "
+        "hopper = "
+        "<consumers = 3, along = head, registers = 160, producer_registers = 32, rescale_threshold "
+        "= 4, "
+        "l2_head_group "
+        "= 1, blocks_per_sm = 2, q_stages = 2, lazy_rescale = 1, dynamic_scheduler_max_len = "
+        "2048>"}) {
     ScheduleAttr schedule = parseScheduleFields(text, &ctx);
     ASSERT_TRUE(schedule) << text.str();
     EXPECT_EQ(getScheduleFields(schedule), text);
@@ -48,22 +53,25 @@ TEST_F(ScheduleText, ReadsWhatItWrites) {
 }
 
 TEST_F(ScheduleText, CompletesWhatIsLeftOut) {
-  EXPECT_EQ(complete("tile_n = 32, tile_m = 128"),
-            "tile_m = 128, tile_n = 32, warps = 8, stages = 2, lanes = 4, dot_type = f16");
-  EXPECT_EQ(complete("tile_m = 16, tile_n = 64", /*onCPU=*/true),
-            "tile_m = 16, tile_n = 64, warps = 1, stages = 1, lanes = 1, dot_type = f32");
   EXPECT_EQ(
-      complete("tile_n = 80, roles = <consumers = 3>"),
-      "tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = "
+      complete("tile_n = 32, tile_m = 128"),
+      "tile_m = 128, tile_n = 32, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16");
+  EXPECT_EQ(complete("tile_m = 16, tile_n = 64", /*onCPU=*/true),
+            "tile_m = 16, tile_n = 64, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32");
+  EXPECT_EQ(
+      complete("tile_n = 80, hopper = <consumers = 3>"),
+      "tile_m = 64, tile_n = 80, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, roles "
+      "= "
       "<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = "
-      "4, section = 1>");
-  EXPECT_NE(complete("tile_n = 80, roles = <consumers = 1, producer_registers = 56, blocks = 2>")
-                .find("registers = 200, producer_registers = 56"),
-            std::string::npos);
+      "4, l2_head_group = 1>");
+  EXPECT_NE(
+      complete("tile_n = 80, hopper = <consumers = 1, producer_registers = 56, blocks_per_sm = 2>")
+          .find("registers = 200, producer_registers = 56"),
+      std::string::npos);
 }
 
 TEST_F(ScheduleText, LeavesTileSizesToTheOp) {
-  for (StringRef text : {"tile_m = 64", "", "tile_n = 64, stages = 3", "roles = <consumers = 2>"})
+  for (StringRef text : {"tile_m = 64", "", "tile_n = 64, stages = 3", "hopper = <consumers = 2>"})
     EXPECT_EQ(complete(text), "") << text.str();
 }
 
@@ -71,26 +79,26 @@ TEST_F(ScheduleText, Refusals) {
   EXPECT_EQ(
       complete("tile_m = 64, depth = 2"),
       "expected schedule fields tile_m, tile_n, warps, stages, lanes, dot_type, pack, splits, "
-      "min_part_tiles, narrow_blocks, tile_q, column_warps, "
-      "queries_in_registers, "
+      "min_split_tiles, small_blocks_per_sm, dq_tile_m, column_warps, "
+      "q_in_registers, "
       "apart, roles but got depth");
   EXPECT_EQ(complete("tile_m = 64, tile_n = x"),
             "expected an integer as schedule field tile_n but got 'x'");
   EXPECT_EQ(
-      complete("tile_n = 64, depth = 2, roles = <consumers = 1>"),
+      complete("tile_n = 64, depth = 2, hopper = <consumers = 1>"),
       "expected schedule fields tile_m, tile_n, warps, stages, lanes, dot_type, pack, splits, "
-      "min_part_tiles, narrow_blocks, tile_q, column_warps, "
-      "queries_in_registers, "
+      "min_split_tiles, small_blocks_per_sm, dq_tile_m, column_warps, "
+      "q_in_registers, "
       "apart, roles but got depth");
   EXPECT_EQ(complete("tile_m = 64, tile_n = 64, dot_type = f64"),
             "expected f16, bf16 or f32 as schedule field dot_type but got 'f64'");
-  EXPECT_EQ(complete("tile_m = 64, tile_n = 64, queries_in_registers = 1"),
-            "expected true or false as schedule field queries_in_registers but got '1'");
+  EXPECT_EQ(complete("tile_m = 64, tile_n = 64, q_in_registers = 1"),
+            "expected true or false as schedule field q_in_registers but got '1'");
   EXPECT_EQ(complete("tile_n = 64, roles = 3"),
-            "expected schedule field roles to be fields in <> but got '3'");
-  EXPECT_EQ(complete("tile_n = 64, roles = <along = head>"),
+            "expected schedule field hopper to be fields in <> but got '3'");
+  EXPECT_EQ(complete("tile_n = 64, hopper = <along = head>"),
             "expected roles field consumers but got along");
-  EXPECT_EQ(complete("tile_n = 64, roles = <consumers = 2, along = batch>"),
+  EXPECT_EQ(complete("tile_n = 64, hopper = <consumers = 2, along = batch>"),
             "expected query_tile or head as roles field along but got 'batch'");
 }
 
@@ -101,7 +109,7 @@ TEST_F(ScheduleText, Trials) {
   auto trials = [&](StringRef chip, const TrialGrid &grid = {}) {
     return getTrials(problem, llvm::cantFail(Machine::get(chip)), grid);
   };
-  auto hasRoles = [](const ScheduleFields &fields) { return fields.roles.has_value(); };
+  auto isWarpSpecialized = [](const ScheduleFields &fields) { return fields.hopper.has_value(); };
   // What is worth timing is what the attribute can say, each once.
   for (StringRef chip : {"cpu", "sm_80", "sm_90a"}) {
     std::vector<ScheduleFields> all = trials(chip);
@@ -111,7 +119,7 @@ TEST_F(ScheduleText, Trials) {
       EXPECT_EQ(llvm::count(all, fields), 1);
       EXPECT_EQ(fields.pack, 1);
     }
-    EXPECT_EQ(llvm::any_of(all, hasRoles), chip == "sm_90a");
+    EXPECT_EQ(llvm::any_of(all, isWarpSpecialized), chip == "sm_90a");
   }
   problem.packs = true;
   EXPECT_TRUE(llvm::any_of(trials("sm_90a"), [](auto &fields) { return fields.pack == 8; }));
@@ -122,8 +130,8 @@ TEST_F(ScheduleText, Trials) {
   grid.registers = {216};
   for (const ScheduleFields &fields : trials("sm_90a", grid)) {
     EXPECT_EQ(fields.tileN, 2000);
-    ASSERT_TRUE(fields.roles);
-    EXPECT_EQ(fields.roles->registers, 216);
+    ASSERT_TRUE(fields.hopper);
+    EXPECT_EQ(fields.hopper->registers, 216);
   }
   EXPECT_TRUE(trials("sm_80", grid).empty());
 }
@@ -143,13 +151,14 @@ TEST_F(ScheduleText, TrialsOfGradients) {
       EXPECT_EQ(llvm::count(all, fields), 1);
       EXPECT_EQ(fields.splits, 1);
       // There are no maxima to rescale by.
-      EXPECT_TRUE(!fields.roles || fields.roles->rescale == 0);
+      EXPECT_TRUE(!fields.hopper || fields.hopper->rescaleThreshold == 0);
     }
     auto any = [&](auto &&has) { return llvm::any_of(all, has); };
-    EXPECT_EQ(any([](auto &f) { return f.apart && f.tileQ; }), chip != "cpu");
+    EXPECT_EQ(any([](auto &f) { return f.separateDkDv && f.dqTileM; }), chip != "cpu");
     EXPECT_EQ(any([](auto &f) { return f.columnWarps == 2; }), chip != "cpu");
-    EXPECT_EQ(any([](auto &f) { return f.roles && f.tileM == 64 && f.apart; }), chip == "sm_90a");
-    EXPECT_EQ(any([](auto &f) { return f.roles && f.tileM == 128 && f.warps == 8; }),
+    EXPECT_EQ(any([](auto &f) { return f.hopper && f.tileM == 64 && f.separateDkDv; }),
+              chip == "sm_90a");
+    EXPECT_EQ(any([](auto &f) { return f.hopper && f.tileM == 128 && f.warps == 8; }),
               chip == "sm_90a");
   }
   // What is given is tried, for whoever compiles it to refuse.
@@ -159,7 +168,7 @@ TEST_F(ScheduleText, TrialsOfGradients) {
   std::vector<ScheduleFields> given = trials("sm_90a", grid);
   EXPECT_FALSE(given.empty());
   for (const ScheduleFields &fields : given)
-    EXPECT_TRUE(fields.roles && fields.pack == 2 && fields.tileM == 128);
+    EXPECT_TRUE(fields.hopper && fields.pack == 2 && fields.tileM == 128);
 }
 
 } // namespace

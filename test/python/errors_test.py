@@ -359,7 +359,7 @@ CASES = [
     (
         lambda: attention(Q, K, K, schedule={"tile_m": 8, "tile_n": 16, "depth": 2}),
         ArgumentError,
-        "expected schedule fields tile_m, tile_n, warps, stages, lanes, dot_type, pack, splits, min_part_tiles, narrow_blocks, tile_q, column_warps, queries_in_registers, apart, roles but got depth",
+        "expected schedule fields tile_m, tile_n, warps, stages, lanes, dot_type, pack, splits, min_split_tiles, small_blocks_per_sm, dq_tile_m, column_warps, q_in_registers, apart, roles but got depth",
     ),
     (
         lambda: attention(Q, K, K, schedule=[]),
@@ -367,33 +367,33 @@ CASES = [
         "expected schedule to be a mapping, a text or None but got list",
     ),
     (
-        lambda: attention(Q, K, K, schedule={"tile_n": 16, "roles": 3}),
+        lambda: attention(Q, K, K, schedule={"tile_n": 16, "hopper": 3}),
         ArgumentError,
-        "expected schedule field roles to be a mapping or a text in <> but got 3",
+        "expected schedule field hopper to be a mapping or a text in <> but got 3",
     ),
     (
-        lambda: attention(Q, K, K, schedule={"tile_n": 16, "roles": {"along": "head"}}),
+        lambda: attention(Q, K, K, schedule={"tile_n": 16, "hopper": {"along": "head"}}),
         ArgumentError,
         "expected roles field consumers but got along",
     ),
     (
-        lambda: attention(Q, K, K, schedule="tile_n = 16, roles = <consumers = 2, depth = 2>"),
+        lambda: attention(Q, K, K, schedule="tile_n = 16, hopper = <consumers = 2, depth = 2>"),
         ArgumentError,
-        "expected roles fields consumers, along, registers, producer_registers, rescale, section, blocks, query_stages, late_rescale, claims_below, add_stages, joins, in_flight, query_columns but got depth",
+        "expected roles fields consumers, along, registers, producer_registers, rescale, section, blocks, q_stages, lazy_rescale, dynamic_scheduler_max_len, dq_reduce_stages, joins, prefetch_kib_per_sm, q_register_columns but got depth",
     ),
     (
-        lambda: attention(Q, K, K, schedule={"tile_n": 16, "roles": {"consumers": "two"}}),
+        lambda: attention(Q, K, K, schedule={"tile_n": 16, "hopper": {"consumers": "two"}}),
         ArgumentError,
         "expected an integer as roles field consumers but got 'two'",
     ),
     (
-        lambda: attention(Q, K, K, schedule={"tile_n": 16, "roles": {"consumers": 2}}),
+        lambda: attention(Q, K, K, schedule={"tile_n": 16, "hopper": {"consumers": 2}}),
         UnsupportedError,
-        "expected no roles on the CPU",
+        "expected no warp specialization on the CPU",
     ),
     (
         lambda: compile(
-            head_dim=64, chip="sm_90a", rows="strided", schedule={"tile_n": 64, "roles": {"consumers": 2}}
+            head_dim=64, chip="sm_90a", rows="strided", schedule={"tile_n": 64, "hopper": {"consumers": 2}}
         ),
         UnsupportedError,
         "expected rows of q that begin at multiples of 16 bytes, as tensor copies take them",

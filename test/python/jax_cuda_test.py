@@ -1,5 +1,5 @@
 # On GPUs that jax sees: the tests of jax_test.py and jax_transforms_test.py there, shards on two of them
-# where there are two; and shapes that Hopper's programs with roles take.
+# where there are two; and shapes that Hopper's programs with warp specialization take.
 # REQUIRES: python-package, cuda, jax
 # RUN: %flashattn_python %s
 

@@ -67,7 +67,7 @@ class DoctorTest(unittest.TestCase):
             path.write_text("{")
             done = command("flashattn", "doctor", XDG_CACHE_HOME=folder)
             self.assertIn(
-                f"expected tuned schedules of version 1 in {path}; delete it", done.stdout
+                f"expected tuned schedules of version 2 in {path}; delete it", done.stdout
             )
 
 
@@ -324,23 +324,23 @@ class TuneTest(unittest.TestCase):
         def fitting(*arguments):
             done = command("flashattn.tune", "--backward", "--chip=sm_90a", "--dtype=bf16", *arguments)
             self.assertEqual(done.returncode, 0, done.stderr)
-            trials = [line.split(">: ") for line in done.stdout.splitlines() if "roles = <" in line]
+            trials = [line.split(">: ") for line in done.stdout.splitlines() if "hopper = <" in line]
             self.assertGreater(len(trials), 0)
             return [schedule for schedule, reason in trials if reason == "fits"]
 
         # Sums of wide heads, which consumers split or programs apart make: of three numbers of heads at once.
         wide = fitting("--head-dim=256", "--tile-n=48", "--stages=2", "--consumers=2")
         self.assertEqual(sum("warps = 8" in schedule for schedule in wide), 3)
-        self.assertEqual(sum("apart = true" in schedule for schedule in wide), 3)
+        self.assertEqual(sum("separate_dk_dv = true" in schedule for schedule in wide), 3)
         self.assertEqual(len(wide), 6)
         # Who adds shares of dq, through how many places, and whether blocks claim programs; in turns none does.
         shared = ["--head-dim=128", "--mask=causal", "--tile-m=128", "--tile-n=64", "--stages=2", "--consumers=2"]
-        claiming = [schedule for schedule in fitting(*shared) if "claims_below" in schedule]
-        for places in ("add_stages = 1", "add_stages = 2"):
+        claiming = [schedule for schedule in fitting(*shared) if "dynamic_scheduler_max_len" in schedule]
+        for places in ("dq_reduce_stages = 1", "dq_reduce_stages = 2"):
             self.assertTrue(any(places in schedule for schedule in claiming), claiming)
         in_turns = fitting(*shared, "--deterministic")
-        self.assertTrue(all("add_stages" in schedule for schedule in in_turns), in_turns)
-        self.assertFalse(any("claims_below" in schedule for schedule in in_turns), in_turns)
+        self.assertTrue(all("dq_reduce_stages" in schedule for schedule in in_turns), in_turns)
+        self.assertFalse(any("dynamic_scheduler_max_len" in schedule for schedule in in_turns), in_turns)
 
     def test_gradients_are_tuned_apart(self):
         arguments = [
@@ -405,14 +405,14 @@ class TuneTest(unittest.TestCase):
         for text in (
             "{",
             "[]",
-            '{"version": 2, "schedules": {}}',
-            '{"version": 1, "schedules": {"cpu/16/16/f32/full": 3}}',
+            '{"version": 1, "schedules": {}}',
+            '{"version": 2, "schedules": {"cpu/16/16/f32/full": 3}}',
         ):
             self.path.parent.mkdir(exist_ok=True)
             self.path.write_text(text)
             self.assertEqual(flashattn.compile(head_dim=16, dtype="f32", chip="cpu").schedule, own)
             with self.assertRaisesRegex(
-                flashattn.FlashAttnError, "expected tuned schedules of version 1 in"
+                flashattn.FlashAttnError, "expected tuned schedules of version 2 in"
             ):
                 _tuned.store("key", {"schedule": own})
             self.assertEqual(self.path.read_text(), text)
@@ -457,8 +457,8 @@ class TuneTest(unittest.TestCase):
         )  # fmt: skip
         self.assertEqual(done.returncode, 0, done.stderr)
         for line in (
-            r"tile_m = 64, tile_n = 64, .* roles = <consumers = 2, .*: fits",
-            r"tile_m = 128, tile_n = 64, .* roles = <consumers = 2, .*: fits",
+            r"tile_m = 64, tile_n = 64, .* hopper = <consumers = 2, .*: fits",
+            r"tile_m = 128, tile_n = 64, .* hopper = <consumers = 2, .*: fits",
             r"tile_m = 64, tile_n = 96, .*: needs \d+ registers a thread \(dk 64, dv 64, .* of \d+ that consumers have",
         ):
             self.assertRegex(done.stdout, line)
@@ -470,8 +470,8 @@ class TuneTest(unittest.TestCase):
         )  # fmt: skip
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = done.stdout.splitlines()
-        self.assertTrue(all("roles = <consumers = " in line for line in lines), done.stdout)
-        best = "tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = {}, registers = 160, producer_registers = 32, rescale = 4, section = 1>: {}"  # fmt: skip
+        self.assertTrue(all("hopper = <consumers = " in line for line in lines), done.stdout)
+        best = "tile_m = 64, tile_n = 80, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 3, along = {}, registers = 160, producer_registers = 32, rescale_threshold = 4, l2_head_group = 1>: {}"  # fmt: skip
         self.assertIn(best.format("query_tile", "fits"), lines)
         self.assertIn(
             best.format(
@@ -489,26 +489,26 @@ class TuneTest(unittest.TestCase):
     def test_candidates(self):
         self.assertTrue(
             all(
-                "warps = 1, stages = 1, lanes = 1, dot_type = f32" in s
+                "warps = 1, stages = 1, threads_per_row = 1, dot_type = f32" in s
                 for s in tune.candidates("f16", "cpu")
             )
         )
-        plain = "tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = bf16"
-        roles = "tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 3, along = %s, registers = 160, producer_registers = 32, rescale = 3, section = 4>"  # fmt: skip
+        plain = "tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = bf16"
+        roles = "tile_m = 64, tile_n = 80, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16, hopper = <consumers = 3, along = %s, registers = 160, producer_registers = 32, rescale_threshold = 3, l2_head_group = 4>"  # fmt: skip
         found = list(tune.candidates("bf16", "sm_90a", 6))
         self.assertEqual(len(found), len(set(found)))
         for text in (plain, roles % "query_tile", roles % "head"):
             self.assertIn(text, found)
         self.assertNotIn(roles % "head", list(tune.candidates("bf16", "sm_90a", 8)))
         for chip, element in (("sm_80", "bf16"), ("sm_90a", "f32")):
-            self.assertFalse([s for s in tune.candidates(element, chip) if "roles" in s])
+            self.assertFalse([s for s in tune.candidates(element, chip) if "hopper" in s])
         narrowed = list(
             tune.candidates("f16", "sm_90a", 1, tile_n=[64], stages=[2], consumers=[2])
         )
         # With few rescalings, too, judged late.
         self.assertEqual(len(narrowed), 14)
-        self.assertEqual(sum("rescale = 15" in s and "late_rescale = 1" in s for s in narrowed), 7)
-        self.assertEqual(sum("claims_below = 2147483647" in s for s in narrowed), 6)
+        self.assertEqual(sum("rescale_threshold = 15" in s and "lazy_rescale = 1" in s for s in narrowed), 7)
+        self.assertEqual(sum("dynamic_scheduler_max_len = 2147483647" in s for s in narrowed), 6)
         self.assertTrue(all("consumers = 2, along = query_tile" in s for s in narrowed))
         given = list(
             tune.candidates(
@@ -521,8 +521,8 @@ class TuneTest(unittest.TestCase):
             tune.candidates("f16", "sm_90a", 8, tile_n=[32], stages=[2], consumers=[1], blocks=[3], pack=[1, 8])
         )  # fmt: skip
         self.assertEqual(len(packed), 10)
-        self.assertTrue(all("blocks = 3" in s for s in packed))
-        self.assertEqual(sum("dot_type = f16, pack = 8, roles = <" in s for s in packed), 3)
+        self.assertTrue(all("blocks_per_sm = 3" in s for s in packed))
+        self.assertEqual(sum("dot_type = f16, pack = 8, hopper = <" in s for s in packed), 3)
         # On the CPU, where a tile has as many rows of each head.
         packed = list(tune.candidates("f32", "cpu", 4, tile_m=[16, 6], tile_n=[32], pack=[1, 4]))
         self.assertEqual([re.findall(r"tile_m = \d+|pack = \d+", s) for s in packed],
@@ -530,7 +530,7 @@ class TuneTest(unittest.TestCase):
         banded = list(
             tune.candidates("f16", "sm_90a", 8, True, tile_n=[48], stages=[2], consumers=[1], blocks=[4], pack=[8])
         )  # fmt: skip
-        self.assertEqual(sum("joins = 1" in s for s in banded), 3)
+        self.assertEqual(sum("compact_kv = 1" in s for s in banded), 3)
         self.assertEqual(len(banded), 6)
 
     def test_tuned_only_by_more_than_the_spread(self):

@@ -356,11 +356,12 @@ Error Observer::copyBuffer(Unit &unit, Slot &slot) {
   auto *address = reinterpret_cast<void *>(footprint.address);
   if (footprint.isContiguous())
     return device->copyToHost(slot.value->data(), address, slot.value->getNumBytes());
-  std::vector<uint8_t> hull(footprint.getHullBytes());
-  if (Error error = device->copyToHost(hull.data(), address, hull.size()))
+  std::vector<uint8_t> sharedRange(footprint.getHullBytes());
+  if (Error error = device->copyToHost(sharedRange.data(), address, sharedRange.size()))
     return error;
   for (int64_t i = 0; i < slot.value->getNumElements(); ++i)
-    std::memcpy(slot.value->data() + i * bytes, hull.data() + footprint.getByteOffset(i), bytes);
+    std::memcpy(slot.value->data() + i * bytes, sharedRange.data() + footprint.getByteOffset(i),
+                bytes);
   return Error::success();
 }
 

@@ -56,12 +56,12 @@ def MapToGPU : Pass<"flashattn-map-to-gpu"> {
     first and the last of several kernels of an op begin with the last head. The body still operates
     on whole tiles, in a `flashattn.on_threads` with the schedule.
 
-    `flashattn.count_splits` and `flashattn.prefers_narrow` become arithmetic on the number of
+    `flashattn.count_splits` and `flashattn.prefers_small_blocks` become arithmetic on the number of
     multiprocessors.
 
     Programmatic dependent launch: blocks of programs over parts of the keys let the kernel that
-    merges the parts start (`flashattn.launch_dependents`), and blocks of programs with `leads` let
-    the programs with `follows` start. The blocks of the latter wait before their first memory
+    merges the parts start (`flashattn.launch_dependents`), and blocks of programs with `pdl_primary` let
+    the programs with `pdl_secondary` start. The blocks of the latter wait before their first memory
     access (`flashattn.wait_prerequisite_grids`). Blocks that `flashattn-specialize-warps` creates
     do the same, except that they wait after they have started to load the tiles that they keep. A
     block that awaits sums (`flashattn.await_added`) waits for the previous kernel at its end.
@@ -77,7 +77,7 @@ def MapToGPU : Pass<"flashattn-map-to-gpu"> {
 def StageShared : Pass<"flashattn-stage-shared"> {
   let summary = "stage the tiles that contractions read in shared memory";
   let description = [{
-    Replaces every `flashattn.load_tile` that a contraction reads, in a program without roles, by an
+    Replaces every `flashattn.load_tile` that a contraction reads, in a program without warp specialization, by an
     asynchronous copy (`cp.async`) to swizzled shared memory and a read from there. If the schedule
     has two stages, loads in a `flashattn.tile_loop` are double-buffered: the copy of the next tile
     overlaps with the computation on the current one, from an interval's first tile to its last. A
@@ -108,7 +108,7 @@ def Distribute : Pass<"flashattn-distribute"> {
     `mma.sync`, whose right-hand side `ldmatrix` loads from shared memory. A `hopper.wgmma` takes
     and returns the same vectors.
 
-    If a program has `half_rows` and no `mma.sync`, h is only 0, which halves the work of the
+    If a program has `unused_row_half` and no `mma.sync`, h is only 0, which halves the work of the
     softmax. A `hopper.wgmma` takes such rows twice and returns them once; the accumulator of a
     product with a left-hand side in registers keeps all rows.
 
@@ -165,7 +165,7 @@ def ConvertMathToNVVM : Pass<"flashattn-math-to-nvvm"> {
 def SpecializeWarps : Pass<"flashattn-specialize-warps"> {
   let summary = "map groups of neighboring tile programs to warp-specialized thread blocks";
   let description = [{
-    Lowers each `flashattn.program` whose schedule has roles to a `gpu.launch`. Tiles that
+    Lowers each `flashattn.program` whose schedule has warp specialization to a `gpu.launch`. Tiles that
     contractions read go through shared memory in one of two ways:
 
     - A tile that the program itself loads is resident: each consumer has a buffer of its own for
@@ -187,9 +187,9 @@ def SpecializeWarps : Pass<"flashattn-specialize-warps"> {
     If the loop has a list of tiles, the programs of a block share it, and rings count the list's
     places.
 
-    With `query_stages = 2` blocks are persistent: only as many are launched as run at once. Each
+    With `q_stages = 2` blocks are persistent: only as many are launched as run at once. Each
     block runs its group and then, in a grid-stride loop, further ones. The producer loads the tiles
-    of the next group while the consumers finish the current one. With `claims_below`, a block
+    of the next group while the consumers finish the current one. With `dynamic_scheduler_max_len`, a block
     fetches the next group from a counter that an earlier grid sets to 0; with more keys, another
     kernel is launched, with one block for each group.
 
@@ -216,7 +216,7 @@ def ExpandRings : Pass<"hopper-expand-rings"> {
 def ContractToWgmma : Pass<"flashattn-contract-to-wgmma"> {
   let summary = "lower contractions of warpgroups to asynchronous products";
   let description = [{
-    Replaces every contraction of a program with roles, whose right-hand side is a
+    Replaces every contraction of a program with warp specialization, whose right-hand side is a
     `hopper.load_tile`, by a `hopper.wgmma` and by a `hopper.wgmma_wait` before the first use of its
     result; ops in between overlap with the product. If a branch contains all uses, there is a wait
     in each of its arms, unless products that are issued after this one are pending at that point:

@@ -105,11 +105,11 @@ struct WarpgroupBlock {
   SmallVector<TileShape> exchanged;
   bool passes = false; ///< whether there is one such tile, which one consumer passes to another
   SmallVector<Row> rows;
-  int64_t added = 0;     ///< f32 elements of a tile that is added to global memory
-  int64_t addStages = 0; ///< buffers from which spare warps add that tile; 0: consumers add
-  int64_t slots = 1;     ///< groups of residents; with 2, blocks are persistent
-  bool claims = false;   ///< whether blocks claim groups; then persistent with one slot too
-  int64_t intervals = 1; ///< key loops whose bounds the programs of a block share
+  int64_t added = 0;          ///< f32 elements of a tile that is added to global memory
+  int64_t dqReduceStages = 0; ///< buffers from which spare warps add that tile; 0: consumers add
+  int64_t slots = 1;          ///< groups of residents; with 2, blocks are persistent
+  bool claims = false;        ///< whether blocks claim groups; then persistent with one slot too
+  int64_t intervals = 1;      ///< key loops whose bounds the programs of a block share
 };
 
 /// The location of a ring of streamed tiles, and the numbers of its barriers.

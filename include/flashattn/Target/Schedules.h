@@ -14,8 +14,8 @@
 
 namespace mlir::flashattn {
 
-/// Returns the growth of exponents, as a power of 2, up to which weights of type `element` allow a
-/// rescaling to be postponed without a loss of accuracy with respect to rule A9.
+/// Returns the threshold of exponents, as a power of 2, up to which weights of type `element` allow
+/// a rescaling to be postponed without a loss of accuracy with respect to rule A9.
 int64_t getDefaultRescale(FloatType element);
 
 /// Whether `op` has at most 16 queries, whatever its lengths, so that its time is that of reading
@@ -54,8 +54,8 @@ std::string explainRefusal(ProjectOp op, ScheduleAttr schedule, const Machine &m
 std::string explainRefusal(AttentionOpInterface op, const Machine &machine);
 
 /// Returns the shared memory of a program of `op` on a GPU: the buffers q, k and v of
-/// planStagedTiles or, with roles, those of the block. Does not check whether the op and the
-/// schedule are compatible.
+/// planStagedTiles or, with warp specialization, those of the block. Does not check whether the op
+/// and the schedule are compatible.
 SharedMemoryPlan planSharedMemory(AttentionOp op, ScheduleAttr schedule);
 SharedMemoryPlan planSharedMemory(ProjectOp op, ScheduleAttr schedule);
 
@@ -69,16 +69,16 @@ std::string getScheduleFields(ScheduleAttr schedule);
 /// Returns the schedule with `fields`; null if they are invalid.
 ScheduleAttr parseScheduleFields(StringRef fields, MLIRContext *context);
 
-/// Returns the fields of a text such as "tile_n = 80, roles = <consumers = 3>", in any order, with
-/// defaults for omitted fields: `warps`, `stages`, `lanes` and `dot_type` depend on the kind of
-/// machine and the operands' element type; `tile_m` and most of the roles depend on the numbers of
-/// consumers and blocks. Returns nullopt if the tile sizes are omitted; pinSchedule chooses these.
-/// Errors: unknown fields, and values that are not numbers, but not numbers that no schedule can
-/// have.
+/// Returns the fields of a text such as "tile_n = 80, hopper = <consumers = 3>", in any order, with
+/// defaults for omitted fields: `warps`, `stages`, `threads_per_row` and `dot_type` depend on the
+/// kind of machine and the operands' element type; `tile_m` and most of the roles depend on the
+/// numbers of consumers and blocks. Returns nullopt if the tile sizes are omitted; pinSchedule
+/// chooses these. Errors: unknown fields, and values that are not numbers, but not numbers that no
+/// schedule can have.
 llvm::Expected<std::optional<ScheduleFields>> completeSchedule(StringRef text, FloatType element,
                                                                bool onCPU);
 
-/// Whether a schedule has the fields of a text such as "tile_n = 80, roles = <consumers = 3>",
+/// Whether a schedule has the fields of a text such as "tile_n = 80, hopper = <consumers = 3>",
 /// whatever its other fields are. Errors: unknown fields, and values that are not numbers.
 llvm::Expected<bool> hasFields(const ScheduleFields &fields, StringRef text);
 
@@ -106,8 +106,8 @@ private:
 
 /// Returns the roles for these numbers of consumers and blocks, with as many registers as a
 /// multiprocessor has for them.
-RolesFields completeRoles(int64_t consumers, int64_t blocks, FloatType element,
-                          std::optional<int64_t> producerRegisters = {});
+HopperFields completeHopper(int64_t consumers, int64_t blocks, FloatType element,
+                            std::optional<int64_t> producerRegisters = {});
 
 //===----------------------------------------------------------------------===//
 // Schedules to time
@@ -124,8 +124,8 @@ struct TrialProblem {
   static TrialProblem of(AttentionBackwardOp op);
 };
 
-/// Values to try in place of the default ones. Values of `consumers`, `registers`, `blocks` and
-/// `pack` restrict the trials to schedules with roles.
+/// Values to try in place of the default ones. Values of `consumers`, `registers`, `blocks_per_sm`
+/// and `pack` restrict the trials to schedules with warp specialization.
 struct TrialGrid {
   SmallVector<int64_t> tileM, tileN, warps, stages, consumers, registers, blocks, pack;
 };

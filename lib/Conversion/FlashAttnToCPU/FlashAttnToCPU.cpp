@@ -63,7 +63,7 @@ static LogicalResult runInParallel(ProgramOp program, SymbolTable &symbols) {
 }
 
 /// One part where programs are the same for each thread; else as many as make a few for each, of
-/// `min_part_tiles` at least. None without tiles.
+/// `min_split_tiles` at least. None without tiles.
 static void countSplits(CountSplitsOp op, SymbolTable &symbols) {
   constexpr int64_t kForEachThread = 4;
   OpBuilder b(op);
@@ -78,7 +78,7 @@ static void countSplits(CountSplitsOp op, SymbolTable &symbols) {
   Value threads = cpu::countThreads(b, loc, symbols);
   Value parts = ceilDivide(arith::MulIOp::create(b, loc, threads, index(kForEachThread)), programs);
   Value most = arith::MinUIOp::create(
-      b, loc, arith::DivUIOp::create(b, loc, tiles, index(schedule.getMinPartTiles())),
+      b, loc, arith::DivUIOp::create(b, loc, tiles, index(schedule.getMinSplitTiles())),
       index(schedule.getSplits()));
   parts = atLeastOne(arith::MinUIOp::create(b, loc, parts, most));
   Value over = arith::RemUIOp::create(b, loc, programs, threads);
@@ -118,7 +118,7 @@ struct ConvertFlashAttnToCPUPass
     WalkResult walk = getOperation().walk([&](LoadTileOp op) {
       if (op.getOnes() || !op.getCuts().empty()) {
         op.emitOpError() << "expected " << (op.getOnes() ? "ones" : "cuts")
-                         << " only where the schedule has roles";
+                         << " only where the schedule has warp specialization";
         return WalkResult::interrupt();
       }
       expandToTransfer(rewriter, op);

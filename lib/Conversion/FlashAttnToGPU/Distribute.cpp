@@ -77,7 +77,7 @@ Distributor::Distributor(RewriterBase &b, OnThreadsOp program)
   int64_t warps = schedule.getWarpsOfRows();
   layout = {schedule.getTileM(), 0, warps, schedule.getColumnWarps()};
   layout.rowBlocks = layout.tileM / (16 * layout.rowWarps());
-  hasRoles = static_cast<bool>(schedule.getRoles());
+  isWarpSpecialized = static_cast<bool>(schedule.getHopper());
 }
 
 LogicalResult Distributor::run() {
@@ -90,7 +90,7 @@ LogicalResult Distributor::run() {
   lane = arith::AndIOp::create(b, loc, thread, index(31));
   laneRow = arith::DivUIOp::create(b, loc, lane, index(kQuad));
   laneColumn = mul(arith::AndIOp::create(b, loc, lane, index(kQuad - 1)), 2);
-  if (hasRoles && warps > 4) {
+  if (isWarpSpecialized && warps > 4) {
     auto i32 = [&](int64_t v) { return arith::ConstantIntOp::create(b, loc, v, 32); };
     Value number = arith::IndexCastUIOp::create(b, loc, b.getI32Type(),
                                                 arith::DivUIOp::create(b, loc, thread, index(128)));
@@ -109,7 +109,8 @@ LogicalResult Distributor::run() {
                ? WalkResult::interrupt()
                : WalkResult::advance();
   });
-  if (program.getHalfRows() && hasRoles && layout.rowBlocks == 1 && !paired.wasInterrupted()) {
+  if (program.getUnusedRowHalf() && isWarpSpecialized && layout.rowBlocks == 1 &&
+      !paired.wasInterrupted()) {
     layout.laneRows = 1;
     findSums();
   }
@@ -282,7 +283,7 @@ LogicalResult Distributor::elementwise(Operation *op) {
   if (isStep(op->getResult(0)))
     return success();
   if (auto compare = dyn_cast<arith::CmpIOp>(op);
-      compare && hasRoles && columnParts.contains(compare.getRhs()))
+      compare && isWarpSpecialized && columnParts.contains(compare.getRhs()))
     return compareColumns(compare);
   VectorType mine = layout.threadType(cast<VectorType>(op->getResult(0).getType()));
   if (!mine)
@@ -491,7 +492,7 @@ Value Distributor::reduceInThread(vector::CombiningKind kind, Value tile) {
     Value part = layout.rowBlocks == 1 ? tile : slice(tile, r * perBlock, perBlock);
     // A few chains over groups of columns: the pattern (row, column) stays, and no more groups of
     // intermediates are live. As many as ptxas needs not spill with.
-    int64_t chains = hasRoles ? 2 : 3;
+    int64_t chains = isWarpSpecialized ? 2 : 3;
     SmallVector<Value> folded;
     for (int64_t g = 0; g < perBlock / perGroup; ++g) {
       Value group = slice(part, perGroup * g, perGroup);

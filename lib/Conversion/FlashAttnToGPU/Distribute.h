@@ -179,7 +179,7 @@ private:
   OnThreadsOp program;
   Location loc;
   ThreadLayout layout;
-  bool hasRoles = false, hasProducts = false;
+  bool isWarpSpecialized = false, hasProducts = false;
   DenseMap<Value, Value> values;            ///< tile value to what this thread holds of it
   DenseMap<Value, NumberParts> columnParts; ///< of 32-bit column numbers and their multiples
   DenseSet<Value> sums;                     ///< tiles of which it has all rows all the same

@@ -115,8 +115,9 @@ LogicalResult Distributor::addTile(AddTileOp op) {
   auto tile = cast<VectorType>(op.getTile().getType());
   Value held = mapped(op.getTile());
   if (op.getOrder())
-    return op.emitOpError() << "expected no order, which only warpgroups with roles keep, but got "
-                            << op.getOrder().getType();
+    return op.emitOpError()
+           << "expected no order, which only warpgroups with warp specialization keep, but got "
+           << op.getOrder().getType();
   if (!held || !layout.isPart(tile) ||
       static_cast<int64_t>(op.getParts()) != layout.countParts(tile.getDimSize(0)))
     return op.emitOpError() << "has no distribution to threads of " << tile << " in "
@@ -177,7 +178,7 @@ bool Distributor::readsAlignedRows(LoadTileOp op) {
   return op.getDims().size() == 2 && op.getDims()[1] + 1 == op.getMemRefType().getRank() &&
          op.getInBounds()[1] && !isSharedMemory(op.getMemRefType()) &&
          hasAlignedRows(op.getSource()) && element.isIntOrFloat() &&
-         (hasRoles || !element.isInteger(1));
+         (isWarpSpecialized || !element.isInteger(1));
 }
 
 /// The loads that `tile` is made of element by element and that nothing else uses; false where it
@@ -403,7 +404,7 @@ SmallVector<Value> Distributor::gatherChunks(StoreTileOp op, Value held, Value f
   constexpr int64_t kColumns = 32, kWords = 4;
   std::optional<int64_t> columns = countColumns(op, firstColumn);
   Type element = op.getTileType().getElementType();
-  if ((hasProducts && !hasRoles) || layout.laneRows != 2 || columnWarp || !columns ||
+  if ((hasProducts && !isWarpSpecialized) || layout.laneRows != 2 || columnWarp || !columns ||
       element.getIntOrFloatBitWidth() != 16 || !hasAlignedRows(op.getTarget()))
     return {};
   auto wordType = VectorType::get({1}, b.getI32Type());

@@ -46,8 +46,9 @@ static LogicalResult mapToGPU(RewriterBase &b, ProgramOp program) {
     return program.emitOpError() << "expected a tile program of 1 to 4 sizes but got "
                                  << sizes.size();
   for (auto told : program.getBody()->getOps<SignalAddedOp>())
-    return told.emitOpError() << "expected a program whose schedule has roles with warps that "
-                                 "add, but got one without";
+    return told.emitOpError()
+           << "expected a program whose schedule has warp specialization with warps that "
+              "add, but got one without";
   b.setInsertionPoint(program);
   Value one = build.index(1);
   Value blocks = sizes[0];
@@ -69,7 +70,7 @@ static LogicalResult mapToGPU(RewriterBase &b, ProgramOp program) {
   // than those between them, so that each begins with what the cache has from the one before.
   // One that waits for sums has the first of them first.
   bool awaits = awaitSums(b, *program.getBody());
-  bool backwards = program.getLeads() != program.getFollows() && !awaits;
+  bool backwards = program.getPdlPrimary() != program.getPdlSecondary() && !awaits;
   SmallVector<Value> numbers(sizes.size());
   for (int64_t i = sizes.size() - 1; i >= 0; --i) {
     Value size = build.toI32(sizes[i]), number = rest;
@@ -89,14 +90,14 @@ static LogicalResult mapToGPU(RewriterBase &b, ProgramOp program) {
     number = build.toIndex(number);
   b.eraseOp(onThreads.getBody()->getTerminator());
   b.inlineBlockBefore(program.getBody(), onThreads.getBody(), onThreads.getBody()->end(), numbers);
-  if (program.getFollows() && awaits) {
+  if (program.getPdlSecondary() && awaits) {
     // Who waits for this grid waits for those too.
     b.setInsertionPoint(onThreads.getBody()->getTerminator());
     WaitPrerequisiteGridsOp::create(b, loc);
-  } else if (program.getFollows()) {
+  } else if (program.getPdlSecondary()) {
     addWaitForPrerequisites(*onThreads.getBody());
   }
-  if (program.getLeads() || schedule.getSplits() > 1)
+  if (program.getPdlPrimary() || schedule.getSplits() > 1)
     addLaunchDependents(*onThreads.getBody());
   b.eraseOp(program);
   return success();
@@ -108,29 +109,30 @@ namespace {
 class Occupancy : TileBuilder {
 public:
   Occupancy(OpBuilder &b, Location loc, ScheduleAttr schedule, Value programs)
-      : TileBuilder(b, loc), schedule(schedule), roles(schedule.getRoles()),
+      : TileBuilder(b, loc), schedule(schedule), hopper(schedule.getHopper()),
         programs(max(programs, index(1))), multiprocessors(MultiprocessorCountOp::create(b, loc)) {}
 
-  /// Parts of `min_part_tiles` at least, of `tiles` each: one for each multiprocessor, which asks
+  /// Parts of `min_split_tiles` at least, of `tiles` each: one for each multiprocessor, which asks
   /// for as many bytes at once as memory brings; merging costs less the fewer there are. Narrow
-  /// blocks, and those without roles, ask for less, and two share a multiprocessor.
+  /// blocks, and those without warp specialization, ask for less, and two share a multiprocessor.
   Value countParts(Value tiles) {
     constexpr int64_t kShared = 2;
-    int64_t narrow = schedule.getNarrowBlocks();
-    Value parts = fillPlaces(tiles, roles && !narrow ? 1 : kShared);
+    int64_t narrow = schedule.getSmallBlocksPerSM();
+    Value parts = fillPlaces(tiles, hopper && !narrow ? 1 : kShared);
     if (narrow > kShared)
       parts = fillEvenly(tiles, parts, narrow);
-    if (roles)
+    if (hopper)
       parts = leaveWhole(tiles, parts);
-    return roles && !narrow ? evenOut(tiles, parts) : parts;
+    return hopper && !narrow ? evenOut(tiles, parts) : parts;
   }
 
-  /// Whether narrow blocks, all of which run at once, are done as soon as wide ones of `tiles`
+  /// Whether small blocks, all of which run at once, are done as soon as wide ones of `tiles`
   /// each: of more programs than multiprocessors, but of short ones only where a third of these
   /// have a second.
   Value areNarrowAsFast(Value tiles) {
     constexpr int64_t kLong = 16;
-    Value fits = less(programs, add(mul(multiprocessors, schedule.getNarrowBlocks()), index(1)));
+    Value fits =
+        less(programs, add(mul(multiprocessors, schedule.getSmallBlocksPerSM()), index(1)));
     Value share = less(multiprocessors, programs);
     Value thirdShares = less(mul(multiprocessors, 4), mul(programs, 3));
     return both(fits, either(thirdShares, both(share, less(index(kLong - 1), tiles))));
@@ -148,14 +150,14 @@ private:
   /// left without tiles, which merging would wait for all the same: each takes as many as the
   /// first.
   Value fillPlaces(Value tiles, int64_t blocks) {
-    Value most = min(div(tiles, index(schedule.getMinPartTiles())), index(schedule.getSplits()));
+    Value most = min(div(tiles, index(schedule.getMinSplitTiles())), index(schedule.getSplits()));
     Value parts = max(min(div(mul(multiprocessors, blocks), programs), most), index(1));
     return max(ceilDivide(tiles, max(ceilDivide(tiles, parts), index(1))), index(1));
   }
 
-  /// `parts`, or as many as run at once with `blocks` to a multiprocessor where these have fewer
-  /// tiles in all, as no last part has far less than the others. To begin takes a block half a
-  /// tile's time.
+  /// `parts`, or as many as run at once with `blocks_per_sm` to a multiprocessor where these have
+  /// fewer tiles in all, as no last part has far less than the others. To begin takes a block half
+  /// a tile's time.
   Value fillEvenly(Value tiles, Value parts, int64_t blocks) {
     Value more = fillPlaces(tiles, blocks);
     auto countHalves = [&](Value of) {
@@ -169,7 +171,7 @@ private:
   /// ones that would be cut in two where 5 of 12 have.
   Value leaveWhole(Value tiles, Value parts) {
     constexpr int64_t kShort = 16, kMostHave = 5, kOf = 12;
-    int64_t mergeTiles = schedule.getNarrowBlocks() ? 6 : 3;
+    int64_t mergeTiles = schedule.getSmallBlocksPerSM() ? 6 : 3;
     Value isLittle = less(sub(tiles, ceilDivide(tiles, parts)), index(mergeTiles));
     Value areMany = less(multiprocessors, mul(programs, 2));
     Value areTwo = both(less(parts, index(3)), less(index(kShort), tiles));
@@ -184,9 +186,9 @@ private:
     constexpr int64_t kParts = 4, kLong = 64, kGoodPart = 6;
     if (schedule.getSplits() < kParts)
       return parts;
-    Value places = mul(multiprocessors, roles.getBlocks());
+    Value places = mul(multiprocessors, hopper.getBlocksPerSM());
     Value whole = mul(estimate(programs), kParts), cut = estimate(mul(programs, kParts));
-    int64_t least = std::max(kLong, kParts * schedule.getMinPartTiles());
+    int64_t least = std::max(kLong, kParts * schedule.getMinSplitTiles());
     Value pays = both(less(index(least - 1), tiles), less(places, programs));
     pays = both(pays, less(whole, mul(sub(whole, cut), kGoodPart)));
     return select(pays, index(kParts), parts);
@@ -195,14 +197,14 @@ private:
   /// Time of `count` programs, where 1 is that in which the machine reads what one reads. Of its
   /// rate a multiprocessor alone has at most 3/2 of its share.
   Value estimate(Value count) {
-    Value places = mul(multiprocessors, roles.getBlocks());
+    Value places = mul(multiprocessors, hopper.getBlocksPerSM());
     Value rounds = mul(div(count, places), places), last = sub(count, rounds);
     Value alone = mul(ceilDivide(last, multiprocessors), multiprocessors);
     return add(rounds, max(last, div(mul(alone, 2), index(3))));
   }
 
   ScheduleAttr schedule;
-  RolesAttr roles;
+  HopperAttr hopper;
   Value programs, multiprocessors;
 };
 } // namespace
@@ -218,7 +220,7 @@ struct MapToGPUPass : flashattn::impl::MapToGPUBase<MapToGPUPass> {
       Occupancy occupancy(rewriter, op.getLoc(), op.getSchedule(), op.getPrograms());
       rewriter.replaceOp(op, occupancy.countParts(op.getKeyTiles()));
     });
-    getOperation()->walk([&](PrefersNarrowOp op) {
+    getOperation()->walk([&](PrefersSmallBlocksOp op) {
       rewriter.setInsertionPoint(op);
       Occupancy occupancy(rewriter, op.getLoc(), op.getSchedule(), op.getPrograms());
       rewriter.replaceOp(op, occupancy.areNarrowAsFast(op.getKeyTiles()));

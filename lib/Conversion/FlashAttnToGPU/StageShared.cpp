@@ -298,7 +298,7 @@ static LogicalResult verifyChunks(LoadTileOp load) {
                               << last << ", of what a contraction multiplies but got dims " << dims;
   if (load.getOnes() || !load.getCuts().empty())
     return load.emitOpError() << "expected " << (load.getOnes() ? "ones" : "cuts")
-                              << " only where the schedule has roles";
+                              << " only where the schedule has warp specialization";
   VectorType tile = load.getTileType();
   if (!tile.getElementType().isIntOrFloat() ||
       tile.getDimSize(1) * tile.getElementTypeBitWidth() % 128 != 0)
@@ -416,9 +416,10 @@ void Stager::stageResident(LoadTileOp load, Value buffer, bool isHeld) {
 /// not.
 static MmaRegisters countRegisters(ScheduleAttr schedule, ArrayRef<LoadTileOp> residents,
                                    TileLoopOp loop) {
-  auto count = [&](int64_t queryColumns, int64_t scoreColumns, int64_t outputColumns) {
-    return countMmaRegisters(schedule.getTileM(), scoreColumns, schedule.getWarps(), queryColumns,
-                             outputColumns, schedule.getDotType().isF32(), /*hasKeep=*/false);
+  auto count = [&](int64_t qRegisterColumns, int64_t scoreColumns, int64_t outputColumns) {
+    return countMmaRegisters(schedule.getTileM(), scoreColumns, schedule.getWarps(),
+                             qRegisterColumns, outputColumns, schedule.getDotType().isF32(),
+                             /*hasKeep=*/false);
   };
   int64_t held = 0, scores = 0, sums = 0;
   for (LoadTileOp load : residents)
@@ -471,10 +472,10 @@ LogicalResult Stager::run() {
   SmallVector<TileShape> exchanged;
   SmallVector<StagedLoop> staged;
   // Warps that share rows would each hold all columns of theirs.
-  bool isHeld = schedule.getQueriesInRegisters().value_or(schedule.getColumnWarps() == 1);
+  bool isHeld = schedule.getQInRegisters().value_or(schedule.getColumnWarps() == 1);
   for (TileLoopOp loop : loops) {
     llvm::append_range(streamed, sharedLoads(*loop.getBody()));
-    if (!schedule.getQueriesInRegisters())
+    if (!schedule.getQInRegisters())
       isHeld &= holdsQueries(countRegisters(schedule, resident, loop));
     bool isRound = loop.getRounds() && loop.getNumIntervals() == 1;
     scf::ForOp outer = splitIntervals(b, loop);
@@ -511,7 +512,7 @@ struct StageSharedPass : flashattn::impl::StageSharedBase<StageSharedPass> {
     IRRewriter rewriter(&getContext());
     for (OnThreadsOp program : findTilePrograms(getOperation())) {
       // With roles the tiles are in shared memory already.
-      if (program.getScheduleAttr().getRoles())
+      if (program.getScheduleAttr().getHopper())
         continue;
       if (!program->getParentOfType<gpu::LaunchOp>()) {
         program.emitOpError()

@@ -187,7 +187,7 @@ static void convert(ReadTileOp op, ModelKernel &kernel) {
 
 /// A barrier of two warpgroups, at which the first one is `first`, and the other `second`.
 template <typename Op>
-static void convertSister(Op op, ModelKernel &kernel, StringRef function, int64_t first,
+static void convertPeer(Op op, ModelKernel &kernel, StringRef function, int64_t first,
                           int64_t second) {
   OpBuilder b(op);
   Location loc = op.getLoc();
@@ -350,17 +350,17 @@ static void convert(WgmmaWaitOp op, ModelKernel &kernel) {
 
 void mlir::flashattn::model::checkProductUses(ModelKernel &kernel) {
   // Results of products, and what may still be one behind a branch or a wait for others.
-  llvm::SetVector<Value> inFlight;
-  kernel.getFunction().walk([&](WgmmaOp op) { inFlight.insert(op.getD()); });
+  llvm::SetVector<Value> prefetchKiBPerSM;
+  kernel.getFunction().walk([&](WgmmaOp op) { prefetchKiBPerSM.insert(op.getD()); });
   SmallVector<OpOperand *> uses;
-  for (size_t i = 0; i < inFlight.size(); ++i)
-    for (OpOperand &use : inFlight[i].getUses()) {
+  for (size_t i = 0; i < prefetchKiBPerSM.size(); ++i)
+    for (OpOperand &use : prefetchKiBPerSM[i].getUses()) {
       Operation *user = use.getOwner();
       if (auto wait = dyn_cast<WgmmaWaitOp>(user)) {
-        inFlight.insert(wait.getResult(use.getOperandNumber()));
+        prefetchKiBPerSM.insert(wait.getResult(use.getOperandNumber()));
       } else if (auto branch = dyn_cast<BranchOpInterface>(user)) {
         if (auto argument = branch.getSuccessorBlockArgument(use.getOperandNumber()))
-          inFlight.insert(*argument);
+          prefetchKiBPerSM.insert(*argument);
       } else if (auto product = dyn_cast<WgmmaOp>(user);
                  !product || product.getAcc() != use.get()) {
         uses.push_back(&use);
@@ -415,11 +415,11 @@ LogicalResult mlir::flashattn::model::convertHopperOp(Operation *op, ModelKernel
       .Case([&](WarpArriveOp op) { convertBarrier(op, kernel, "WarpArrive"); })
       .Case([&](GroupBarrierOp op) { convertGroup(op, kernel, "GroupBarrier"); })
       .Case([&](GroupArriveOp op) { convertGroup(op, kernel, "GroupArrive"); })
-      .Case([&](AwaitSisterOp op) {
-        convertSister(op, kernel, "GroupBarrier", op.getBarrier(), op.getBarrier() + 1);
+      .Case([&](AwaitPeerOp op) {
+        convertPeer(op, kernel, "GroupBarrier", op.getBarrier(), op.getBarrier() + 1);
       })
-      .Case([&](WakeSisterOp op) {
-        convertSister(op, kernel, "GroupArrive", op.getBarrier() + 1, op.getBarrier());
+      .Case([&](WakePeerOp op) {
+        convertPeer(op, kernel, "GroupArrive", op.getBarrier() + 1, op.getBarrier());
       })
       .Case([&](FenceBarrierInitOp op) { kernel.call(b, op, "FenceBarrierInit", {}); })
       .Case([&](FenceAsyncSharedOp op) { kernel.call(b, op, "FenceAsyncShared", {}); })

@@ -254,7 +254,7 @@ LogicalResult lowerGroupArrive(GroupArriveOp op, PatternRewriter &b) {
 /// `isOther`: the other way round. Of both one is predicated away, for a barrier's number would
 /// take a register.
 template <typename Op>
-LogicalResult lowerSister(Op op, PatternRewriter &b, StringRef instruction, bool isOther) {
+LogicalResult lowerPeer(Op op, PatternRewriter &b, StringRef instruction, bool isOther) {
   int64_t first = op.getBarrier() + isOther, second = op.getBarrier() + !isOther;
   createInlinePTX(
       b, op.getLoc(),
@@ -267,12 +267,12 @@ LogicalResult lowerSister(Op op, PatternRewriter &b, StringRef instruction, bool
   return success();
 }
 
-LogicalResult lowerAwaitSister(AwaitSisterOp op, PatternRewriter &b) {
-  return lowerSister(op, b, "bar.sync", /*isOther=*/false);
+LogicalResult lowerAwaitPeer(AwaitPeerOp op, PatternRewriter &b) {
+  return lowerPeer(op, b, "bar.sync", /*isOther=*/false);
 }
 
-LogicalResult lowerWakeSister(WakeSisterOp op, PatternRewriter &b) {
-  return lowerSister(op, b, "bar.arrive", /*isOther=*/true);
+LogicalResult lowerWakePeer(WakePeerOp op, PatternRewriter &b) {
+  return lowerPeer(op, b, "bar.arrive", /*isOther=*/true);
 }
 
 LogicalResult lowerSetRegisters(SetRegistersOp op, PatternRewriter &b) {
@@ -399,8 +399,8 @@ void hopper::populateHopperToNVVMPatterns(LLVMTypeConverter &converter,
   patterns.add(lowerFenceAsyncShared);
   patterns.add(lowerGroupBarrier);
   patterns.add(lowerGroupArrive);
-  patterns.add(lowerAwaitSister);
-  patterns.add(lowerWakeSister);
+  patterns.add(lowerAwaitPeer);
+  patterns.add(lowerWakePeer);
   patterns.add(lowerSetRegisters);
   populateAddsToNVVMPatterns(converter, patterns);
   populateWgmmaToNVVMPatterns(converter, patterns);

@@ -30,7 +30,7 @@ private:
   void buildGroups(gpu::LaunchOp launch, ArrayRef<Value> row, Value isFirst);
   void share(PartialRow merged, Value group, Value lane, Value column);
 
-  int64_t getLanes() const { return dv / width; }
+  int64_t getThreadsPerRow() const { return dv / width; }
   Value equals(Value x, Value y) const {
     return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, x, y);
   }
@@ -81,15 +81,15 @@ void CombineKernel::buildGroups(gpu::LaunchOp launch, ArrayRef<Value> row, Value
   scalars = allocate(op.getLseRests() ? 3 : 2);
 
   Value thread = launch.getThreadIds().x;
-  Value group = arith::DivUIOp::create(b, loc, thread, index(getLanes()));
-  Value lane = arith::RemUIOp::create(b, loc, thread, index(getLanes()));
+  Value group = arith::DivUIOp::create(b, loc, thread, index(getThreadsPerRow()));
+  Value lane = arith::RemUIOp::create(b, loc, thread, index(getThreadsPerRow()));
   Value column = arith::MulIOp::create(b, loc, lane, index(width));
   PartialRow merged =
       mergeParts(mergeNothing(width), row, column, width, group, groups, kPartsAtOnce);
   share(merged, group, lane, column);
   gpu::BarrierOp::create(b, loc);
 
-  if (getLanes() * groups != dv) {
+  if (getThreadsPerRow() * groups != dv) {
     Value has = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, thread, index(dv));
     auto guarded = scf::IfOp::create(b, loc, has, /*withElseRegion=*/false);
     b.setInsertionPointToStart(guarded.thenBlock());
@@ -108,8 +108,8 @@ void CombineKernel::buildGroups(gpu::LaunchOp launch, ArrayRef<Value> row, Value
 
 /// A block for each row, where there is any: a grid of no blocks is an error to the driver.
 gpu::LaunchOp CombineKernel::launchBlocks() {
-  int64_t threads =
-      groups == 1 ? std::min<int64_t>(llvm::alignTo(dv, kWarp), kMaxThreads) : getLanes() * groups;
+  int64_t threads = groups == 1 ? std::min<int64_t>(llvm::alignTo(dv, kWarp), kMaxThreads)
+                                : getThreadsPerRow() * groups;
   Value rows = index(1), one = index(1);
   for (int64_t i : {1, 2, 3})
     rows = mul(rows, dim(op.getOParts(), i));

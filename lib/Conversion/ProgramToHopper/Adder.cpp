@@ -120,7 +120,7 @@ void AdderBuilder::addStep(IRMapping &mapping, Value before) {
 /// interval.
 Value AdderBuilder::addInterval(IRMapping mapping, Value interval, Value progress) {
   TileLoopOp program = plan.loop;
-  TileRange range = HullBuilder(b, plan, block).boundsOf(mapping, interval);
+  TileRange range = SharedRangeBuilder(b, plan, block).boundsOf(mapping, interval);
   Value begin = toI32(range.begin), end = toI32(range.end);
   // What consumers pass by they do not stage.
   if (program.getWhen())

@@ -1,4 +1,4 @@
-//===- Block.h - a block of warpgroups with roles ----------------*- C++ -*-===//
+//===- Block.h - a block of warpgroups with warp specialization ----------------*- C++ -*-===//
 //
 // What flashattn-specialize-warps builds, by job. Each builder holds a plan and the values that all
 // of them share; what changes from place to place is passed on.
@@ -21,7 +21,7 @@ namespace mlir::flashattn {
 inline constexpr int64_t kBlockBarrier = 0;
 /// The first of the two at which consumers that share a program, and do not split its sums, wait
 /// for each other's products.
-inline constexpr int64_t kSisterBarriers = 2;
+inline constexpr int64_t kPeerBarriers = 2;
 
 /// Threads of a warp.
 inline constexpr int64_t kWarpThreads = 32;
@@ -56,7 +56,7 @@ struct BlockValues {
   SmallVector<Value> rows;      ///< memref<stages x elements x f32> each
   SmallVector<Value> staging;   ///< memref<warps x elements x f32> each
   Value barriers;               ///< memref<N x i64>
-  Value hulls;                  ///< memref<slots x intervals x 2 x i32>: tiles that a group reads
+  Value sharedRanges;           ///< memref<slots x intervals x 2 x i32>: tiles that a group reads
   Value numbers;                ///< memref<slots x 4 x i32>: batch, head, tile and end of a group
   // In the kernel.
   Group group;             ///< the only one of a block that is not persistent
@@ -96,7 +96,7 @@ protected:
   /// elements x f32>; and the number of the barrier of whether it is free.
   Value stagingAt(Value step);
   Value stagingFree(Value step) {
-    return add(placeOf(step, plan.getAddStages()), index(plan.memory.stagingFree));
+    return add(placeOf(step, plan.getDqReduceStages()), index(plan.memory.stagingFree));
   }
 
   const BlockPlan &plan;
@@ -140,9 +140,9 @@ private:
   Value placeIn(Value round);
 };
 
-/// Which tiles the programs of a group read together (Hulls.cpp). An interval has a number where
-/// the loop has several.
-class HullBuilder : public BlockBuilder {
+/// Which tiles the programs of a group read together (SharedRanges.cpp). An interval has a number
+/// where the loop has several.
+class SharedRangeBuilder : public BlockBuilder {
 public:
   using BlockBuilder::BlockBuilder;
 
@@ -153,7 +153,7 @@ public:
 
 private:
   TileRange hullOf(MutableArrayRef<IRMapping> programs, Value interval);
-  void store(const TileRange &hull, Value slot, Value interval);
+  void store(const TileRange &sharedRange, Value slot, Value interval);
 };
 
 /// The warpgroup that brings tiles (Producer.cpp).
@@ -227,7 +227,7 @@ private:
   void hideBounds(TileLoopOp loop);
   Value consumeLoop(Value slot, Value tile, Value step);
   Value consumeInterval(TileLoopOp loop, Value slot, Value interval, Value tile, Value step);
-  void passBy(Value begin, Value end, Value first, Value step);
+  void skipTiles(Value begin, Value end, Value first, Value step);
   Value stepAt(TileLoopOp loop, Value first, Value step);
   /// The same in 32 bits.
   Value now(TileLoopOp loop, Value first, Value step);

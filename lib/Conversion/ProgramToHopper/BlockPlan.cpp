@@ -180,7 +180,7 @@ static LogicalResult verifyShared(LoadTileOp load, const BlockPlan &plan) {
     return load.emitOpError() << "expected a tile that contractions read to be loaded once per "
                                  "program or once per step but got neither";
   for (Operation *user : load->getUsers())
-    if (!isa<vector::ContractionOp, WeightsOp>(user))
+    if (!isa<vector::ContractionOp, SoftmaxStepOp>(user))
       return load.emitOpError() << "expected contractions and weights alone to read a tile in "
                                    "shared memory but got '"
                                 << user->getName() << "'";
@@ -282,7 +282,7 @@ static LogicalResult verifySplit(const BlockPlan &plan) {
     return program.emitOpError() << "expected tile_m 64 where consumers split sums but got "
                                  << plan.schedule.getTileM();
   if (plan.getHeld() > 1)
-    return program.emitOpError() << "expected query_stages 1 where consumers split sums but got "
+    return program.emitOpError() << "expected q_stages 1 where consumers split sums but got "
                                  << plan.getHeld();
   for (LoadTileOp stream : plan.streams)
     for (const SetVector<Operation *> &made : plan.split.made)
@@ -335,21 +335,23 @@ static LogicalResult verifyAdding(const BlockPlan &plan) {
   ProgramOp program = plan.program;
   TileLoopOp loop = plan.loop;
   bool isStep = !plan.added.empty() && AddTileOp(plan.added.front())->getBlock() == loop.getBody();
-  if (plan.getAddStages() && (!isStep || plan.splitsSums()))
-    return program.emitOpError() << "'add_stages' requires cooperative consumers that add a tile "
-                                    "at each step and do not split their sums, but got "
-                                 << plan.getAddStages();
-  if (plan.takesTurns && plan.getAddStages() == 0)
+  if (plan.getDqReduceStages() && (!isStep || plan.splitsSums()))
     return program.emitOpError()
-           << "tiles that are added in a fixed order require add_stages 1 or 2 but got 0";
-  if (SignalAddedOp told = plan.told; told && !plan.getAddStages())
-    return told.emitOpError() << "a completion counter requires add_stages 1 or 2 but got 0";
+           << "'dq_reduce_stages' requires cooperative consumers that add a tile "
+              "at each step and do not split their sums, but got "
+           << plan.getDqReduceStages();
+  if (plan.takesTurns && plan.getDqReduceStages() == 0)
+    return program.emitOpError()
+           << "tiles that are added in a fixed order require dq_reduce_stages 1 or 2 but got 0";
+  if (SignalAddedOp told = plan.told; told && !plan.getDqReduceStages())
+    return told.emitOpError() << "a completion counter requires dq_reduce_stages 1 or 2 but got 0";
   for (AddTileOp added : plan.added)
-    if (added.getOrder() && (!plan.getAddStages() || added->getBlock() != loop.getBody()))
-      return added.emitOpError() << "a fixed order requires add_stages 1 or 2 and tiles that are "
-                                    "added at each step but got "
-                                 << (plan.getAddStages() ? "one added outside of the steps"
-                                                         : "add_stages 0");
+    if (added.getOrder() && (!plan.getDqReduceStages() || added->getBlock() != loop.getBody()))
+      return added.emitOpError()
+             << "a fixed order requires dq_reduce_stages 1 or 2 and tiles that are "
+                "added at each step but got "
+             << (plan.getDqReduceStages() ? "one added outside of the steps"
+                                          : "dq_reduce_stages 0");
   return success();
 }
 
@@ -376,14 +378,16 @@ static LogicalResult verifyStaying(const BlockPlan &plan) {
   ProgramOp program = plan.program;
   TileLoopOp loop = plan.loop;
   if (plan.reloads() && (plan.splitsSums() || plan.residents.empty()))
-    return program.emitOpError() << "'claims_below' with query_stages 1 requires resident tiles "
-                                    "and consumers that do not split their sums, but got "
-                                 << plan.roles.getClaimsBelow();
+    return program.emitOpError()
+           << "'dynamic_scheduler_max_len' with q_stages 1 requires resident tiles "
+              "and consumers that do not split their sums, but got "
+           << plan.hopper.getDynamicSchedulerMaxLen();
   if (plan.drainsRings() && (plan.drained.empty() || plan.countsRounds || plan.sharesSequence()))
-    return program.emitOpError() << "'claims_below' with query_stages 1 requires consumers that "
-                                    "multiply every streamed tile by their resident tiles, in a "
-                                    "loop without tile lists, joined tiles or rounds, but got "
-                                 << plan.roles.getClaimsBelow();
+    return program.emitOpError()
+           << "'dynamic_scheduler_max_len' with q_stages 1 requires consumers that "
+              "multiply every streamed tile by their resident tiles, in a "
+              "loop without tile lists, joined tiles or rounds, but got "
+           << plan.hopper.getDynamicSchedulerMaxLen();
   // The one before may be the first of a block that has yet to begin.
   if (plan.isPersistent() && plan.takesTurns)
     return program.emitOpError()
@@ -421,7 +425,7 @@ static WarpgroupBlockPlan planMemory(const BlockPlan &plan) {
   for (const BlockPlan::Row &row : plan.rows)
     block.rows.push_back({LoadTileOp(row.load).getTileType().getDimSize(1), row.stream});
   block.added = countStaged(plan);
-  block.addStages = plan.roles.getAddStages();
+  block.dqReduceStages = plan.hopper.getDqReduceStages();
   block.stages = plan.getStages();
   block.skews = areSkewed(plan.streams);
   block.slots = plan.getHeld();
@@ -434,7 +438,7 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
   BlockPlan plan;
   plan.program = program;
   plan.schedule = *program.getSchedule();
-  plan.roles = plan.schedule.getRoles();
+  plan.hopper = plan.schedule.getHopper();
   auto hasAxes = [&](ArrayRef<ProgramAxis> tiles) {
     SmallVector<ProgramAxis> axes = {ProgramAxis::Batch, ProgramAxis::Head};
     llvm::append_range(axes, tiles);
@@ -444,10 +448,11 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
   };
   bool hasBoth = plan.getPrograms() == 1 && hasAxes({ProgramAxis::QueryTile, ProgramAxis::KeyTile});
   if (!hasAxes(ProgramAxis::QueryTile) && !hasAxes(ProgramAxis::KeyTile) && !hasBoth)
-    return program.emitOpError() << "expected axes(batch, head, query_tile) or (batch, head, "
-                                    "key_tile) where the schedule has roles, or (batch, head, "
-                                    "query_tile, key_tile) where a block has one program, but got "
-                                 << program.getAxes();
+    return program.emitOpError()
+           << "expected axes(batch, head, query_tile) or (batch, head, "
+              "key_tile) where the schedule has warp specialization, or (batch, head, "
+              "query_tile, key_tile) where a block has one program, but got "
+           << program.getAxes();
   FailureOr<TileLoopOp> loop = findLoop(program);
   if (failed(loop))
     return failure();
@@ -456,7 +461,7 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
     return failure();
   plan.streams = findStreams(*loop);
   for (LoadTileOp load : plan.streams)
-    plan.warpsRelease |= llvm::any_of(load->getUsers(), llvm::IsaPred<WeightsOp>);
+    plan.warpsRelease |= llvm::any_of(load->getUsers(), llvm::IsaPred<SoftmaxStepOp>);
   plan.rows = findRows(*loop, plan.split);
   plan.intervals = loop->getNumIntervals();
   plan.countsRounds = loop->getRounds() != nullptr;
@@ -509,7 +514,8 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
                                                          : Twine(plan.intervals) + " intervals");
   }
   for (auto await : program.getBody()->getOps<AwaitAddedOp>())
-    return await.emitOpError() << "expected a program whose schedule has no roles but got one with";
+    return await.emitOpError()
+           << "expected a program whose schedule has no warp specialization but got one with";
   for (auto told : program.getBody()->getOps<SignalAddedOp>()) {
     if (plan.told)
       return told.emitOpError() << "expected one at most in a program but got another";

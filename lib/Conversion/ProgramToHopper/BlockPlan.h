@@ -34,7 +34,7 @@ struct BlockPlan {
 
   ProgramOp program;
   ScheduleAttr schedule;
-  RolesAttr roles;
+  HopperAttr hopper;
   TileLoopOp loop;                   ///< the one that reads `streams`
   SmallVector<LoadTileOp> residents; ///< tiles that a program's contractions keep
   SmallVector<LoadTileOp> streams;   ///< tiles that come anew in each step; each has a ring
@@ -59,7 +59,8 @@ struct BlockPlan {
   bool sharesIntervals = false;     ///< whether the programs of a block have the same
   WarpgroupBlockPlan memory;        ///< buffers and barriers by number
 
-  /// The plan of `program`, whose schedule has roles. Errors, at the op that is in the way.
+  /// The plan of `program`, whose schedule has warp specialization. Errors, at the op that is in
+  /// the way.
   static FailureOr<BlockPlan> get(ProgramOp program);
 
   /// The loads in `loop` whose tiles come through rings, in their order.
@@ -67,7 +68,7 @@ struct BlockPlan {
   /// The loads in `loop` of rows that come with the tiles of a stream, in their order.
   static SmallVector<Row> findRows(TileLoopOp loop, const SumSplit &split);
 
-  int64_t getConsumers() const { return roles.getConsumers(); }
+  int64_t getConsumers() const { return hopper.getConsumers(); }
   /// Whether all consumers run one program, each 64 of its rows or one of its sums.
   bool sharesProgram() const { return schedule.sharesProgram(); }
   bool splitsSums() const { return schedule.splitsSums(); }
@@ -82,32 +83,32 @@ struct BlockPlan {
   int64_t getStages() const { return schedule.getStages(); }
   /// Groups of programs whose residents a block has room for. With several it is persistent: it
   /// goes from one group to the next.
-  int64_t getHeld() const { return roles.getQueryStages(); }
+  int64_t getHeld() const { return hopper.getQStages(); }
   /// Groups that a block is told of at a time.
   int64_t getSlots() const { return memory.slots; }
   bool isPersistent() const { return getHeld() > 1 || claims(); }
   /// Whether persistent blocks take groups as they have room for them, from a counter.
-  bool claims() const { return roles.getClaimsBelow() > 0; }
+  bool claims() const { return hopper.getDynamicSchedulerMaxLen() > 0; }
   /// Whether a persistent block has room for the residents of one group: those of the next come
   /// where they were as soon as all steps have read them, and what the program has made is written
   /// from elsewhere.
-  bool reloads() const { return roles.reloads(); }
+  bool reloads() const { return hopper.reloads(); }
   /// Whether residents are read when the tiles are that they are multiplied with, by programs of
   /// their own: then those say when the next ones may come.
   bool drainsRings() const { return reloads() && getPrograms() > 1; }
   /// Who says of a program that its slot is free.
   int64_t countSlotReleases() const {
-    int64_t spare = getAddStages() ? WarpgroupBlockPlan::kSpareWarps : 0;
+    int64_t spare = getDqReduceStages() ? WarpgroupBlockPlan::kSpareWarps : 0;
     constexpr int64_t kWarps = 4;
     return getConsumers() / getPrograms() * (reloads() ? kWarps : 1) + spare;
   }
   /// Places through which consumers hand what is added of a step to spare warps; 0: they add it.
-  int64_t getAddStages() const { return roles.getAddStages(); }
+  int64_t getDqReduceStages() const { return hopper.getDqReduceStages(); }
   /// Whether the loop goes over several intervals, or over them in rounds.
   bool hasPasses() const { return intervals > 1 || countsRounds; }
   int64_t getThreads() const { return hopper::kWarpgroupThreads * (getConsumers() + 1); }
   int64_t getHeadsPerBlock() const {
-    return roles.getAlong() == ProgramAxis::Head ? getPrograms() : 1;
+    return hopper.getAlong() == ProgramAxis::Head ? getPrograms() : 1;
   }
   /// Whether a block may have fewer programs than it has room for.
   bool mayLackPrograms() const { return getPrograms() > 1 && getHeadsPerBlock() == 1; }

@@ -29,14 +29,14 @@ void ConsumerBuilder::meetAlone() {
 
 /// Waits for and frees the tiles [begin, end), which other programs of the block read. `first` is
 /// the tile of step `step`.
-void ConsumerBuilder::passBy(Value begin, Value end, Value first, Value step) {
+void ConsumerBuilder::skipTiles(Value begin, Value end, Value first, Value step) {
   auto loop = scf::ForOp::create(b, loc, begin, end, index(1));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   Value now = add(sub(loop.getInductionVar(), first), step);
   for (Value ring : block.rings)
     hopper::RingGetOp::create(b, loc, ring, now);
-  // Lest one warp frees what a sister still waits for.
+  // Lest one warp frees what a peer still waits for.
   meet();
   for (Value ring : block.rings)
     hopper::RingReleaseOp::create(b, loc, ring, now, block.releases);
@@ -121,7 +121,7 @@ void ConsumerBuilder::useStream(TileLoopOp loop, LoadTileOp load, Value ring, Va
   for (Operation *user : users) {
     StageOp own = getStage(user);
     bool atLoad = own == getStage(load) || (!plan.splitsSums() && own.getLag() == 0);
-    bool isSame = own == stage || (held && atLoad) || isa<WeightsOp>(user);
+    bool isSame = own == stage || (held && atLoad) || isa<SoftmaxStepOp>(user);
     if (!held || !isSame) {
       stage = own;
       b.setInsertionPoint(atLoad ? load : user);
@@ -163,7 +163,7 @@ void ConsumerBuilder::pinOperands(TileLoopOp loop) {
   SetVector<Value> operands;
   for (auto product : loop.getBody()->getOps<vector::ContractionOp>()) {
     Operation *def = product.getLhs().getDefiningOp();
-    // What sisters read is stored where it is made.
+    // What peers read is stored where it is made.
     if (def && def->getBlock() == loop.getBody() && !isa<hopper::LoadTileOp>(def) &&
         getStage(def) != getStage(product) && llvm::none_of(def->getUsers(), [](Operation *user) {
           auto other = dyn_cast<vector::ContractionOp>(user);
@@ -186,10 +186,10 @@ void ConsumerBuilder::pinOperands(TileLoopOp loop) {
 Value ConsumerBuilder::consumeInterval(TileLoopOp loop, Value slot, Value interval, Value tile,
                                        Value step) {
   b.setInsertionPoint(loop);
-  HullBuilder hulls(b, plan, block);
+  SharedRangeBuilder sharedRanges(b, plan, block);
   TileRange own{loop.getBounds().front(), loop.getBounds().back()};
-  TileRange hull = plan.sharesIntervals ? hulls.withStep(own, interval)
-                                        : hulls.read(slot, interval, /*byWarp=*/true);
+  TileRange sharedRange = plan.sharesIntervals ? sharedRanges.withStep(own, interval)
+                                               : sharedRanges.read(slot, interval, /*byWarp=*/true);
   Value any = less(own.begin, own.end);
   if (plan.mayLackPrograms()) {
     Value when = GridBuilder(b, plan, block).isProgram(tile);
@@ -200,25 +200,27 @@ Value ConsumerBuilder::consumeInterval(TileLoopOp loop, Value slot, Value interv
   if (loop.getWhen())
     any = arith::AndIOp::create(b, loc, any, loop.getWhen());
   if (!plan.sharesIntervals || plan.drainsRings() || loop.getWhen())
-    passBy(hull.begin, arith::SelectOp::create(b, loc, any, own.begin, hull.end), hull.begin, step);
+    skipTiles(sharedRange.begin, arith::SelectOp::create(b, loc, any, own.begin, sharedRange.end),
+              sharedRange.begin, step);
   if (!plan.sharesIntervals) {
     b.setInsertionPointAfter(loop);
-    passBy(arith::SelectOp::create(b, loc, any, own.end, hull.end), hull.end, hull.begin, step);
+    skipTiles(arith::SelectOp::create(b, loc, any, own.end, sharedRange.end), sharedRange.end,
+              sharedRange.begin, step);
   }
-  useRows(loop, hull.begin, step);
+  useRows(loop, sharedRange.begin, step);
   for (auto [load, ring] : llvm::zip_equal(BlockPlan::findStreams(loop), block.rings))
-    useStream(loop, load, ring, hull.begin, step);
+    useStream(loop, load, ring, sharedRange.begin, step);
   if (plan.splitsSums()) {
-    handOver(loop, hull.begin, step);
+    handOver(loop, sharedRange.begin, step);
   } else {
     if (plan.sharesProgram())
       pinOperands(loop);
     if (alternates(loop))
       alternate(loop);
-    exchange(loop, hull.begin, step);
+    exchange(loop, sharedRange.begin, step);
   }
   b.setInsertionPointAfter(loop);
-  return add(step, sub(hull.end, hull.begin));
+  return add(step, sub(sharedRange.end, sharedRange.begin));
 }
 
 /// Where LLVM knows which tiles a loop begins and ends with, it makes their masks before all of it,
@@ -268,11 +270,11 @@ Value ConsumerBuilder::consumeLoop(Value slot, Value tile, Value step) {
 Value ConsumerBuilder::holdFirstColumns(LoadTileOp resident, Value tile) {
   bool isLeft = llvm::all_of(resident->getUses(), [](OpOperand &use) {
     auto product = dyn_cast<vector::ContractionOp>(use.getOwner());
-    return isa<WeightsOp>(use.getOwner()) ||
+    return isa<SoftmaxStepOp>(use.getOwner()) ||
            (product && use.getOperandNumber() == 0 && !isLhsTransposed(product));
   });
   VectorType type = resident.getTileType();
-  int64_t columns = std::min(plan.roles.getQueryColumns(), type.getDimSize(1));
+  int64_t columns = std::min(plan.hopper.getQRegisterColumns(), type.getDimSize(1));
   if (!isLeft || columns == 0)
     return {};
   auto held = VectorType::get({type.getDimSize(0), columns}, type.getElementType());
@@ -307,7 +309,7 @@ bool ConsumerBuilder::waitsForStoreLater(Value buffer) {
 
 /// Waits until others have read all that is staged before step `step`.
 void ConsumerBuilder::awaitStaging(Value step) {
-  int64_t places = plan.getAddStages();
+  int64_t places = plan.getDqReduceStages();
   for (int64_t place = 0; place < places; ++place)
     hopper::BarrierWaitOp::create(
         b, loc, block.barriers, index(plan.memory.stagingFree + place),
@@ -336,7 +338,7 @@ void ConsumerBuilder::storeOutputs(const Held &held, Value consumer, Value step)
     } else if (waitsLater) {
       hopper::WaitStoresOp::create(b, loc, /*consumer=*/IntegerAttr());
     }
-    // Its place may be what sisters, or the copy of the last program's, still read.
+    // Its place may be what peers, or the copy of the last program's, still read.
     if (plan.reloads() ? isFirst : (plan.sharesProgram() && !plan.splitsSums()) || waitsLater)
       meet();
     isFirst = false;
@@ -455,11 +457,11 @@ void ConsumerBuilder::buildThreads() {
   threadInGroup = plan.splitsSums() ? inGroup() : threadOfProgram;
   auto threads = OnThreadsOp::create(b, loc, threadInGroup, plan.schedule);
   ProgramOp program = plan.program;
-  threads.setHalfRows(program.getHalfRows());
+  threads.setUnusedRowHalf(program.getUnusedRowHalf());
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(threads.getBody());
   hopper::SetRegistersOp::create(b, loc, hopper::RegisterChange::Increase,
-                                 plan.roles.getRegisters(), plan.roles.getBlocks());
+                                 plan.hopper.getRegisters(), plan.hopper.getBlocksPerSM());
   hopper::GroupBarrierOp::create(b, loc, i32(kBlockBarrier), plan.getThreads());
   if (alternates(plan.loop)) {
     // The first one begins.
@@ -467,7 +469,7 @@ void ConsumerBuilder::buildThreads() {
     auto guarded = scf::IfOp::create(b, loc, second, /*withElseRegion=*/false);
     OpBuilder::InsertionGuard inSecond(b);
     b.setInsertionPointToStart(guarded.thenBlock());
-    hopper::WakeSisterOp::create(b, loc, kSisterBarriers);
+    hopper::WakePeerOp::create(b, loc, kPeerBarriers);
   }
   Value consumer = plan.sharesProgram() ? index(0) : toIndex(sub(toI32(block.warpgroup), i32(1)));
   if (!plan.isPersistent()) {

@@ -204,7 +204,7 @@ struct ContractToWgmmaPass : flashattn::impl::ContractToWgmmaBase<ContractToWgmm
     IRRewriter rewriter(&getContext());
     SmallVector<vector::ContractionOp> contractions;
     getOperation()->walk([&](OnThreadsOp threads) {
-      if (threads.getSchedule().getRoles())
+      if (threads.getSchedule().getHopper())
         threads.walk([&](vector::ContractionOp op) {
           if (!isOnBranchOfWarps(op))
             contractions.push_back(op);

@@ -12,7 +12,7 @@ using namespace mlir::flashattn;
 
 /// Lets consumers of one program hand each other what products take transposed: it goes through
 /// shared memory, by turns through one of two places. Whoever writes a place again has waited for
-/// what its sisters wrote a step later, and they for the products that read it.
+/// what its peers wrote a step later, and they for the products that read it.
 void ConsumerBuilder::exchange(TileLoopOp loop, Value first, Value step) {
   constexpr int64_t kPlaces = 2;
   SmallVector<vector::ContractionOp> products =
@@ -43,7 +43,7 @@ void ConsumerBuilder::exchange(TileLoopOp loop, Value first, Value step) {
     b.setInsertionPoint(added);
     // Others add it, and let its place go.
     Value staging = block.staging.front();
-    if (int64_t places = plan.getAddStages()) {
+    if (int64_t places = plan.getDqReduceStages()) {
       Value turn = now(loop, first, step);
       hopper::BarrierWaitOp::create(b, loc, block.barriers, stagingFree(turn),
                                     parityOf(turn, places, /*inverted=*/true));
@@ -56,7 +56,7 @@ void ConsumerBuilder::exchange(TileLoopOp loop, Value first, Value step) {
       StageOp::create(b, loc, /*lag=*/1, countStagesBefore(published));
     }
     hopper::FenceAsyncSharedOp::create(b, loc);
-    if (plan.getAddStages()) {
+    if (plan.getDqReduceStages()) {
       Value place = placeOf(now(loop, first, step), WarpgroupBlockPlan::kSpareWarps);
       hopper::WarpArriveOp::create(b, loc, block.barriers, add(place, index(plan.memory.staged)));
     } else {
@@ -82,7 +82,7 @@ void ConsumerBuilder::addTiles(mlir::Block *body, Value step) {
   for (AddTileOp added : tiles) {
     b.setInsertionPoint(added);
     // Through the first place, of which others have read what is added of the last step there.
-    if (int64_t places = plan.getAddStages(); places && added == tiles.front()) {
+    if (int64_t places = plan.getDqReduceStages(); places && added == tiles.front()) {
       Value steps = add(toI32(step), i32(places - 1));
       hopper::BarrierWaitOp::create(b, loc, block.barriers, index(plan.memory.stagingFree),
                                     parityOf(steps, places, /*inverted=*/true));
@@ -110,7 +110,7 @@ bool ConsumerBuilder::alternates(TileLoopOp loop) const {
 /// (docs/rationale/gradient-step.md).
 void ConsumerBuilder::alternate(TileLoopOp loop) {
   b.setInsertionPoint(*loop.getBody()->getOps<vector::ContractionOp>().begin());
-  hopper::AwaitSisterOp::create(b, loc, kSisterBarriers);
+  hopper::AwaitPeerOp::create(b, loc, kPeerBarriers);
   b.setInsertionPointAfter(*loop.getBody()->getOps<StageOp>().begin());
-  hopper::WakeSisterOp::create(b, loc, kSisterBarriers);
+  hopper::WakePeerOp::create(b, loc, kPeerBarriers);
 }

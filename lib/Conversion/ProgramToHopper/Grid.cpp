@@ -9,7 +9,7 @@ using namespace mlir::flashattn;
 static constexpr int64_t kNoGroup = std::numeric_limits<int32_t>::max();
 
 Value BlockBuilder::stagingAt(Value step) {
-  int64_t places = plan.getAddStages();
+  int64_t places = plan.getDqReduceStages();
   if (places == 1)
     return block.staging.front();
   // They lie behind each other.
@@ -32,7 +32,7 @@ void GridBuilder::countGroups(BlockValues &values) {
   values.tileGroups = values.tiles;
   Value batches = program.getSizes()[0], heads = program.getSizes()[1];
   Value headGroups = heads, consumers = index(plan.getPrograms());
-  if (plan.getHeadsPerBlock() > 1 || plan.roles.getAlong() == ProgramAxis::Head)
+  if (plan.getHeadsPerBlock() > 1 || plan.hopper.getAlong() == ProgramAxis::Head)
     headGroups = div(heads, consumers);
   else
     values.tileGroups = b.createOrFold<arith::CeilDivUIOp>(loc, values.tiles, consumers);
@@ -41,7 +41,7 @@ void GridBuilder::countGroups(BlockValues &values) {
 
 /// Blocks that run at once.
 Value GridBuilder::countPlaces() {
-  return mul(MultiprocessorCountOp::create(b, loc), index(plan.roles.getBlocks()));
+  return mul(MultiprocessorCountOp::create(b, loc), index(plan.hopper.getBlocksPerSM()));
 }
 
 /// Heads of a section that has a group for each place, or but for a sixteenth of them: the keys and
@@ -54,13 +54,13 @@ Value GridBuilder::countHeadsOfPlaces() {
 }
 
 /// How many places of each ring idle: as many blocks as run at once have no more on their way than
-/// `in_flight` says, but for two tiles each.
+/// `prefetch_kib_per_sm` says, but for two tiles each.
 Value GridBuilder::countIdlePlaces() {
   constexpr int64_t kKiB = 1024, kLeast = 2;
   int64_t bytes = 0;
   for (LoadTileOp load : plan.streams)
     bytes += load.getTileType().getNumElements() * load.getTileType().getElementTypeBitWidth() / 8;
-  Value most = mul(MultiprocessorCountOp::create(b, loc), plan.roles.getInFlight() * kKiB);
+  Value most = mul(MultiprocessorCountOp::create(b, loc), plan.hopper.getPrefetchKiBPerSM() * kKiB);
   Value ahead = div(most, mul(min(block.groups, countPlaces()), bytes));
   ahead = min(max(ahead, index(kLeast)), index(plan.getStages()));
   return toI32(sub(index(plan.getStages()), ahead));
@@ -86,7 +86,7 @@ Value GridBuilder::countSmallerGroups() {
   return sub(perHead, sub(tiles, mul(div(tiles, perHead), perHead)));
 }
 
-/// Sections of `section` heads; within one, query tiles from the last to the first and the
+/// Sections of `l2_head_group` heads; within one, query tiles from the last to the first and the
 /// heads of the section next to each other. Neighbours are of one batch, whose heads may share
 /// keys, or where batches share what shapes scores, more bytes than those, of one head. A list of
 /// tiles, or a sequence of joined ones, is one for as many programs as there are consumers, from a
@@ -98,11 +98,11 @@ Group GridBuilder::decode(Value number) {
   ProgramOp program = plan.program;
   Value batches = toI32(program.getSizes()[0]);
   Value headGroups = div(toI32(program.getSizes()[1]), i32(headsPerBlock));
-  Value perSection = block.section ? block.section : i32(plan.roles.getSection());
+  Value perSection = block.section ? block.section : i32(plan.hopper.getL2HeadGroup());
   Value section = div(group, mul(perHead, perSection));
   Value rest = sub(group, mul(section, mul(perHead, perSection)));
   Value flatHead = section, row = rest;
-  if (plan.roles.getSection() != 1) {
+  if (plan.hopper.getL2HeadGroup() != 1) {
     Value firstHead = mul(section, perSection);
     Value inSection = min(perSection, sub(mul(batches, headGroups), firstHead));
     row = div(rest, inSection);

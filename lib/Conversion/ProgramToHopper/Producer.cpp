@@ -50,7 +50,7 @@ void ProducerBuilder::prepare(const Group &group, Value slot) {
     grid.tell(group, slot);
   else
     loadResidents(programs, slot);
-  HullBuilder(b, plan, block).publish(programs, slot);
+  SharedRangeBuilder(b, plan, block).publish(programs, slot);
   if (plan.isPersistent())
     loadResidents(programs, slot);
 }
@@ -109,10 +109,10 @@ SmallVector<hopper::RingPutOp> ProducerBuilder::put(unsigned stream, IRMapping &
 
 /// Puts the tiles of one interval into the rings; the steps up to its end.
 Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value interval, Value step) {
-  HullBuilder hulls(b, plan, block);
+  SharedRangeBuilder sharedRanges(b, plan, block);
   TileRange range = plan.sharesIntervals
-                        ? hulls.withStep(hulls.boundsOf(mapping, interval), interval)
-                        : hulls.read(slot, interval, /*byWarp=*/false);
+                        ? sharedRanges.withStep(sharedRanges.boundsOf(mapping, interval), interval)
+                        : sharedRanges.read(slot, interval, /*byWarp=*/false);
   // Before the loop, or the copies of one loop would stand in for another's.
   TileLoopOp program = plan.loop;
   for (LoadTileOp load : plan.streams)
@@ -230,9 +230,9 @@ void ProducerBuilder::prepareClaimed(Value round, Value step) {
 
 void ProducerBuilder::build() {
   hopper::SetRegistersOp::create(b, loc, hopper::RegisterChange::Decrease,
-                                 plan.roles.getProducerRegisters(), plan.roles.getBlocks());
+                                 plan.hopper.getProducerRegisters(), plan.hopper.getBlocksPerSM());
   OpBuilder::InsertionGuard guard(b);
-  if (plan.getAddStages()) {
+  if (plan.getDqReduceStages()) {
     Value isSpare = compare(arith::CmpIPredicate::uge, block.thread, index(kWarpThreads));
     auto spare = scf::IfOp::create(b, loc, isSpare, /*withElseRegion=*/true);
     b.setInsertionPointToStart(spare.thenBlock());

@@ -1,6 +1,6 @@
 //===- SpecializeWarps.cpp - flashattn-specialize-warps --------------------===//
 //
-// A block of warpgroups with roles: one brings tiles, the others compute.
+// A block of warpgroups with warp specialization: one brings tiles, the others compute.
 //
 //===----------------------------------------------------------------------===//
 
@@ -79,10 +79,10 @@ void LaunchBuilder::makeMaps() {
 
 /// The program that runs right before this one, which begins beside it.
 static ProgramOp findLeader(ProgramOp program) {
-  if (program.getFollows())
+  if (program.getPdlSecondary())
     for (Operation *op = program->getPrevNode(); op; op = op->getPrevNode())
       if (auto before = dyn_cast<ProgramOp>(op))
-        return before.getLeads() ? before : ProgramOp();
+        return before.getPdlPrimary() ? before : ProgramOp();
   return {};
 }
 
@@ -128,7 +128,7 @@ void LaunchBuilder::makeCounter() {
   b.setInsertionPointToStart(&launch.getBody().front());
   LaunchDependentsOp::create(b, loc);
   // Who waits for this grid waits for what it follows too.
-  if (ProgramOp program = plan.program; program.getFollows())
+  if (ProgramOp program = plan.program; program.getPdlSecondary())
     WaitPrerequisiteGridsOp::create(b, loc);
   clear();
   gpu::TerminatorOp::create(b, loc);
@@ -169,7 +169,7 @@ int64_t LaunchBuilder::allocate() {
     values.rows.push_back(view(number, b.getF32Type()));
   for (unsigned number : planned.staging)
     values.staging.push_back(view(number, b.getF32Type()));
-  values.hulls = view(planned.bounds, b.getI32Type());
+  values.sharedRanges = view(planned.bounds, b.getI32Type());
   if (planned.numbers)
     values.numbers = view(*planned.numbers, b.getI32Type());
   return planned.memory.getBytes();
@@ -201,9 +201,9 @@ void LaunchBuilder::initBlock() {
              kWarps * (splits ? 1 : plan.getConsumers()));
   if (splits)
     initPlaces(plan.memory.placeFree, kPlaces, kWarps);
-  if (plan.getAddStages()) {
+  if (plan.getDqReduceStages()) {
     initPlaces(plan.memory.staged, WarpgroupBlockPlan::kSpareWarps, kWarps * plan.getConsumers());
-    initPlaces(plan.memory.stagingFree, plan.getAddStages(), 1);
+    initPlaces(plan.memory.stagingFree, plan.getDqReduceStages(), 1);
   }
   hopper::FenceBarrierInitOp::create(b, loc);
   Group group = values.group;
@@ -227,9 +227,9 @@ void LaunchBuilder::build() {
   blocks = plan.isPersistent() ? grid.countBlocks() : values.groups;
   if (plan.claims())
     makeCounter();
-  if (plan.roles.getSection() == 0)
+  if (plan.hopper.getL2HeadGroup() == 0)
     values.section = grid.countHeadsOfPlaces();
-  if (plan.roles.getInFlight())
+  if (plan.hopper.getPrefetchKiBPerSM())
     values.idle = grid.countIdlePlaces();
   values.launch =
       gpu::LaunchOp::create(b, loc, blocks, one, one, index(plan.getThreads()), one, one);
@@ -242,7 +242,7 @@ void LaunchBuilder::build() {
   values.thread = values.launch.getThreadIds().x;
   if (!plan.isPersistent())
     values.group = grid.decode(values.launch.getBlockIds().x);
-  if (plan.claims() && !program.getFollows()) {
+  if (plan.claims() && !program.getPdlSecondary()) {
     // Without a counter the grid before this one may be any, which makes what this one reads.
     Value last = arith::XOrIOp::create(b, loc, grid.hasMoreGroups(),
                                        arith::ConstantIntOp::create(b, loc, 1, /*width=*/1));
@@ -253,7 +253,7 @@ void LaunchBuilder::build() {
   }
   initBlock();
   // The barriers are there, and what the block keeps is on its way.
-  if (program.getFollows() || plan.claims())
+  if (program.getPdlSecondary() || plan.claims())
     WaitPrerequisiteGridsOp::create(b, loc);
   // So ptxas knows a warp to be of one mind.
   values.warpgroup = fromLane0(div(values.thread, index(hopper::kWarpgroupThreads)));
@@ -272,7 +272,7 @@ void LaunchBuilder::build() {
   ProducerBuilder(b, plan, block).build();
   b.setInsertionPointToStart(role.elseBlock());
   ConsumerBuilder(b, plan, block).build();
-  if (program.getLeads() || plan.schedule.getSplits() > 1)
+  if (program.getPdlPrimary() || plan.schedule.getSplits() > 1)
     addLaunchDependents(values.launch.getBody().front());
   b.eraseOp(program);
   if (values.counter) {
@@ -299,12 +299,12 @@ static LogicalResult splitByLength(RewriterBase &b, const BlockPlan &plan) {
   LoadTileOp load = plan.streams.front();
   Value rows =
       b.createOrFold<memref::DimOp>(loc, load.getSource(), static_cast<int64_t>(*load.getRowDim()));
-  Value most = arith::ConstantIndexOp::create(b, loc, plan.roles.getClaimsBelow());
+  Value most = arith::ConstantIndexOp::create(b, loc, plan.hopper.getDynamicSchedulerMaxLen());
   Value isLong = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, most, rows);
   auto split = scf::IfOp::create(b, loc, isLong, /*withElseRegion=*/true);
   b.setInsertionPointToStart(split.thenBlock());
   auto copy = cast<ProgramOp>(b.clone(*plan.program));
-  copy.setScheduleAttr(plan.schedule.withRoles(plan.roles.withoutClaims(kFewHeads)));
+  copy.setScheduleAttr(plan.schedule.withHopper(plan.hopper.withoutClaims(kFewHeads)));
   b.moveOpBefore(plan.program, split.elseBlock()->getTerminator());
   return specialize(b, copy);
 }
@@ -313,7 +313,8 @@ static LogicalResult specialize(RewriterBase &b, ProgramOp program) {
   FailureOr<BlockPlan> plan = BlockPlan::get(program);
   if (failed(plan))
     return failure();
-  if (plan->claims() && plan->roles.getClaimsBelow() < kMostKeys && failed(splitByLength(b, *plan)))
+  if (plan->claims() && plan->hopper.getDynamicSchedulerMaxLen() < kMostKeys &&
+      failed(splitByLength(b, *plan)))
     return failure();
   BlockValues values;
   LaunchBuilder(b, *plan, values).build();
@@ -325,7 +326,7 @@ struct SpecializeWarpsPass : flashattn::impl::SpecializeWarpsBase<SpecializeWarp
   void runOnOperation() override {
     SmallVector<ProgramOp> programs;
     getOperation()->walk([&](ProgramOp program) {
-      if (program.getSchedule() && program.getSchedule()->getRoles())
+      if (program.getSchedule() && program.getSchedule()->getHopper())
         programs.push_back(program);
     });
     IRRewriter rewriter(&getContext());

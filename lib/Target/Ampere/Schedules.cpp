@@ -19,8 +19,8 @@ struct AttentionRow {
   int64_t bits, maxD, tileM, tileN, warps, stages;
 };
 struct GradientRow {
-  int64_t bits, maxD, tileM, tileN, warps, columnWarps, stages, tileQ;
-  bool apart;
+  int64_t bits, maxD, tileM, tileN, warps, columnWarps, stages, dqTileM;
+  bool separateDkDv;
 };
 struct DecodeRow {
   int64_t bits, maxD, tileN;
@@ -95,10 +95,10 @@ Candidates ampere::getCandidates(AttentionBackwardOp op) {
   Candidates candidates;
   auto add = [&](const GradientRow &row) {
     ScheduleFields fields = makeFields(row.tileM, row.tileN, row.warps, row.stages, element);
-    fields.tileQ = row.tileQ == row.tileM ? 0 : row.tileQ;
+    fields.dqTileM = row.dqTileM == row.tileM ? 0 : row.dqTileM;
     fields.columnWarps = row.columnWarps;
-    if (row.apart)
-      fields.apart = true;
+    if (row.separateDkDv)
+      fields.separateDkDv = true;
     candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
   };
   const GradientRow *widest = nullptr;
@@ -176,7 +176,7 @@ std::string ampere::explainRefusal(AttentionOp op, ScheduleAttr schedule, const 
   SmallVector<Need> needs = {
       {"o", registers.output}, {"scores", registers.scores}, {"keep", registers.keep}};
   // What is held only where it fits needs no room.
-  if (schedule.getQueriesInRegisters().value_or(false))
+  if (schedule.getQInRegisters().value_or(false))
     needs.push_back({"q", registers.queries});
   return explainNeeds("registers a thread for accumulators", needs, kMaxAccumulators);
 }
@@ -207,9 +207,9 @@ static std::string explainRefusal(AttentionBackwardOp op, ScheduleAttr schedule,
   int64_t scores = count(n);
   SmallVector<Need> needs = {
       {overKeys ? "dk" : "dq", count(d)}, {"scores", scores}, {"gradients", scores}};
-  if (overKeys && !schedule.getApart().value_or(false))
+  if (overKeys && !schedule.getSeparateDkDv().value_or(false))
     needs.push_back({"dv", count(dv)});
-  if (schedule.getQueriesInRegisters().value_or(false))
+  if (schedule.getQInRegisters().value_or(false))
     needs.push_back(
         {overKeys ? "k and v" : "q and d_o", rowBlocks * (d + dv) / 4 * (element.isF32() ? 4 : 1)});
   return explainNeeds("registers a thread for accumulators", needs, kMaxAccumulators);
@@ -224,8 +224,8 @@ static std::string explainColumnRefusal(AttentionBackwardOp op, ScheduleAttr sch
     return llvm::formatv("expected column_warps only where programs over keys add up the gradients "
                          "of queries but got {0}",
                          warps);
-  if (schedule.getQueriesInRegisters().value_or(false))
-    return "expected no queries_in_registers where warps share rows, as each would hold all "
+  if (schedule.getQInRegisters().value_or(false))
+    return "expected no q_in_registers where warps share rows, as each would hold all "
            "columns";
   for (auto [name, columns] :
        {std::pair("tile_n", schedule.getTileN()), std::pair("D", padded(op.getD())),
@@ -243,7 +243,7 @@ static std::string explainColumnRefusal(AttentionBackwardOp op, ScheduleAttr sch
 static std::string explainShareRefusal(AttentionBackwardOp op, ScheduleAttr schedule) {
   if (op.getDeterministic())
     return llvm::formatv(
-        "expected tile_m below 128 or a tile_q where sums must be deterministic, as "
+        "expected tile_m below 128 or a dq_tile_m where sums must be deterministic, as "
         "programs add theirs in any order, but got {0}",
         schedule.getTileM());
   int64_t n = schedule.getTileN(), rows = 16 * schedule.getColumnWarps() * schedule.getWarps();
@@ -274,8 +274,8 @@ std::string ampere::explainRefusal(AttentionBackwardOp op, ScheduleAttr schedule
 
 std::string ampere::explainRefusal(ProjectOp op, ScheduleAttr schedule, const Machine &machine) {
   FloatType element = op.getElementType();
-  if (schedule.getQueriesInRegisters())
-    return "expected no queries_in_registers for a projection";
+  if (schedule.getQInRegisters())
+    return "expected no q_in_registers for a projection";
   if (std::string reason = ::explainRefusal(schedule); !reason.empty())
     return reason;
   if (std::string reason =
@@ -304,9 +304,9 @@ static void addGradientTrials(const TrialProblem &problem, const TrialGrid &grid
           for (int64_t q : {m, int64_t(64)})
             for (bool apart : {false, true}) {
               ScheduleFields fields = makeFields(m, n, warps, stages, problem.element);
-              fields.tileQ = q == m ? 0 : q;
+              fields.dqTileM = q == m ? 0 : q;
               if (apart)
-                fields.apart = true;
+                fields.separateDkDv = true;
               add(fields);
               // Two warps share 32 rows, where programs add up the gradients of queries.
               fields.columnWarps = 2;

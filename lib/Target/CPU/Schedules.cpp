@@ -17,7 +17,7 @@ static ScheduleFields makeFields(int64_t rows, int64_t columns, MLIRContext *ctx
   ScheduleFields fields;
   fields.tileM = rows;
   fields.tileN = columns;
-  fields.warps = fields.stages = fields.lanes = 1;
+  fields.warps = fields.stages = fields.threadsPerRow = 1;
   fields.dotType = Float32Type::get(ctx);
   return fields;
 }
@@ -39,7 +39,7 @@ Candidates cpu::getCandidates(AttentionOp op, const Machine &machine) {
     ScheduleFields fields = makeFields(needed, kColumns, ctx);
     fields.pack = pack;
     fields.splits = parts.splits;
-    fields.minPartTiles = parts.minPartTiles;
+    fields.minSplitTiles = parts.minSplitTiles;
     auto schedule = ScheduleAttr::get(ctx, fields);
     if (!llvm::is_contained(candidates, schedule))
       candidates.push_back(schedule);
@@ -51,9 +51,9 @@ Candidates cpu::getCandidates(AttentionOp op, const Machine &machine) {
   // those of all keys.
   ScheduleFields whole, parts;
   parts.splits = 64;
-  parts.minPartTiles = 4;
+  parts.minSplitTiles = 4;
   int64_t keys = op.getK().getType().getDimSize(op.getSeqDim());
-  bool isLong = ShapedType::isDynamic(keys) || keys >= 2 * parts.minPartTiles * kColumns;
+  bool isLong = ShapedType::isDynamic(keys) || keys >= 2 * parts.minSplitTiles * kColumns;
   if (isDecode(op) && isLong && !op.getKeep())
     add(packIf(/*inParts=*/true), parts);
   // What is pinned may leave no room for parts, or for several heads.
@@ -82,16 +82,16 @@ Candidates cpu::getCandidates(ProjectOp op, const Machine &machine) {
 
 /// What no program here has, of attention or of a projection.
 static std::string explainRefusal(ScheduleAttr schedule) {
-  if (schedule.getRoles())
-    return "expected no roles on the CPU";
-  if (schedule.getWarps() != 1 || schedule.getLanes() != 1)
+  if (schedule.getHopper())
+    return "expected no warp specialization on the CPU";
+  if (schedule.getWarps() != 1 || schedule.getThreadsPerRow() != 1)
     return llvm::formatv("expected 1 warp and 1 lane on the CPU but got {0} and {1}",
-                         schedule.getWarps(), schedule.getLanes());
+                         schedule.getWarps(), schedule.getThreadsPerRow());
   if (!schedule.getDotType().isF32())
     return llvm::formatv("expected dot_type f32 on the CPU but got {0}",
                          getTypeName(schedule.getDotType()));
-  if (schedule.getQueriesInRegisters())
-    return "expected no queries_in_registers on the CPU";
+  if (schedule.getQInRegisters())
+    return "expected no q_in_registers on the CPU";
   return "";
 }
 

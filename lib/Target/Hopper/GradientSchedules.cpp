@@ -1,4 +1,4 @@
-//===- GradientSchedules.cpp - schedules with roles of gradients -----------===//
+//===- GradientSchedules.cpp - schedules with warp specialization of gradients -----------===//
 //
 // Programs over tiles of keys, whose consumers each have rows of their own, share those of one, or
 // split its sums; and programs over tiles of queries where the former do not add up theirs.
@@ -21,44 +21,45 @@ static bool claimsPrograms(AttentionBackwardOp op) {
          !op.getKeep() && !op.getBias() && !op.getSoftcap() && !op.hasScoreMod();
 }
 
-/// Whether programs over queries make dq from joined keys, and those over keys dk and dv alone: in
+/// Whether programs over queries make dq from compacted keys, and those over keys dk and dv alone: in
 /// bands so narrow that adding up shares of dq takes longer than making scores twice
-/// (docs/rationale/joined-keys.md).
-static bool joinsKeys(AttentionBackwardOp op) {
+/// (docs/rationale/compact-kv.md).
+static bool compactsKV(AttentionBackwardOp op) {
   constexpr int64_t kNarrowBand = 320, kNarrowHead = 64;
   MaskClass mask = classifyMask(op.getVisibleSets());
   return mask.shape == MaskShape::Banded && mask.width.value_or(0) <= kNarrowBand &&
          std::max(op.getD(), op.getDv()) <= kNarrowHead && !op.getSoftcap() &&
-         op.getVisibleSets().size() <= kMostJoinedSets;
+         op.getVisibleSets().size() <= kMostCompactSets;
 }
 
 static ScheduleAttr getJoined(AttentionBackwardOp op) {
-  RolesFields roles;
-  roles.registers = 136;
-  roles.producerRegisters = 24;
-  roles.blocks = 3;
-  roles.queryStages = 2;
-  roles.claimsBelow = kMostKeys;
-  roles.joins = 1;
+  HopperFields hopper;
+  hopper.registers = 136;
+  hopper.producerRegisters = 24;
+  hopper.blocksPerSM = 3;
+  hopper.qStages = 2;
+  hopper.dynamicSchedulerMaxLen = kMostKeys;
+  hopper.compactKV = 1;
   int64_t group = op.getKnownGroup(), pack = group % 8 == 0 ? 8 : group % 4 == 0 ? 4 : 1;
   return ScheduleAttr::get(
-      op.getContext(), makeFields(/*tileN=*/48, /*stages=*/3, pack, roles, op.getElementType()));
+      op.getContext(), makeFields(/*tileN=*/48, /*stages=*/3, pack, hopper, op.getElementType()));
 }
 
 Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
   Candidates candidates;
-  if (joinsKeys(op))
+  if (compactsKV(op))
     candidates.push_back(getJoined(op));
-  RolesFields roles;
-  roles.consumers = 2;
-  roles.registers = 240;
-  roles.producerRegisters = 24;
-  auto add = [&](int64_t m, int64_t n, int64_t stages, bool apart = false, bool splits = false) {
-    ScheduleFields fields = makeFields(n, stages, /*pack=*/1, roles, op.getElementType());
+  HopperFields hopper;
+  hopper.consumers = 2;
+  hopper.registers = 240;
+  hopper.producerRegisters = 24;
+  auto add = [&](int64_t m, int64_t n, int64_t stages, bool separateDkDv = false,
+                 bool splits = false) {
+    ScheduleFields fields = makeFields(n, stages, /*pack=*/1, hopper, op.getElementType());
     fields.tileM = m;
-    if (apart)
-      fields.apart = true;
-    fields.warps = kWarps * (splits ? roles.consumers : m / kRows);
+    if (separateDkDv)
+      fields.separateDkDv = true;
+    fields.warps = kWarps * (splits ? hopper.consumers : m / kRows);
     candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
   };
   MaskClass mask = classifyMask(op.getVisibleSets());
@@ -69,43 +70,43 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
   int64_t widest = std::max(op.getD(), op.getDv());
   int64_t heads = kHeads / llvm::divideCeil(widest, kNarrowest);
   if (mask.shape == MaskShape::Triangular)
-    roles.section =
+    hopper.l2HeadGroup =
         op.getDeterministic() ? kHeads : std::max<int64_t>(2, heads / op.getKnownGroup());
   else if (op.getDeterministic())
-    roles.section = 4;
+    hopper.l2HeadGroup = 4;
   // Spare warps that add are faster, and spare zeros of the sums unless a bias has a gradient: then
   // bands, whose programs are short, are faster without them (docs/rationale/dq-sums.md).
   bool byOthers = op.getDeterministic() || mask.shape != MaskShape::Banded || !op.getDBiasInit();
   // Whose turn it is would be a fourth number of each query where a bias' gradient has the third.
   if (!op.getDeterministic() || !op.getDBiasInit()) {
-    roles.addStages = byOthers ? 2 : 0;
+    hopper.dqReduceStages = byOthers ? 2 : 0;
     add(2 * kRows, 2 * kRows, 2);
-    roles.claimsBelow = claimsPrograms(op) ? kMostKeys : 0;
-    if (mask.shape != MaskShape::Triangular && roles.claimsBelow)
-      roles.section = 4;
+    hopper.dynamicSchedulerMaxLen = claimsPrograms(op) ? kMostKeys : 0;
+    if (mask.shape != MaskShape::Triangular && hopper.dynamicSchedulerMaxLen)
+      hopper.l2HeadGroup = 4;
     // Two places for what is added and two stages take as much memory as one place and three
     // stages, and are faster: a step waits for the copy that adds. A step that loads a bias is
     // longer and waits for its tiles (docs/rationale/dq-sums.md).
     bool loads = op.getBias() && !op.getDeterministic();
     if (byOthers && loads)
-      roles.addStages = 1;
+      hopper.dqReduceStages = 1;
     add(2 * kRows, kRows, byOthers && !loads ? 2 : 3);
-    roles.addStages = 0;
-    roles.claimsBelow = 0;
+    hopper.dqReduceStages = 0;
+    hopper.dynamicSchedulerMaxLen = 0;
   }
-  roles.section = mask.shape == MaskShape::Triangular ? 4 : 1;
+  hopper.l2HeadGroup = mask.shape == MaskShape::Triangular ? 4 : 1;
   // Sums of wide heads do not fit one warpgroup. Programs over queries make dq, for the L2 cache
   // cannot add as much as programs of 64 keys would ask of it (docs/rationale/wide-heads.md).
   constexpr int64_t kNarrow = 128;
   bool isWide = widest > kNarrow;
   if (isWide)
-    add(kRows, 3 * kRows / 4, 2, /*apart=*/false, /*splits=*/true);
+    add(kRows, 3 * kRows / 4, 2, /*separateDkDv=*/false, /*splits=*/true);
   add(kRows, kRows, 2);
   // 48 queries a step are faster than 32 (docs/rationale/wide-heads.md). The intervals of bands
   // leave no registers for them.
   if (mask.shape != MaskShape::Banded && isWide)
-    add(kRows, 3 * kRows / 4, 2, /*apart=*/true);
-  add(kRows, kRows / 2, 3, /*apart=*/true);
+    add(kRows, 3 * kRows / 4, 2, /*separateDkDv=*/true);
+  add(kRows, kRows / 2, 3, /*separateDkDv=*/true);
   return candidates;
 }
 
@@ -113,20 +114,20 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
 /// which they are.
 static SmallVector<std::pair<SharedMemoryPlan, ScheduleAttr>> planGradients(AttentionBackwardOp op,
                                                                             ScheduleAttr schedule) {
-  RolesAttr roles = schedule.getRoles();
+  HopperAttr hopper = schedule.getHopper();
   int64_t m = schedule.getTileM(), n = schedule.getTileN();
   int64_t d = llvm::alignTo(op.getD(), 16), dv = llvm::alignTo(op.getDv(), 16);
   WarpgroupBlock block;
   block.elementBytes = op.getElementType().getIntOrFloatBitWidth() / 8;
-  block.consumers = roles.getConsumers();
+  block.consumers = hopper.getConsumers();
   SmallVector<IntegerSet> visible = op.getVisibleSets();
   SmallVector<std::pair<SharedMemoryPlan, ScheduleAttr>> plans;
   // A program: what it keeps and what passes, its outputs, and whether its rows are keys.
   auto plan = [&](ArrayRef<TileShape> residents, ArrayRef<TileShape> streamed,
                   ArrayRef<std::pair<TileShape, Value>> outputs, bool overKeys) {
     ScheduleAttr own = overKeys ? schedule.forWideSteps() : schedule;
-    block.slots = own.getRoles().getQueryStages();
-    block.claims = own.getRoles().getClaimsBelow() > 0;
+    block.slots = own.getHopper().getQStages();
+    block.claims = own.getHopper().getDynamicSchedulerMaxLen() > 0;
     block.residents.assign(residents.begin(), residents.end());
     block.streamed.assign(streamed.begin(), streamed.end());
     block.outputs.clear();
@@ -143,20 +144,21 @@ static SmallVector<std::pair<SharedMemoryPlan, ScheduleAttr>> planGradients(Atte
       block.exchanged = {{block.passes ? "p" : "ds", m, streamed.front().rows}};
     block.added = shares && !block.passes ? n * d : 0;
     // Parts of a tile of keys that several programs share.
-    if (overKeys && schedule.joinsKeys() && !op.getDeterministic() && visible.size() > 1 && d == dv)
+    if (overKeys && schedule.compactsKV() && !op.getDeterministic() && visible.size() > 1 &&
+        d == dv)
       block.added = m * d;
-    block.addStages = overKeys ? roles.getAddStages() : 0;
+    block.dqReduceStages = overKeys ? hopper.getDqReduceStages() : 0;
     // Then dq's product comes behind both of the next step's, and reads a tile of keys.
     block.skews = !overKeys && schedule.splitsSums();
     TileAxis axis = overKeys ? TileAxis::Queries : TileAxis::Keys;
-    block.intervals = !overKeys && schedule.joinsKeys()
+    block.intervals = !overKeys && schedule.compactsKV()
                           ? 1
                           : TileIntervalPlan(visible, axis, streamed.front().rows).size();
     plans.push_back({planWarpgroupBlock(block).memory, own});
   };
   TileShape k{"k", m, d}, v{"v", m, dv}, q{"q", n, d}, dO{"d_o", n, dv};
   std::pair<TileShape, Value> dk{{"dk", m, d}, op.getDkInit()}, dV{{"dv", m, dv}, op.getDvInit()};
-  bool isApart = schedule.getApart().value_or(false);
+  bool isApart = schedule.getSeparateDkDv().value_or(false);
   ScheduleAttr ofWide = isApart && op.getKeep() ? schedule : schedule.forWideSteps();
   TileShape wideQ{"q", ofWide.getTileN(), d}, wideDO{"d_o", ofWide.getTileN(), dv};
   block.stages = ofWide.getStages();
@@ -189,49 +191,51 @@ static bool canTakeTurns(AttentionBackwardOp op, ScheduleAttr schedule) {
 /// turns.
 static std::string explainAddRefusal(AttentionBackwardOp op, ScheduleAttr schedule) {
   bool canAdd = schedule.addsQueries();
-  int64_t stages = schedule.getRoles().getAddStages();
+  int64_t stages = schedule.getHopper().getDqReduceStages();
   if (stages && !canAdd)
-    return llvm::formatv(
-        "'add_stages' requires cooperative consumers that do not split their sums, but got {0}",
-        stages);
+    return llvm::formatv("'dq_reduce_stages' requires cooperative consumers that do not split "
+                         "their sums, but got {0}",
+                         stages);
   if (!stages && canAdd && op.getDeterministic())
-    return "a deterministic backward pass requires add_stages 1 or 2 but got 0";
+    return "a deterministic backward pass requires dq_reduce_stages 1 or 2 but got 0";
   return "";
 }
 
 /// Whether blocks go from one program to the next, which only those can whose consumers share one
 /// and pass no step by.
 static std::string explainStayRefusal(AttentionBackwardOp op, ScheduleAttr schedule) {
-  RolesAttr roles = schedule.getRoles();
-  int64_t claims = roles.getClaimsBelow(), slots = roles.getQueryStages();
-  if (roles.reloads() && (!schedule.sharesProgram() || schedule.splitsSums()))
-    return llvm::formatv("'claims_below' with query_stages 1 requires cooperative consumers that "
-                         "do not split their sums, but got {0}",
-                         claims);
+  HopperAttr hopper = schedule.getHopper();
+  int64_t claims = hopper.getDynamicSchedulerMaxLen(), slots = hopper.getQStages();
+  if (hopper.reloads() && (!schedule.sharesProgram() || schedule.splitsSums()))
+    return llvm::formatv(
+        "'dynamic_scheduler_max_len' with q_stages 1 requires cooperative consumers that "
+        "do not split their sums, but got {0}",
+        claims);
   if ((claims || slots > 1) && schedule.sharesProgram() && op.getKvLen())
-    return llvm::formatv("cooperative consumers with kv_len require query_stages 1 and "
-                         "claims_below 0 but got {0} and {1}",
+    return llvm::formatv("cooperative consumers with kv_len require q_stages 1 and "
+                         "dynamic_scheduler_max_len 0 but got {0} and {1}",
                          slots, claims);
   if ((claims || slots > 1) && schedule.addsQueries() && op.getDeterministic())
-    return llvm::formatv("a deterministic backward pass requires query_stages 1 and claims_below 0 "
-                         "but got {0} and {1}",
-                         slots, claims);
+    return llvm::formatv(
+        "a deterministic backward pass requires q_stages 1 and dynamic_scheduler_max_len 0 "
+        "but got {0} and {1}",
+        slots, claims);
   return "";
 }
 
 /// What consumers that split the sums of a program ask beside room for them.
 static std::string explainSplitRefusal(AttentionBackwardOp op, ScheduleAttr schedule) {
-  RolesAttr roles = schedule.getRoles();
+  HopperAttr hopper = schedule.getHopper();
   constexpr int64_t kSums = 2;
   if (schedule.getTileM() != kRows || schedule.getTileN() > kRows ||
-      roles.getConsumers() != kSums || schedule.getWarps() != kSums * kWarps)
+      hopper.getConsumers() != kSums || schedule.getWarps() != kSums * kWarps)
     return llvm::formatv(
         "expected tile_m 64, tile_n up to 64 and 8 warps for 2 consumers that split sums "
         "but got {0}, {1} and {2} for {3}",
-        schedule.getTileM(), schedule.getTileN(), schedule.getWarps(), roles.getConsumers());
-  if (roles.getQueryStages() != 1)
-    return llvm::formatv("expected query_stages 1 where consumers split sums but got {0}",
-                         roles.getQueryStages());
+        schedule.getTileM(), schedule.getTileN(), schedule.getWarps(), hopper.getConsumers());
+  if (hopper.getQStages() != 1)
+    return llvm::formatv("expected q_stages 1 where consumers split sums but got {0}",
+                         hopper.getQStages());
   return "";
 }
 
@@ -259,17 +263,17 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
     return reason;
   if (std::string reason = schedule.splitsSums()
                                ? explainSplitRefusal(op, schedule)
-                               : explainTileRefusal(schedule, schedule.getRoles().getConsumers());
+                               : explainTileRefusal(schedule, schedule.getHopper().getConsumers());
       !reason.empty())
     return reason;
-  if (schedule.getRoles().getLateRescale())
-    return "expected late_rescale 0 for a backward pass but got 1";
-  if (int64_t held = schedule.getRoles().getQueryColumns())
-    return llvm::formatv("expected query_columns 0 for a backward pass but got {0}", held);
-  if (std::string reason = explainJoinRefusal(op, schedule); !reason.empty())
+  if (schedule.getHopper().getLazyRescale())
+    return "expected lazy_rescale 0 for a backward pass but got 1";
+  if (int64_t held = schedule.getHopper().getQRegisterColumns())
+    return llvm::formatv("expected q_register_columns 0 for a backward pass but got {0}", held);
+  if (std::string reason = explainCompactRefusal(op, schedule); !reason.empty())
     return reason;
-  if (int64_t consumers = schedule.getRoles().getConsumers();
-      schedule.joinsKeys() && consumers != 1)
+  if (int64_t consumers = schedule.getHopper().getConsumers();
+      schedule.compactsKV() && consumers != 1)
     return llvm::formatv("expected one consumer with joins for gradients, whose programs over keys "
                          "have registers for one, but got {0}",
                          consumers);
@@ -283,8 +287,8 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
     return llvm::formatv("expected 2 stages or more, of which a step and the one before it read a "
                          "tile each, but got {0}",
                          schedule.getStages());
-  if (schedule.sharesProgram() && schedule.getApart().value_or(false))
-    return "cooperative consumers cannot have 'apart'";
+  if (schedule.sharesProgram() && schedule.getSeparateDkDv().value_or(false))
+    return "cooperative consumers cannot have 'separate_dk_dv'";
   if (op.getDeterministic() && schedule.addsQueries() && !canTakeTurns(op, schedule))
     return "a deterministic backward pass with another tile_m than 64 requires a mask with one "
            "exact interval of tiles and no keep";
@@ -316,7 +320,7 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
         !reason.empty())
       return reason;
   bool hasSlopes = op.getSoftcap() || (op.hasScoreMod() && !op.addsToScore());
-  if (schedule.joinsKeys()) {
+  if (schedule.compactsKV()) {
     // The programs over queries have registers and blocks of their own.
     SmallVector<Need> needs = {{"dq", op.getD() / 2},
                                {"scores", n / 2},
@@ -333,7 +337,7 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
   SmallVector<Need> needs = {{"dk", op.getD() / 2}, {"dv", op.getDv() / 2}};
   if (schedule.splitsSums())
     needs = {{"dq", op.getD() / 2}};
-  else if (schedule.getApart().value_or(false))
+  else if (schedule.getSeparateDkDv().value_or(false))
     needs = {{"dk or dv", std::max(op.getD(), op.getDv()) / 2}};
   needs.append({{"scores", n / 2},
                 {"weights", n / 4},

@@ -1,4 +1,4 @@
-//===- Schedules.cpp - schedules with roles ---------------------------------===//
+//===- Schedules.cpp - schedules with warp specialization ---------------------------------===//
 //
 // Blocks of warpgroups: one brings tiles by tensor copies, the others multiply by wgmma.
 //
@@ -19,18 +19,19 @@ static constexpr int64_t kAnyWidth = std::numeric_limits<int64_t>::max();
 
 namespace {
 /// A schedule for a class of masks and head dimensions.
-struct RolesRow {
+struct HopperRow {
   MaskShape shape;
   int64_t maxWidth, maxD, tileN, stages, stagesBF16, consumers, registers, producerRegisters,
-      section, blocks, queryStages, queryColumns, claimsBelow, pack, joins;
+      l2HeadGroup, blocksPerSM, qStages, qRegisterColumns, dynamicSchedulerMaxLen, pack, compactKV;
 };
 struct DecodeRow {
-  int64_t maxD, tileN, stages, registers, producerRegisters, blocks, minPartTiles, narrowBlocks;
+  int64_t maxD, tileN, stages, registers, producerRegisters, blocksPerSM, minSplitTiles,
+      smallBlocksPerSM;
 };
 } // namespace
 
-static constexpr RolesRow kRolesTable[] = {
-#define ROLES(shape, ...) {MaskShape::shape, __VA_ARGS__},
+static constexpr HopperRow kHopperTable[] = {
+#define FORWARD(shape, ...) {MaskShape::shape, __VA_ARGS__},
 #include "Schedules.def"
 };
 static constexpr DecodeRow kDecodeTable[] = {
@@ -63,7 +64,7 @@ static int64_t getDecodePack(AttentionOp op) {
 }
 
 ScheduleFields warpgroups::makeFields(int64_t tileN, int64_t stages, int64_t pack,
-                                      const RolesFields &roles, FloatType element) {
+                                      const HopperFields &hopper, FloatType element) {
   ScheduleFields fields;
   fields.tileM = kRows;
   fields.tileN = tileN;
@@ -71,7 +72,7 @@ ScheduleFields warpgroups::makeFields(int64_t tileN, int64_t stages, int64_t pac
   fields.stages = stages;
   fields.dotType = element;
   fields.pack = pack;
-  fields.roles = roles;
+  fields.hopper = hopper;
   return fields;
 }
 
@@ -79,56 +80,56 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
   FloatType element = op.getElementType();
   int64_t d = std::max(op.getD(), op.getDv());
   Candidates candidates;
-  RolesFields roles;
-  roles.rescale = getDefaultRescale(element);
+  HopperFields hopper;
+  hopper.rescaleThreshold = getDefaultRescale(element);
   if (isDecode(op))
     for (const DecodeRow &row : kDecodeTable)
       if (d <= row.maxD) {
-        RolesFields few = roles;
+        HopperFields few = hopper;
         few.registers = row.registers;
         few.producerRegisters = row.producerRegisters;
-        few.blocks = row.blocks;
-        few.inFlight = kInFlight;
+        few.blocksPerSM = row.blocksPerSM;
+        few.prefetchKiBPerSM = kPrefetchKiB;
         ScheduleFields fields = makeFields(row.tileN, row.stages, getDecodePack(op), few, element);
         fields.splits = kDecodeSplits;
-        fields.minPartTiles = row.minPartTiles;
-        fields.narrowBlocks = row.narrowBlocks;
+        fields.minSplitTiles = row.minSplitTiles;
+        fields.smallBlocksPerSM = row.smallBlocksPerSM;
         candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
         // Where there is no room for what else the scores have.
-        if (std::exchange(fields.narrowBlocks, 0) != 0)
+        if (std::exchange(fields.smallBlocksPerSM, 0) != 0)
           candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
       }
   MaskClass mask = classifyMask(op.getVisibleSets());
   auto add = [&](ScheduleFields fields) {
     candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
     // Where what else the scores have needs the registers.
-    if (std::exchange(fields.roles->queryColumns, 0) != 0)
+    if (std::exchange(fields.hopper->qRegisterColumns, 0) != 0)
       candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
   };
-  for (const RolesRow &row : kRolesTable) {
+  for (const HopperRow &row : kHopperTable) {
     if (row.shape != mask.shape || d > row.maxD || mask.width.value_or(0) > row.maxWidth ||
         op.getKnownGroup() % row.pack != 0 ||
-        (row.joins && op.getVisibleSets().size() > kMostJoinedSets))
+        (row.compactKV && op.getVisibleSets().size() > kMostCompactSets))
       continue;
-    roles.consumers = row.consumers;
-    roles.registers = row.registers;
-    roles.producerRegisters = row.producerRegisters;
-    roles.section = row.section;
-    roles.blocks = row.blocks;
-    roles.queryStages = row.queryStages;
-    roles.queryColumns = row.queryColumns;
-    roles.claimsBelow = row.claimsBelow;
-    roles.joins = row.joins;
+    hopper.consumers = row.consumers;
+    hopper.registers = row.registers;
+    hopper.producerRegisters = row.producerRegisters;
+    hopper.l2HeadGroup = row.l2HeadGroup;
+    hopper.blocksPerSM = row.blocksPerSM;
+    hopper.qStages = row.qStages;
+    hopper.qRegisterColumns = row.qRegisterColumns;
+    hopper.dynamicSchedulerMaxLen = row.dynamicSchedulerMaxLen;
+    hopper.compactKV = row.compactKV;
     int64_t stages = element.isBF16() ? row.stagesBF16 : row.stages;
-    ScheduleFields fields = makeFields(row.tileN, stages, row.pack, roles, element);
+    ScheduleFields fields = makeFields(row.tileN, stages, row.pack, hopper, element);
     // With few rescalings first: in bf16 where sums of rows can be products, which take registers
     // of which several blocks have none to spare. Weights are judged late where that is faster, in
     // bf16 with narrower tiles (docs/rationale/rescale.md).
     bool late = d <= (element.isF16() ? 128 : 64);
-    if (row.blocks == 1) {
+    if (row.blocksPerSM == 1) {
       constexpr int64_t kWidest = 96;
-      fields.roles->rescale = late ? kLateRescale : kFewRescales;
-      fields.roles->lateRescale = late;
+      fields.hopper->rescaleThreshold = late ? kLazyRescale : kFewRescales;
+      fields.hopper->lazyRescale = late;
       if (late && element.isBF16())
         fields.tileN = std::min(fields.tileN, kWidest);
       auto few = ScheduleAttr::get(op.getContext(), fields);
@@ -136,8 +137,8 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
         add(fields);
     }
     fields.tileN = row.tileN;
-    fields.roles->rescale = roles.rescale;
-    fields.roles->lateRescale = 0;
+    fields.hopper->rescaleThreshold = hopper.rescaleThreshold;
+    fields.hopper->lazyRescale = 0;
     add(fields);
   }
   return candidates;
@@ -156,7 +157,7 @@ static int64_t countIntervals(AttentionOp op, ScheduleAttr schedule) {
   if (visible.size() < 2)
     return visible.size();
   // Joined ones are one.
-  if (schedule.joinsKeys())
+  if (schedule.compactsKV())
     return 1;
   return TileIntervalPlan(visible, TileAxis::Keys, schedule.getTileN()).size();
 }
@@ -165,7 +166,7 @@ static int64_t countIntervals(AttentionOp op, ScheduleAttr schedule) {
 /// by a tensor copy.
 static bool storesOutput(AttentionOp op, ScheduleAttr schedule) {
   // Where the place of queries is the next program's by then threads write it themselves.
-  if (schedule.getRoles().reloads())
+  if (schedule.getHopper().reloads())
     return false;
   // Programs over parts leave f32; but where all keys are one part there is one that does not.
   bool onlyParts =
@@ -175,7 +176,7 @@ static bool storesOutput(AttentionOp op, ScheduleAttr schedule) {
 }
 
 SharedMemoryPlan warpgroups::planSharedMemory(AttentionOp op, ScheduleAttr schedule) {
-  RolesAttr roles = schedule.getRoles();
+  HopperAttr hopper = schedule.getHopper();
   int64_t m = schedule.getTileM(), n = schedule.getTileN();
   int64_t d = llvm::alignTo(op.getD(), 16), dv = llvm::alignTo(op.getDv(), 16);
   WarpgroupBlock block;
@@ -185,10 +186,10 @@ SharedMemoryPlan warpgroups::planSharedMemory(AttentionOp op, ScheduleAttr sched
   if (storesOutput(op, schedule))
     block.outputs = {{"o", m, dv}};
   block.elementBytes = op.getElementType().getIntOrFloatBitWidth() / 8;
-  block.consumers = block.programs = roles.getConsumers();
+  block.consumers = block.programs = hopper.getConsumers();
   block.stages = schedule.getStages();
-  block.slots = roles.getQueryStages();
-  block.claims = roles.getClaimsBelow() > 0;
+  block.slots = hopper.getQStages();
+  block.claims = hopper.getDynamicSchedulerMaxLen() > 0;
   block.intervals = countIntervals(op, schedule);
   return planWarpgroupBlock(block).memory;
 }
@@ -203,8 +204,8 @@ std::string warpgroups::explainRowRefusal(StringRef name, Value operand) {
 
 std::string warpgroups::explainShapeRefusal(AttentionOpInterface op, ScheduleAttr schedule,
                                             const Machine &machine) {
-  RolesAttr roles = schedule.getRoles();
-  int64_t n = schedule.getTileN(), consumers = roles.getConsumers();
+  HopperAttr hopper = schedule.getHopper();
+  int64_t n = schedule.getTileN(), consumers = hopper.getConsumers();
   if (!machine.hasWarpgroups())
     return llvm::formatv("expected chip {0} for roles but got {1}",
                          listChips(ChipInfo::kWarpgroups), machine.getName());
@@ -219,7 +220,7 @@ std::string warpgroups::explainShapeRefusal(AttentionOpInterface op, ScheduleAtt
        {std::pair("q", op.getQ()), std::pair("k", op.getK()), std::pair("v", op.getV())})
     if (std::string reason = explainRowRefusal(name, operand); !reason.empty())
       return reason;
-  if (roles.getAlong() != ProgramAxis::Head)
+  if (hopper.getAlong() != ProgramAxis::Head)
     return "";
   int64_t heads = op.getQ().getType().getDimSize(op.getHeadDim());
   int64_t kvHeads = op.getK().getType().getDimSize(op.getHeadDim());
@@ -237,18 +238,18 @@ std::string warpgroups::explainShapeRefusal(AttentionOpInterface op, ScheduleAtt
 
 std::string warpgroups::explainRegisterRefusal(AttentionOpInterface op, ScheduleAttr schedule,
                                                ArrayRef<Need> needs) {
-  RolesAttr roles = schedule.getRoles();
-  int64_t n = schedule.getTileN(), consumers = roles.getConsumers(), dv = op.getDv();
+  HopperAttr hopper = schedule.getHopper();
+  int64_t n = schedule.getTileN(), consumers = hopper.getConsumers(), dv = op.getDv();
   if (std::string reason =
-          explainNeeds("registers a thread", needs, roles.getRegisters(), "that consumers have");
+          explainNeeds("registers a thread", needs, hopper.getRegisters(), "that consumers have");
       !reason.empty())
     return reason;
   // A block gets registers for all of its threads alike, in eights, and shares them out.
   constexpr int64_t kRegisterFile = 65536, kMostOfThread = 255 / 8 * 8;
   int64_t warpgroups = consumers + 1;
-  int64_t each = kRegisterFile / (roles.getBlocks() * kThreads * warpgroups) / 8 * 8;
+  int64_t each = kRegisterFile / (hopper.getBlocksPerSM() * kThreads * warpgroups) / 8 * 8;
   int64_t given = kThreads * warpgroups * std::min(each, kMostOfThread);
-  int64_t all = kThreads * (consumers * roles.getRegisters() + roles.getProducerRegisters());
+  int64_t all = kThreads * (consumers * hopper.getRegisters() + hopper.getProducerRegisters());
   if (all > given)
     return llvm::formatv("needs {0} registers a block of {1} available", all, given);
   // ptxas compiles every instruction for that number, whatever setmaxnreg gives a consumer.
@@ -256,15 +257,16 @@ std::string warpgroups::explainRegisterRefusal(AttentionOpInterface op, Schedule
   int64_t ones = schedule.sumsByProducts(dv) ? LoadTileOp::kOnes : 0;
   int64_t widest = std::max<int64_t>(llvm::alignTo(dv, 16) + ones, n);
   return explainNeeds("registers a thread", {{"product", widest / 2}, {"other", kBeside}}, each,
-                      llvm::formatv("that {0} blocks begin with", roles.getBlocks()).str());
+                      llvm::formatv("that {0} blocks begin with", hopper.getBlocksPerSM()).str());
 }
 
 std::string warpgroups::explainMemoryRefusal(const SharedMemoryPlan &plan, ScheduleAttr schedule,
                                              const Machine &machine) {
   // Each block beside the first has a KiB of the system's own (CUDA programming guide).
   constexpr int64_t kSystem = 1024;
-  return plan.explainRefusal(
-      (machine.getSharedMemoryPerBlock() + kSystem) / schedule.getRoles().getBlocks() - kSystem);
+  return plan.explainRefusal((machine.getSharedMemoryPerBlock() + kSystem) /
+                                 schedule.getHopper().getBlocksPerSM() -
+                             kSystem);
 }
 
 std::string warpgroups::explainTileRefusal(ScheduleAttr schedule, int64_t most) {
@@ -288,22 +290,22 @@ static StringRef findReaderOfNumbers(AttentionOpInterface op) {
 
 /// What judging a tile by its weights asks: that its scores can be made again of two tiles, and
 /// that as many weights as a lane sums up do not exceed what they may when they are all 1.
-static std::string explainLateRefusal(AttentionOp op, ScheduleAttr schedule) {
-  if (!schedule.getRoles().getLateRescale())
+static std::string explainLazyRefusal(AttentionOp op, ScheduleAttr schedule) {
+  if (!schedule.getHopper().getLazyRescale())
     return "";
   StringRef shape = op.getSoftcap() ? "a softcap" : findReaderOfNumbers(op);
   if (!shape.empty())
-    return llvm::formatv("expected late_rescale 0 with {0} but got 1", shape);
-  int64_t least = llvm::Log2_64_Ceil(schedule.getTileN() / schedule.getLanes()) + 1;
-  if (schedule.getRoles().getRescale() < least)
+    return llvm::formatv("expected lazy_rescale 0 with {0} but got 1", shape);
+  int64_t least = llvm::Log2_64_Ceil(schedule.getTileN() / schedule.getThreadsPerRow()) + 1;
+  if (schedule.getHopper().getRescaleThreshold() < least)
     return llvm::formatv(
-        "expected a rescale of at least {0} with late_rescale and tile_n {1} but got {2}", least,
-        schedule.getTileN(), schedule.getRoles().getRescale());
+        "expected a rescale of at least {0} with lazy_rescale and tile_n {1} but got {2}", least,
+        schedule.getTileN(), schedule.getHopper().getRescaleThreshold());
   return "";
 }
 
-std::string warpgroups::explainJoinRefusal(AttentionOpInterface op, ScheduleAttr schedule) {
-  if (!schedule.joinsKeys())
+std::string warpgroups::explainCompactRefusal(AttentionOpInterface op, ScheduleAttr schedule) {
+  if (!schedule.compactsKV())
     return "";
   StringRef other = findReaderOfNumbers(op);
   if (other.empty() && op.getKvLen())
@@ -325,34 +327,35 @@ std::string warpgroups::explainRefusal(AttentionOp op, ScheduleAttr schedule,
           explainMemoryRefusal(warpgroups::planSharedMemory(op, schedule), schedule, machine);
       !reason.empty())
     return reason;
-  int64_t rescale = schedule.getRoles().getRescale();
+  int64_t rescale = schedule.getHopper().getRescaleThreshold();
   if (op.getElementType().isBF16() && rescale > ScheduleAttr::kMostAdded &&
       !schedule.sumsByProducts(op.getDv()))
     return llvm::formatv("expected a rescale of at most {0} for bf16, or a Dv of 64, 128 or 192, "
                          "but got {1} and Dv {2}",
                          ScheduleAttr::kMostAdded, rescale, op.getDv());
   for (const std::string &reason :
-       {explainLateRefusal(op, schedule), explainJoinRefusal(op, schedule)})
+       {explainLazyRefusal(op, schedule), explainCompactRefusal(op, schedule)})
     if (!reason.empty())
       return reason;
-  if (int64_t blocks = schedule.getNarrowBlocks())
-    if (std::string reason = warpgroups::explainRefusal(op, schedule.withNarrowBlocks(), machine);
+  if (int64_t blocks = schedule.getSmallBlocksPerSM())
+    if (std::string reason = warpgroups::explainRefusal(op, schedule.withSmallBlocks(), machine);
         !reason.empty())
-      return llvm::formatv("in {0} narrow blocks: {1}", blocks, reason);
-  if (schedule.joinsKeys() && schedule.getSplits() > 1)
+      return llvm::formatv("in {0} small blocks: {1}", blocks, reason);
+  if (schedule.compactsKV() && schedule.getSplits() > 1)
     return llvm::formatv("expected joins 0 with splits but got splits {0}", schedule.getSplits());
-  if (int64_t stages = schedule.getRoles().getAddStages())
-    return llvm::formatv("'add_stages' requires a backward pass but got {0} in a forward pass",
-                         stages);
-  RolesAttr roles = schedule.getRoles();
-  if (roles.reloads() && (op.getKeep() || schedule.joinsKeys()))
-    return llvm::formatv("expected claims_below 0 with query_stages 1 where a program may be left "
-                         "without keys, whose end the next one waits for, by {0}, but got {1}",
-                         op.getKeep() ? "a keep" : "joins", roles.getClaimsBelow());
+  if (int64_t stages = schedule.getHopper().getDqReduceStages())
+    return llvm::formatv(
+        "'dq_reduce_stages' requires a backward pass but got {0} in a forward pass", stages);
+  HopperAttr hopper = schedule.getHopper();
+  if (hopper.reloads() && (op.getKeep() || schedule.compactsKV()))
+    return llvm::formatv(
+        "expected dynamic_scheduler_max_len 0 with q_stages 1 where a program may be left "
+        "without keys, whose end the next one waits for, by {0}, but got {1}",
+        op.getKeep() ? "a keep" : "compact_kv", hopper.getDynamicSchedulerMaxLen());
   // The output, two tiles of scores, one of them as weights, what is loaded for them, and what
   // addresses all.
   int64_t n = schedule.getTileN();
-  int64_t held = std::min(schedule.getRoles().getQueryColumns(), op.getD());
+  int64_t held = std::min(schedule.getHopper().getQRegisterColumns(), op.getD());
   int64_t other = 28 + (op.getBias() ? n / 4 : 0) + (op.getKeep() ? n : 0);
   if (schedule.sumsByProducts(op.getDv()))
     other += LoadTileOp::kOnes / 2;

@@ -1,4 +1,4 @@
-//===- Trials.cpp - what the tuner times of schedules with roles -----------===//
+//===- Trials.cpp - what the tuner times of schedules with warp specialization -----------===//
 
 #include "Fields.h"
 
@@ -9,33 +9,33 @@ using namespace mlir::flashattn::warpgroups;
 namespace {
 /// Which groups of programs run one after the other.
 struct Order {
-  int64_t section, queryStages, claimsBelow = 0;
+  int64_t section, qStages, dynamicSchedulerMaxLen = 0;
 };
 } // namespace
 
 /// Rows of a warpgroup for each consumer, or a tile that all of them share; both sums of keys in
 /// one program or in two.
 static void addGradientTrials(const TrialProblem &problem, const TrialGrid &grid, AddTrial add) {
-  auto addTiles = [&](const RolesFields &roles, int64_t m, int64_t warps, int64_t pack) {
+  auto addTiles = [&](const HopperFields &hopper, int64_t m, int64_t warps, int64_t pack) {
     for (int64_t n : orElse(grid.tileN, {32, 48, 64, 80, 96, 128}))
       for (int64_t stages : orElse(grid.stages, {2, 3}))
         for (bool apart : {false, true}) {
-          ScheduleFields fields = makeFields(n, stages, pack, roles, problem.element);
+          ScheduleFields fields = makeFields(n, stages, pack, hopper, problem.element);
           fields.tileM = m;
           fields.warps = warps;
           if (apart)
-            fields.apart = true;
+            fields.separateDkDv = true;
           add(fields);
         }
   };
   for (int64_t consumers : orElse(grid.consumers, {1, 2, 3}))
     for (int64_t blocks : orElse(grid.blocks, {1})) {
-      RolesFields roles = completeRoles(consumers, blocks, problem.element);
-      roles.rescale = 0; // there are no maxima
-      for (int64_t registers : orElse(grid.registers, {roles.registers}))
+      HopperFields hopper = completeHopper(consumers, blocks, problem.element);
+      hopper.rescaleThreshold = 0; // there are no maxima
+      for (int64_t registers : orElse(grid.registers, {hopper.registers}))
         for (int64_t section : {1, 4, 16}) {
-          roles.registers = registers;
-          roles.section = section;
+          hopper.registers = registers;
+          hopper.l2HeadGroup = section;
           for (int64_t m : orElse(grid.tileM, {kRows, kRows * consumers})) {
             // Each consumer its rows, or one of the sums of the same rows.
             SmallVector<int64_t> some = {kWarps * std::max<int64_t>(1, m / kRows)};
@@ -47,11 +47,11 @@ static void addGradientTrials(const TrialProblem &problem, const TrialGrid &grid
               SmallVector<std::pair<int64_t, int64_t>> others = {{0, 0}};
               if (m > kRows)
                 others.append({{1, 0}, {2, 0}, {0, kMostKeys}, {1, kMostKeys}, {2, kMostKeys}});
-              for (auto [addStages, claimsBelow] : others) {
-                roles.addStages = addStages;
-                roles.claimsBelow = claimsBelow;
+              for (auto [dqReduceStages, dynamicSchedulerMaxLen] : others) {
+                hopper.dqReduceStages = dqReduceStages;
+                hopper.dynamicSchedulerMaxLen = dynamicSchedulerMaxLen;
                 for (int64_t pack : orElse(grid.pack, {1}))
-                  addTiles(roles, m, warps, pack);
+                  addTiles(hopper, m, warps, pack);
               }
             }
           }
@@ -67,20 +67,20 @@ static void addJoinedGradientTrials(const TrialProblem &problem, const TrialGrid
       !llvm::is_contained(orElse(grid.warps, {kWarps}), kWarps))
     return;
   for (int64_t blocks : orElse(grid.blocks, {2, 3})) {
-    RolesFields roles = completeRoles(/*consumers=*/1, blocks, problem.element);
-    roles.rescale = 0;
-    roles.joins = 1;
-    for (int64_t registers : orElse(grid.registers, {roles.registers}))
+    HopperFields hopper = completeHopper(/*consumers=*/1, blocks, problem.element);
+    hopper.rescaleThreshold = 0;
+    hopper.compactKV = 1;
+    for (int64_t registers : orElse(grid.registers, {hopper.registers}))
       for (int64_t n : orElse(grid.tileN, {32, 48, 64}))
         for (int64_t stages : orElse(grid.stages, {2, 3}))
-          for (auto [queryStages, claimsBelow] :
+          for (auto [qStages, dynamicSchedulerMaxLen] :
                {std::pair<int64_t, int64_t>(1, 0), {2, kMostKeys}})
             for (int64_t pack : orElse(grid.pack, {1, 4, 8})) {
-              roles.registers = registers;
-              roles.queryStages = queryStages;
-              roles.claimsBelow = claimsBelow;
+              hopper.registers = registers;
+              hopper.qStages = qStages;
+              hopper.dynamicSchedulerMaxLen = dynamicSchedulerMaxLen;
               if (problem.group % pack == 0)
-                add(makeFields(n, stages, pack, roles, problem.element));
+                add(makeFields(n, stages, pack, hopper, problem.element));
             }
   }
 }
@@ -94,32 +94,32 @@ void warpgroups::addTrials(const TrialProblem &problem, const TrialGrid &grid, A
   if (!llvm::is_contained(orElse(grid.tileM, {kRows}), kRows) ||
       !llvm::is_contained(orElse(grid.warps, {kWarps}), kWarps))
     return;
-  auto addAll = [&](RolesFields roles, ArrayRef<int64_t> tiles, ArrayRef<int64_t> stages,
+  auto addAll = [&](HopperFields hopper, ArrayRef<int64_t> tiles, ArrayRef<int64_t> stages,
                     ArrayRef<Order> orders, int64_t pack) {
     for (int64_t n : orElse(grid.tileN, tiles))
       for (int64_t held : orElse(grid.stages, stages))
-        for (auto [section, queryStages, claimsBelow] : orders) {
-          roles.section = section;
-          roles.queryStages = queryStages;
-          roles.claimsBelow = claimsBelow;
-          ScheduleFields fields = makeFields(n, held, pack, roles, problem.element);
+        for (auto [section, qStages, dynamicSchedulerMaxLen] : orders) {
+          hopper.l2HeadGroup = section;
+          hopper.qStages = qStages;
+          hopper.dynamicSchedulerMaxLen = dynamicSchedulerMaxLen;
+          ScheduleFields fields = makeFields(n, held, pack, hopper, problem.element);
           fields.splits = problem.splits;
           if (problem.splits > 1)
-            fields.roles->inFlight = kInFlight;
+            fields.hopper->prefetchKiBPerSM = kPrefetchKiB;
           add(fields);
           // Refused where more than the mask asks for a key's number.
-          if (roles.consumers == 1 && problem.packs && problem.splits == 1) {
-            fields.roles->joins = 1;
+          if (hopper.consumers == 1 && problem.packs && problem.splits == 1) {
+            fields.hopper->compactKV = 1;
             add(fields);
-            fields.roles->joins = 0;
+            fields.hopper->compactKV = 0;
           }
           // Refused where sums of rows cannot be products, or scores not be made again.
-          fields.roles->rescale = kFewRescales;
-          if (problem.element.isBF16() && roles.blocks == 1)
+          fields.hopper->rescaleThreshold = kFewRescales;
+          if (problem.element.isBF16() && hopper.blocksPerSM == 1)
             add(fields);
-          fields.roles->rescale = kLateRescale;
-          fields.roles->lateRescale = 1;
-          if (roles.blocks == 1)
+          fields.hopper->rescaleThreshold = kLazyRescale;
+          fields.hopper->lazyRescale = 1;
+          if (hopper.blocksPerSM == 1)
             add(fields);
         }
   };
@@ -131,12 +131,12 @@ void warpgroups::addTrials(const TrialProblem &problem, const TrialGrid &grid, A
         // A single one has no neighbour, and a group of one head no neighbours.
         if (along == ProgramAxis::Head && (consumers < 2 || problem.group % consumers != 0))
           continue;
-        RolesFields roles = completeRoles(consumers, blocks, problem.element);
-        roles.along = along;
-        for (int64_t registers : orElse(grid.registers, {roles.registers})) {
-          roles.registers = registers;
+        HopperFields hopper = completeHopper(consumers, blocks, problem.element);
+        hopper.along = along;
+        for (int64_t registers : orElse(grid.registers, {hopper.registers})) {
+          hopper.registers = registers;
           if (llvm::is_contained(orElse(grid.pack, {1}), 1))
-            addAll(roles, {32, 48, 64, 80, 96, 112, 128, 160, 176}, {2, 3},
+            addAll(hopper, {32, 48, 64, 80, 96, 112, 128, 160, 176}, {2, 3},
                    {{1, 1},
                     {4, 1},
                     {16, 1},
@@ -151,7 +151,7 @@ void warpgroups::addTrials(const TrialProblem &problem, const TrialGrid &grid, A
             continue;
           for (int64_t pack : orElse(grid.pack, {2, 4, 8, 16}))
             if (pack > 1 && (!grid.pack.empty() || problem.group % pack == 0))
-              addAll(roles, {32, 48, 64, 80, 128}, {2}, {{1, 1}, {1, 2}, {1, 2, kMostKeys}}, pack);
+              addAll(hopper, {32, 48, 64, 80, 128}, {2}, {{1, 1}, {1, 2}, {1, 2, kMostKeys}}, pack);
         }
       }
 }

@@ -33,11 +33,11 @@
 // CHECK: %[[PARTS:.*]] = arith.select %[[WHOLE]], %c1, %[[R]]
 // CHECK: return %[[PARTS]]
 func.func @roles(%p: index, %t: index) -> index {
-  %s = flashattn.count_splits %p, %t schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, splits = 3, roles = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 8, section = 1, blocks = 3>>)
+  %s = flashattn.count_splits %p, %t schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, splits = 3, hopper = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1, blocks_per_sm = 3>>)
   return %s : index
 }
 
-// In narrow blocks two to a multiprocessor, or as many as run at once where these have fewer tiles in
+// In small blocks two to a multiprocessor, or as many as run at once where these have fewer tiles in
 // all, and half a tile's time more for each block. Merging takes as long as six of them.
 // CHECK-LABEL: func @narrow
 // CHECK-SAME: %[[P:.*]]: index, %[[T:.*]]: index
@@ -66,7 +66,7 @@ func.func @roles(%p: index, %t: index) -> index {
 // CHECK: %[[SAVED:.*]] = arith.subi %[[T]], %[[LONGEST]]
 // CHECK: arith.cmpi slt, %[[SAVED]], %c6
 func.func @narrow(%p: index, %t: index) -> index {
-  %s = flashattn.count_splits %p, %t schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 3, lanes = 4, dot_type = f16, splits = 128, min_part_tiles = 1, narrow_blocks = 3, roles = <consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale = 8, section = 1, blocks = 2>>)
+  %s = flashattn.count_splits %p, %t schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 3, threads_per_row = 4, dot_type = f16, splits = 128, min_split_tiles = 1, small_blocks_per_sm = 3, hopper = <consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale_threshold = 8, l2_head_group = 1, blocks_per_sm = 2>>)
   return %s : index
 }
 
@@ -98,16 +98,16 @@ func.func @narrow(%p: index, %t: index) -> index {
 // CHECK: %[[PAYS:.*]] = arith.andi %[[MAY]], %[[MUCH]]
 // CHECK: arith.select %[[PAYS]], %c4, %[[PARTS]]
 func.func @even(%p: index, %t: index) -> index {
-  %s = flashattn.count_splits %p, %t schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 5, lanes = 4, dot_type = f16, splits = 128, min_part_tiles = 4, roles = <consumers = 1, along = query_tile, registers = 248, producer_registers = 24, rescale = 8, section = 1>>)
+  %s = flashattn.count_splits %p, %t schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 5, threads_per_row = 4, dot_type = f16, splits = 128, min_split_tiles = 4, hopper = <consumers = 1, along = query_tile, registers = 248, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>)
   return %s : index
 }
 
-// Blocks without roles ask for fewer bytes: two to a multiprocessor.
+// Blocks without warp specialization ask for fewer bytes: two to a multiprocessor.
 // CHECK-LABEL: func @without_roles
 // CHECK: %[[SMS:.*]] = flashattn.multiprocessor_count
 // CHECK: %[[PLACES:.*]] = arith.muli %[[SMS]], %c2
 // CHECK: arith.divui %[[PLACES]], %{{.*}}
 func.func @without_roles(%p: index, %t: index) -> index {
-  %s = flashattn.count_splits %p, %t schedule(<tile_m = 32, tile_n = 64, warps = 2, stages = 2, lanes = 4, dot_type = f16, splits = 128>)
+  %s = flashattn.count_splits %p, %t schedule(<tile_m = 32, tile_n = 64, warps = 2, stages = 2, threads_per_row = 4, dot_type = f16, splits = 128>)
   return %s : index
 }

@@ -8,7 +8,7 @@
 #mn = affine_map<(m, n, k) -> (m, n)>
 func.func @factor(%thread: index, %q: memref<?x64xf16>, %k: memref<?x64xf16>) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
     %none = arith.constant dense<0.0> : vector<64x16xf32>
     // expected-error @+1 {{'flashattn.load_tile' op expected a contraction to read shared memory; run flashattn-stage-shared first}}
     %qt = flashattn.load_tile %q[%thread, %thread] dims [0, 1] in_bounds [false, true] : memref<?x64xf16> -> vector<64x64xf16>
@@ -23,7 +23,7 @@ func.func @factor(%thread: index, %q: memref<?x64xf16>, %k: memref<?x64xf16>) {
 func.func @transfer(%thread: index, %q: memref<?x64xf16>) {
   %zero = arith.constant 0.0 : f16
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
     // expected-error @+1 {{'vector.transfer_read' op expected a read of shared memory; run flashattn-stage-shared first}}
     %qt = vector.transfer_read %q[%thread, %thread], %zero {in_bounds = [true, true]} : memref<?x64xf16>, vector<64x64xf16>
   }
@@ -37,7 +37,7 @@ func.func @transfer(%thread: index, %q: memref<?x64xf16>) {
 func.func @rows_of_a_factor(%thread: index, %k: memref<1x16x64xf16, #shared>) {
   %zero = arith.constant 0.0 : f16
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
     // expected-error @+1 {{'vector.transfer_read' op expected a tile of 64 rows, each of which one warp has, but got 'vector<16x64xf16>'}}
     %kt = vector.transfer_read %k[%thread, %thread, %thread], %zero {in_bounds = [true, true]} : memref<1x16x64xf16, #shared>, vector<16x64xf16>
     %two = arith.addf %kt, %kt : vector<16x64xf16>
@@ -49,7 +49,7 @@ func.func @rows_of_a_factor(%thread: index, %k: memref<1x16x64xf16, #shared>) {
 
 func.func @below(%thread: index, %bias: memref<?x?xf32>) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
     // expected-error @+1 {{'flashattn.load_tile' op expected a tile of 64 rows along one dimension and no ends of its own}}
     %t = flashattn.load_tile %bias[%thread, %thread] dims [0, 1] below %thread in_bounds [false, false] : memref<?x?xf32> -> vector<64x16xf32>
   }
@@ -60,7 +60,7 @@ func.func @below(%thread: index, %bias: memref<?x?xf32>) {
 
 func.func @cuts(%thread: index, %bias: memref<?x?xf32>) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
     // expected-error @+1 {{'flashattn.load_tile' op expected cuts only where a contraction reads them}}
     %t = flashattn.load_tile %bias[%thread, %thread] dims [0, 1] cuts(%thread) skips(%thread) in_bounds [false, false] : memref<?x?xf32> -> vector<64x16xf32>
   }
@@ -71,7 +71,7 @@ func.func @cuts(%thread: index, %bias: memref<?x?xf32>) {
 
 func.func @ones(%thread: index, %bias: memref<?x8xf32>) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
     // expected-error @+1 {{'flashattn.load_tile' op expected ones only where a contraction reads them}}
     %t = flashattn.load_tile %bias[%thread, %thread] dims [0, 1] in_bounds [false, false] ones : memref<?x8xf32> -> vector<64x16xf32>
   }
@@ -82,7 +82,7 @@ func.func @ones(%thread: index, %bias: memref<?x8xf32>) {
 
 func.func @rows_of_heads(%thread: index, %bias: memref<?x?x?xf32>) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
     // expected-error @+1 {{'flashattn.load_tile' op expected a tile of 64 rows along one dimension and no ends of its own}}
     %t = flashattn.load_tile %bias[%thread, %thread, %thread] dims [0, 1, 2] shape [4, 16, 16] in_bounds [false, false, false] : memref<?x?x?xf32> -> vector<64x16xf32>
   }
@@ -93,7 +93,7 @@ func.func @rows_of_heads(%thread: index, %bias: memref<?x?x?xf32>) {
 
 func.func @other_rows(%thread: index, %bias: memref<?x?xf32>) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
     // expected-error @+1 {{'flashattn.load_tile' op expected a tile of 64 rows along one dimension and no ends of its own}}
     %t = flashattn.load_tile %bias[%thread, %thread] dims [0, 1] in_bounds [false, false] : memref<?x?xf32> -> vector<32x16xf32>
   }
@@ -105,7 +105,7 @@ func.func @other_rows(%thread: index, %bias: memref<?x?xf32>) {
 // Rows go along two dimensions at the most.
 func.func @stored_along_three(%thread: index, %o: memref<?x?x?x64xf32>, %x: f32) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
     %t = vector.broadcast %x : f32 to vector<64x64xf32>
     // expected-error @+1 {{'flashattn.store_tile' op has no distribution to threads of 'vector<64x64xf32>'}}
     flashattn.store_tile %t to %o[%thread, %thread, %thread, %thread] dims [0, 1, 2, 3] shape [2, 2, 16, 64] in_bounds [false, false, false, true] : vector<64x64xf32>, memref<?x?x?x64xf32>
@@ -117,7 +117,7 @@ func.func @stored_along_three(%thread: index, %o: memref<?x?x?x64xf32>, %x: f32)
 
 func.func @stored_bits(%thread: index, %o: memref<?x64xi1>, %x: i1) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
     %t = vector.broadcast %x : i1 to vector<64x64xi1>
     // expected-error @+1 {{'flashattn.store_tile' op has no distribution to threads of 'vector<64x64xi1>'}}
     flashattn.store_tile %t to %o[%thread, %thread] dims [0, 1] in_bounds [false, true] : vector<64x64xi1>, memref<?x64xi1>
@@ -129,7 +129,7 @@ func.func @stored_bits(%thread: index, %o: memref<?x64xi1>, %x: i1) {
 
 func.func @stored_columns(%thread: index, %o: memref<64x?xf32>, %x: f32) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
     %t = vector.broadcast %x : f32 to vector<64x64xf32>
     // expected-error @+1 {{'flashattn.store_tile' op expected columns along the last dimension, 1, but got 0}}
     flashattn.store_tile %t to %o[%thread, %thread] dims [1, 0] in_bounds [false, true] : vector<64x64xf32>, memref<64x?xf32>
@@ -144,7 +144,7 @@ func.func @stored_columns(%thread: index, %o: memref<64x?xf32>, %x: f32) {
 #mn = affine_map<(m, n, k) -> (m, n)>
 func.func @made_factor(%thread: index, %x: f16) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
     %none = arith.constant dense<0.0> : vector<64x16xf32>
     %a = vector.broadcast %x : f16 to vector<64x64xf16>
     %c = arith.constant dense<1.0> : vector<16x64xf16>
@@ -159,7 +159,7 @@ func.func @made_factor(%thread: index, %x: f16) {
 func.func @warps(%thread: index) {
   // expected-error @+1 {{'flashattn.on_threads' op expected tile_m to be a multiple of 16 rows for each of 4 warps but got 32}}
   flashattn.on_threads %thread
-      schedule(<tile_m = 32, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+      schedule(<tile_m = 32, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
   }
   return
 }
@@ -168,7 +168,7 @@ func.func @warps(%thread: index) {
 
 func.func @added_rows(%thread: index, %sums: memref<?x128xf32>) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
     // expected-error @+1 {{'flashattn.load_added' op expected a tile of 64 rows but got 'vector<32x128xf32>'}}
     %t = flashattn.load_added %sums[%thread, %thread] parts 1 : memref<?x128xf32> -> vector<32x128xf32>
   }
@@ -181,7 +181,7 @@ func.func @added_rows(%thread: index, %sums: memref<?x128xf32>) {
 #shared = #gpu.address_space<workgroup>
 func.func @half_a_panel(%thread: index, %ds: memref<1x128x64xf16, #shared>, %k: memref<1x128x64xf16, #shared>) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     // expected-error @+1 {{'hopper.wgmma' op expected panels of columns for each of 2 warpgroups, and no more than those of 'vector<64x64xf32>', but got 'memref<1x128x64xf16, #gpu.address_space<workgroup>>'}}
     %dq = hopper.wgmma %ds, %k transposed_a transposed : memref<1x128x64xf16, #shared>, memref<1x128x64xf16, #shared> -> vector<64x64xf32>
   }
@@ -194,7 +194,7 @@ func.func @half_a_panel(%thread: index, %ds: memref<1x128x64xf16, #shared>, %k: 
 #shared = #gpu.address_space<workgroup>
 func.func @part_of_a_panel(%thread: index, %ds: memref<1x128x64xf16, #shared>, %k: memref<2x128x64xf16, #shared>) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     // expected-error @+1 {{'hopper.wgmma' op expected panels of columns for each of 2 warpgroups, and no more than those of 'vector<64x80xf32>', but got 'memref<2x128x64xf16, #gpu.address_space<workgroup>>'}}
     %dq = hopper.wgmma %ds, %k transposed_a transposed : memref<1x128x64xf16, #shared>, memref<2x128x64xf16, #shared> -> vector<64x80xf32>
   }
@@ -210,7 +210,7 @@ func.func @part_of_a_panel(%thread: index, %ds: memref<1x128x64xf16, #shared>, %
 #shared = #gpu.address_space<workgroup>
 func.func @made_factor(%thread: index, %x: f16, %k: memref<1x16x64xf16, #shared>) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1, late_rescale = 1>>) {
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1, lazy_rescale = 1>>) {
     %none = arith.constant dense<0.0> : vector<64x16xf32>
     %a = vector.broadcast %x : f16 to vector<64x64xf16>
     %b = hopper.load_tile %k : memref<1x16x64xf16, #shared> -> vector<16x64xf16>
@@ -228,7 +228,7 @@ func.func @made_factor(%thread: index, %x: f16, %k: memref<1x16x64xf16, #shared>
 #shared = #gpu.address_space<workgroup>
 func.func @few_columns(%thread: index, %q: memref<1x64x64xf16, #shared>, %k: memref<1x24x64xf16, #shared>) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1, late_rescale = 1>>) {
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1, lazy_rescale = 1>>) {
     %none = arith.constant dense<0.0> : vector<64x24xf32>
     %a = hopper.load_tile %q : memref<1x64x64xf16, #shared> -> vector<64x64xf16>
     %b = hopper.load_tile %k : memref<1x24x64xf16, #shared> -> vector<24x64xf16>
@@ -246,7 +246,7 @@ func.func @few_columns(%thread: index, %q: memref<1x64x64xf16, #shared>, %k: mem
 #shared = #gpu.address_space<workgroup>
 func.func @other_columns(%thread: index, %q: memref<1x64x64xf16, #shared>, %k: memref<1x64x64xf16, #shared>) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1, late_rescale = 1>>) {
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1, lazy_rescale = 1>>) {
     %none = arith.constant dense<0.0> : vector<64x64xf32>
     %a = hopper.load_tile %q : memref<1x64x64xf16, #shared> -> vector<64x64xf16>
     %b = hopper.load_tile %k : memref<1x64x64xf16, #shared> -> vector<64x64xf16>
@@ -264,7 +264,7 @@ func.func @other_columns(%thread: index, %q: memref<1x64x64xf16, #shared>, %k: m
 #shared = #gpu.address_space<workgroup>
 func.func @two_groups(%thread: index, %q: memref<1x128x64xf16, #shared>, %k: memref<1x16x64xf16, #shared>) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 128, tile_n = 16, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 128, tile_n = 16, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %none = arith.constant dense<0.0> : vector<128x16xf32>
     %a = hopper.load_tile %q : memref<1x128x64xf16, #shared> -> vector<128x64xf16>
     %b = hopper.load_tile %k : memref<1x16x64xf16, #shared> -> vector<16x64xf16>
@@ -279,7 +279,7 @@ func.func @two_groups(%thread: index, %q: memref<1x128x64xf16, #shared>, %k: mem
 #shared = #gpu.address_space<workgroup>
 func.func @reduction(%thread: index, %q: memref<1x64x32xf16, #shared>, %k: memref<1x16x32xf16, #shared>) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1, late_rescale = 1>>) {
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1, lazy_rescale = 1>>) {
     %none = arith.constant dense<1.0> : vector<64xf32>
     %s = hopper.wgmma %q, %k : memref<1x64x32xf16, #shared>, memref<1x16x32xf16, #shared> -> vector<64x16xf32>
     %sw = hopper.wgmma_wait %s : vector<64x16xf32>
@@ -296,7 +296,7 @@ func.func @reduction(%thread: index, %q: memref<1x64x32xf16, #shared>, %k: memre
 #mn = affine_map<(m, n, k) -> (m, n)>
 func.func @made_share(%thread: index, %x: f16) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
     %none = arith.constant dense<0.0> : vector<16x64xf32>
     %a = vector.broadcast %x : f16 to vector<64x16xf16>
     %c = arith.constant dense<1.0> : vector<64x64xf16>
@@ -310,7 +310,7 @@ func.func @made_share(%thread: index, %x: f16) {
 
 func.func @added_parts(%thread: index, %sums: memref<?x64xf32>) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
     %none = arith.constant dense<0.0> : vector<16x64xf32>
     // expected-error @+1 {{'flashattn.add_tile' op has no distribution to threads of 'vector<16x64xf32>' in 2 parts}}
     flashattn.add_tile %none to %sums[%thread, %thread] parts 2 : vector<16x64xf32>, memref<?x64xf32>
@@ -322,9 +322,9 @@ func.func @added_parts(%thread: index, %sums: memref<?x64xf32>) {
 
 func.func @added_in_turns(%thread: index, %sums: memref<?x64xf32>, %order: memref<?xi32>) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
     %none = arith.constant dense<0.0> : vector<16x64xf32>
-    // expected-error @+1 {{'flashattn.add_tile' op expected no order, which only warpgroups with roles keep, but got 'memref<?xi32>'}}
+    // expected-error @+1 {{'flashattn.add_tile' op expected no order, which only warpgroups with warp specialization keep, but got 'memref<?xi32>'}}
     flashattn.add_tile %none to %sums[%thread, %thread] parts 4 order %order : memref<?xi32> turn %thread : vector<16x64xf32>, memref<?x64xf32>
   }
   return
@@ -334,7 +334,7 @@ func.func @added_in_turns(%thread: index, %sums: memref<?x64xf32>, %order: memre
 
 func.func @written(%thread: index, %tile: memref<64x64xf16>, %x: f16) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
     %t = vector.broadcast %x : f16 to vector<64x64xf16>
     // expected-error @+1 {{'vector.transfer_write' op expected a tile of 64 rows of 16 bits for shared memory but got 'vector<64x64xf16>' for 'memref<64x64xf16>'}}
     vector.transfer_write %t, %tile[%thread, %thread] : vector<64x64xf16>, memref<64x64xf16>
@@ -346,7 +346,7 @@ func.func @written(%thread: index, %tile: memref<64x64xf16>, %x: f16) {
 
 func.func @shared_rows(%thread: index, %x: f32) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 1, lanes = 4, dot_type = f16, column_warps = 2>) {
+      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16, column_warps = 2>) {
     %s = vector.broadcast %x : f32 to vector<64x32xf32>
     %none = arith.constant dense<0.0> : vector<64xf32>
     // expected-error @+1 {{'vector.multi_reduction' op expected rows that a warp has alone, for a reduction of 'vector<64x32xf32>', but 2 warps share them}}

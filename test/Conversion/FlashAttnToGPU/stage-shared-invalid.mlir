@@ -4,7 +4,7 @@
 func.func @no_launch(%thread: index) {
   // expected-error @+1 {{'flashattn.on_threads' op expected a 'gpu.launch' around it; run flashattn-map-to-gpu first}}
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
   }
   return
 }
@@ -16,7 +16,7 @@ func.func @three_stages(%c1: index) {
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c1, %sy = %c1, %sz = %c1) {
     // expected-error @+1 {{'flashattn.on_threads' op expected stages to be a power of 2 but got 3}}
     flashattn.on_threads %tx
-        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 3, lanes = 4, dot_type = f16>) {
+        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 3, threads_per_row = 4, dot_type = f16>) {
     }
     gpu.terminator
   }
@@ -33,7 +33,7 @@ func.func @three_stages(%c1: index) {
 func.func @heads(%c1: index, %q: memref<?x?x64xf16>) {
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c1, %sy = %c1, %sz = %c1) {
     flashattn.on_threads %tx
-        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
       %none = arith.constant dense<0.0> : vector<64x16xf32>
       %one = arith.constant dense<1.0> : vector<16x64xf16>
       // expected-error @+1 {{'flashattn.load_tile' op expected rows along one dimension and columns along the last, 2, of what a contraction multiplies but got dims 0, 1, 2}}
@@ -53,7 +53,7 @@ func.func @heads(%c1: index, %q: memref<?x?x64xf16>) {
 func.func @repeated(%c1: index, %k: memref<?x64xf16>) {
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c1, %sy = %c1, %sz = %c1) {
     flashattn.on_threads %tx
-        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
       %none = arith.constant dense<0.0> : vector<64x16xf32>
       %one = arith.constant dense<1.0> : vector<64x64xf16>
       flashattn.tile_loop (%i, %j) in [(%bx, %bx, %c1, %c1)] {
@@ -75,7 +75,7 @@ func.func @repeated(%c1: index, %k: memref<?x64xf16>) {
 func.func @short_rows(%c1: index, %k: memref<?x4xf16>) {
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c1, %sy = %c1, %sz = %c1) {
     flashattn.on_threads %tx
-        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
       %none = arith.constant dense<0.0> : vector<64x16xf32>
       %one = arith.constant dense<1.0> : vector<64x4xf16>
       // expected-error @+1 {{'flashattn.load_tile' op expected rows of a multiple of 16 bytes but got 'vector<16x4xf16>'}}
@@ -96,10 +96,10 @@ func.func @short_rows(%c1: index, %k: memref<?x4xf16>) {
 func.func @ones(%c1: index, %q: memref<?x64xf16>) {
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c1, %sy = %c1, %sz = %c1) {
     flashattn.on_threads %tx
-        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
       %none = arith.constant dense<0.0> : vector<64x16xf32>
       %one = arith.constant dense<1.0> : vector<16x72xf16>
-      // expected-error @+1 {{'flashattn.load_tile' op expected ones only where the schedule has roles}}
+      // expected-error @+1 {{'flashattn.load_tile' op expected ones only where the schedule has warp specialization}}
       %qt = flashattn.load_tile %q[%bx, %c1] dims [0, 1] in_bounds [false, false] ones : memref<?x64xf16> -> vector<64x72xf16>
       %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %one, %none : vector<64x72xf16>, vector<16x72xf16> into vector<64x16xf32>
     }
@@ -117,10 +117,10 @@ func.func @ones(%c1: index, %q: memref<?x64xf16>) {
 func.func @cuts(%c1: index, %q: memref<?x64xf16>) {
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c1, %sy = %c1, %sz = %c1) {
     flashattn.on_threads %tx
-        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
       %none = arith.constant dense<0.0> : vector<64x16xf32>
       %one = arith.constant dense<1.0> : vector<16x64xf16>
-      // expected-error @+1 {{'flashattn.load_tile' op expected cuts only where the schedule has roles}}
+      // expected-error @+1 {{'flashattn.load_tile' op expected cuts only where the schedule has warp specialization}}
       %qt = flashattn.load_tile %q[%bx, %c1] dims [0, 1] cuts(%c1) skips(%c1) in_bounds [false, false] : memref<?x64xf16> -> vector<64x64xf16>
       %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %one, %none : vector<64x64xf16>, vector<16x64xf16> into vector<64x16xf32>
     }

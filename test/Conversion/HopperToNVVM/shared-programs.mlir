@@ -182,12 +182,12 @@ func.func @clear(%sums: memref<?x128xf32>, %i: index) {
 }
 
 // Threads of each warpgroup at one barrier, and at the other to let the other one go on.
-// CHECK-LABEL: func @sisters
+// CHECK-LABEL: func @peers
 // CHECK: llvm.inline_asm has_side_effects "{\0A.reg .pred p;\0A.reg .b32 thread;\0Amov.u32 thread, %tid.x;\0Asetp.lt.u32 p, thread, 256;\0A@p bar.sync 2, 256;\0A@!p bar.sync 3, 256;\0A}", ""
 // CHECK: llvm.inline_asm has_side_effects "{\0A.reg .pred p;\0A.reg .b32 thread;\0Amov.u32 thread, %tid.x;\0Asetp.lt.u32 p, thread, 256;\0A@p bar.arrive 3, 256;\0A@!p bar.arrive 2, 256;\0A}", ""
-func.func @sisters() {
-  hopper.await_sister 2
-  hopper.wake_sister 2
+func.func @peers() {
+  hopper.await_peer 2
+  hopper.wake_peer 2
   return
 }
 

@@ -7,9 +7,9 @@
 func.func @axes(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: index) {
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
-  // expected-error @+1 {{expected axes(batch, head, query_tile) or (batch, head, key_tile) where the schedule has roles, or (batch, head, query_tile, key_tile) where a block has one program, but got}}
+  // expected-error @+1 {{expected axes(batch, head, query_tile) or (batch, head, key_tile) where the schedule has warp specialization, or (batch, head, query_tile, key_tile) where a block has one program, but got}}
   flashattn.program (%b, %h) in (%n, %n) axes(batch, head)
-      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
   }
   return
 }
@@ -17,9 +17,9 @@ func.func @axes(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: index) {
 // -----
 
 func.func @both_tiles(%n: index) {
-  // expected-error @+1 {{expected axes(batch, head, query_tile) or (batch, head, key_tile) where the schedule has roles, or (batch, head, query_tile, key_tile) where a block has one program, but got}}
+  // expected-error @+1 {{expected axes(batch, head, query_tile) or (batch, head, key_tile) where the schedule has warp specialization, or (batch, head, query_tile, key_tile) where a block has one program, but got}}
   flashattn.program (%b, %h, %t, %u) in (%n, %n, %n, %n) axes(batch, head, query_tile, key_tile)
-      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
   }
   return
 }
@@ -30,13 +30,13 @@ func.func @both_tiles(%n: index) {
 #nk = affine_map<(m, n, k) -> (n, k)>
 #mn = affine_map<(m, n, k) -> (m, n)>
 
-// A program with roles brings tiles to those who have them.
+// A program with warp specialization brings tiles to those who have them.
 func.func @no_stream(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: index) {
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
   // expected-error @+1 {{expected one loop that streams operands of contractions but got 0}}
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
-      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
   }
   return
@@ -54,7 +54,7 @@ func.func @own(%bias: memref<?x?x?x?xf32>, %n: index) {
   %none = arith.constant dense<0.0> : vector<64x32xf32>
   // expected-error @+1 {{expected one loop that streams operands of contractions but got 0}}
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
-      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
       %x = flashattn.load_tile %bias[%b, %h, %t, %j] dims [2, 3] in_bounds [false, false] : memref<?x?x?x?xf32> -> vector<64x32xf32>
       %s = arith.addf %x, %acc : vector<64x32xf32>
@@ -75,7 +75,7 @@ func.func @two_loops(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: ind
   %none = arith.constant dense<0.0> : vector<64x32xf32>
   // expected-error @+1 {{expected one loop that streams operands of contractions but got 2}}
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
-      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
       %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<32x64xf16>
@@ -101,7 +101,7 @@ func.func @nested(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: index,
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
-      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     scf.if %c {
       // expected-error @+1 {{expected the streaming loop at the top level of the program but got it in 'scf.if'}}
@@ -126,7 +126,7 @@ func.func @invariant(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: ind
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
-      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
       %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<32x64xf16>
@@ -150,7 +150,7 @@ func.func @other_use(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: ind
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
-      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
       // expected-error @+1 {{expected contractions and weights alone to read a tile in shared memory but got 'arith.extf'}}
@@ -173,7 +173,7 @@ func.func @element(%q: memref<?x?x?x64xf32>, %k: memref<?x?x?x64xf32>, %n: index
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
-      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     // expected-error @+1 {{expected elements of f16 or bf16, as tensor copies need, but got 'memref<?x?x?x64xf32>' and 'vector<64x64xf32>'}}
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf32> -> vector<64x64xf32>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
@@ -195,7 +195,7 @@ func.func @rank(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x?x?x64xf16>, %n: inde
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
-      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
       // expected-error @+1 {{expected a memref of 2 to 5 dimensions, as tensor copies need, but got 'memref<?x?x?x?x?x64xf16>' and 'vector<32x64xf16>'}}
@@ -217,7 +217,7 @@ func.func @dims(%q: memref<?x?x?x64xf16>, %k: memref<?x?x64x?xf16>, %n: index) {
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
-      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
       // expected-error @+1 {{expected rows along one or two dimensions, in their order, and columns along the last, as tensor copies need, but got 'memref<?x?x64x?xf16>' and 'vector<32x64xf16>'}}
@@ -239,7 +239,7 @@ func.func @rows(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: index, %
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
-      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %few) -> (vector<64x20xf32>) {
       // expected-error @+1 {{expected up to 256 rows, a multiple of 8, as tensor copies need, but got 'memref<?x?x?x64xf16>' and 'vector<20x64xf16>'}}
@@ -261,7 +261,7 @@ func.func @unaligned(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16, strided<
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
-      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
       // expected-error @+1 {{expected rows that begin at multiples of 16 bytes, as tensor copies need, but got}}
@@ -284,7 +284,7 @@ func.func @inside(%q: memref<?x?x?x64xf16>, %k: memref<2x2x512x64xf16>, %n: inde
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
-      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     %part = memref.subview %k[0, 0, 8, 0] [2, 2, 64, 64] [1, 1, 1, 1] : memref<2x2x512x64xf16> to memref<2x2x64x64xf16, strided<[65536, 32768, 64, 1], offset: 512>>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
@@ -308,7 +308,7 @@ func.func @step_index(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: in
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
-      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
       %head = arith.addi %h, %i : index
@@ -331,7 +331,7 @@ func.func @dot_type(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: inde
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
-      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     // expected-error @+1 {{expected a tile of 'bf16', the schedule's dot_type, but got 'vector<64x64xf16>'}}
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
@@ -358,7 +358,7 @@ func.func @shared_rows(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %sums
   %zeros = arith.constant dense<0.0> : vector<64x64xf32>
   // expected-error @+1 {{expected tile_m to be 64, or 64 for each of 3 consumers, but got 128}}
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 3, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<128x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<128x64xf32>) {
       %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
@@ -382,7 +382,7 @@ func.func @given(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %sums: memr
   %none = arith.constant dense<0.0> : vector<128x64xf32>
   %zeros = arith.constant dense<0.0> : vector<64x64xf32>
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<128x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<128x64xf32>) {
       %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
@@ -410,7 +410,7 @@ func.func @exchange_of_programs(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf1
   %zeros = arith.constant dense<0.0> : vector<64x64xf32>
   // expected-error @+1 {{expected consumers to share a program that multiplies by a transposed tile or adds tiles, but got tile_m 64 for 2 consumers}}
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
-      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x64xf32>) {
       %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
@@ -437,7 +437,7 @@ func.func @sums_of_programs(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, 
   %zeros = arith.constant dense<0.0> : vector<64x64xf32>
   // expected-error @+1 {{expected consumers to share a program that multiplies by a transposed tile or adds tiles, but got tile_m 64 for 2 consumers}}
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
-      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x64xf32>) {
       %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
@@ -462,7 +462,7 @@ func.func @two_sums(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %sums: m
   %none = arith.constant dense<0.0> : vector<128x64xf32>
   %zeros = arith.constant dense<0.0> : vector<64x64xf32>
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<128x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<128x64xf32>) {
       %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
@@ -489,7 +489,7 @@ func.func @whole_tile(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %sums:
   %none = arith.constant dense<0.0> : vector<128x64xf32>
   %zeros = arith.constant dense<0.0> : vector<64x64xf32>
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<128x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<128x64xf32>) {
       %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
@@ -516,7 +516,7 @@ func.func @turns_behind(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %sum
   %none = arith.constant dense<0.0> : vector<128x64xf32>
   %zeros = arith.constant dense<0.0> : vector<64x64xf32>
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<128x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<128x64xf32>) {
       %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
@@ -543,7 +543,7 @@ func.func @turns_of_intervals(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>
   %none = arith.constant dense<0.0> : vector<128x64xf32>
   %zeros = arith.constant dense<0.0> : vector<64x64xf32>
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<128x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n), (%n, %n, %t, %t)] iter_args(%acc = %none) -> (vector<128x64xf32>) {
       %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
@@ -571,7 +571,7 @@ func.func @split_one(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q: m
   %none = arith.constant dense<0.0> : vector<64x64xf32>
   %no_dq = arith.constant dense<0.0> : vector<64x128xf32>
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
-      schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
     %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
     // expected-error @+1 {{expected two sums for two consumers that split them but got 1 for 2}}
@@ -603,7 +603,7 @@ func.func @split_given(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q:
   %none = arith.constant dense<0.0> : vector<64x64xf32>
   %no_dq = arith.constant dense<0.0> : vector<64x128xf32>
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
-      schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
     %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
     // expected-error @+1 {{expected one sum of the loop for each consumer}}
@@ -641,7 +641,7 @@ func.func @split_two_tiles(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>,
   %none = arith.constant dense<0.0> : vector<64x64xf32>
   %no_dq = arith.constant dense<0.0> : vector<64x128xf32>
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
-      schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
     %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
     // expected-error @+1 {{expected one tile of 'f16' that stands for all that both sums are made of where consumers split them but got none}}
@@ -683,7 +683,7 @@ func.func @split_tile_m(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q
   %no_dq = arith.constant dense<0.0> : vector<64x128xf32>
   // expected-error @+1 {{expected tile_m 64 where consumers split sums but got 96}}
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
-      schedule(<tile_m = 96, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 96, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<96x128xf16>
     %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<96x128xf16>
     %r:2 = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%dk = %zeros, %dv = %zeros) -> (vector<96x128xf32>, vector<96x128xf32>) {
@@ -719,9 +719,9 @@ func.func @split_slots(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q:
   %zeros = arith.constant dense<0.0> : vector<64x128xf32>
   %none = arith.constant dense<0.0> : vector<64x64xf32>
   %no_dq = arith.constant dense<0.0> : vector<64x128xf32>
-  // expected-error @+1 {{expected query_stages 1 where consumers split sums but got 2}}
+  // expected-error @+1 {{expected q_stages 1 where consumers split sums but got 2}}
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
-      schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, query_stages = 2>>) {
+      schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, q_stages = 2>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
     %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
     %r:2 = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%dk = %zeros, %dv = %zeros) -> (vector<64x128xf32>, vector<64x128xf32>) {
@@ -758,7 +758,7 @@ func.func @split_stream(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q
   %none = arith.constant dense<0.0> : vector<64x64xf32>
   %no_dq = arith.constant dense<0.0> : vector<64x128xf32>
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
-      schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
     %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
     %r:2 = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%dk = %zeros, %dv = %zeros) -> (vector<64x128xf32>, vector<64x128xf32>) {
@@ -796,7 +796,7 @@ func.func @split_added(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q:
   %none = arith.constant dense<0.0> : vector<64x64xf32>
   %no_dq = arith.constant dense<0.0> : vector<64x128xf32>
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
-      schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
     %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
     %r:2 = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%dk = %zeros, %dv = %zeros) -> (vector<64x128xf32>, vector<64x128xf32>) {
@@ -834,7 +834,7 @@ func.func @split_adds(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q: 
   %none = arith.constant dense<0.0> : vector<64x64xf32>
   %no_dq = arith.constant dense<0.0> : vector<64x128xf32>
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
-      schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
     %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
     %r:2 = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%dk = %zeros, %dv = %zeros) -> (vector<64x128xf32>, vector<64x128xf32>) {
@@ -861,7 +861,7 @@ func.func @split_adds(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q: 
 
 func.func @wide(%q: memref<?x?x?x1024xf16>, %o: memref<?x?x?x1024xf16>) {
   // expected-error @+1 {{expected tiles of 262144 bytes at most in shared memory but got 524376}}
-  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>)
+  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>)
     ins(%q, %q, %q : memref<?x?x?x1024xf16>, memref<?x?x?x1024xf16>, memref<?x?x?x1024xf16>)
     outs(%o : memref<?x?x?x1024xf16>)
   return
@@ -883,9 +883,9 @@ func.func @turns_of_consumers(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do
   %zs = arith.constant dense<0.0> : vector<128x64xf32>
   %zo = arith.constant dense<0.0> : vector<128x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
-  // expected-error @+1 {{tiles that are added in a fixed order require add_stages 1 or 2 but got 0}}
+  // expected-error @+1 {{tiles that are added in a fixed order require dq_reduce_stages 1 or 2 but got 0}}
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
     %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<128x128xf32>) {
       %first = arith.muli %h, %group : index
@@ -924,7 +924,7 @@ func.func @order_of_consumers(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do
   %zo = arith.constant dense<0.0> : vector<128x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
     %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<128x128xf32>) {
       %first = arith.muli %h, %group : index
@@ -937,7 +937,7 @@ func.func @order_of_consumers(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do
       %ak1 = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %d16, %qt, %ak : vector<128x64xf16>, vector<64x128xf16> into vector<128x128xf32>
       flashattn.stage lag 1 behind 1
       %dq = vector.contract {indexing_maps = [#km, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %d16, %kt, %zq : vector<128x64xf16>, vector<128x128xf16> into vector<64x128xf32>
-      // expected-error @+1 {{a fixed order requires add_stages 1 or 2 and tiles that are added at each step but got add_stages 0}}
+      // expected-error @+1 {{a fixed order requires dq_reduce_stages 1 or 2 and tiles that are added at each step but got dq_reduce_stages 0}}
       flashattn.add_tile %dq to %sums[%b, %head, %j, %c0] parts 2 order %order : memref<2x8x?xi32> : vector<64x128xf32>, memref<2x8x?x128xf32>
       flashattn.tile_yield %ak1 : vector<128x128xf32>
     }
@@ -964,7 +964,7 @@ func.func @signal_by_consumers(%told: memref<2x4xi32>, %k: !mem, %q: !mem, %do: 
   %zo = arith.constant dense<0.0> : vector<128x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
     %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<128x128xf32>) {
       %first = arith.muli %h, %group : index
@@ -982,7 +982,7 @@ func.func @signal_by_consumers(%told: memref<2x4xi32>, %k: !mem, %q: !mem, %do: 
     }
     %k16 = arith.truncf %r : vector<128x128xf32> to vector<128x128xf16>
     flashattn.store_tile %k16 to %dk[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : vector<128x128xf16>, !mem
-    // expected-error @+1 {{a completion counter requires add_stages 1 or 2 but got 0}}
+    // expected-error @+1 {{a completion counter requires dq_reduce_stages 1 or 2 but got 0}}
     flashattn.signal_added %told[%b, %h] : memref<2x4xi32>
   }
   return
@@ -1005,7 +1005,7 @@ func.func @signal_twice(%told: memref<2x4xi32>, %k: !mem, %q: !mem, %do: !mem, %
   %zo = arith.constant dense<0.0> : vector<128x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
     %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<128x128xf32>) {
       %first = arith.muli %h, %group : index
@@ -1047,7 +1047,7 @@ func.func @await_with_roles(%told: memref<2x4xi32>, %k: !mem, %q: !mem, %do: !me
   %zo = arith.constant dense<0.0> : vector<128x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
     %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<128x128xf32>) {
       %first = arith.muli %h, %group : index
@@ -1065,7 +1065,7 @@ func.func @await_with_roles(%told: memref<2x4xi32>, %k: !mem, %q: !mem, %do: !me
     }
     %k16 = arith.truncf %r : vector<128x128xf32> to vector<128x128xf16>
     flashattn.store_tile %k16 to %dk[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : vector<128x128xf16>, !mem
-    // expected-error @+1 {{expected a program whose schedule has no roles but got one with}}
+    // expected-error @+1 {{expected a program whose schedule has no warp specialization but got one with}}
     flashattn.await_added %told[%b, %h] of %tiles : memref<2x4xi32>
   }
   return
@@ -1088,7 +1088,7 @@ func.func @order_behind_loop(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do:
   %zo = arith.constant dense<0.0> : vector<128x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, add_stages = 1>>) {
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dq_reduce_stages = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
     %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<128x128xf32>) {
       %first = arith.muli %h, %group : index
@@ -1104,7 +1104,7 @@ func.func @order_behind_loop(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do:
       flashattn.add_tile %dq to %sums[%b, %head, %j, %c0] parts 2 : vector<64x128xf32>, memref<2x8x?x128xf32>
       flashattn.tile_yield %ak1 : vector<128x128xf32>
     }
-    // expected-error @+1 {{a fixed order requires add_stages 1 or 2 and tiles that are added at each step but got one added outside of the steps}}
+    // expected-error @+1 {{a fixed order requires dq_reduce_stages 1 or 2 and tiles that are added at each step but got one added outside of the steps}}
     flashattn.add_tile %r to %sums[%b, %h, %t, %c0] parts 2 order %order : memref<2x8x?xi32> : vector<128x128xf32>, memref<2x8x?x128xf32>
     %k16 = arith.truncf %r : vector<128x128xf32> to vector<128x128xf16>
     flashattn.store_tile %k16 to %dk[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : vector<128x128xf16>, !mem
@@ -1128,9 +1128,9 @@ func.func @nothing_added(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do: !me
   %zs = arith.constant dense<0.0> : vector<128x64xf32>
   %zo = arith.constant dense<0.0> : vector<128x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
-  // expected-error @+1 {{'add_stages' requires cooperative consumers that add a tile at each step and do not split their sums, but got 1}}
+  // expected-error @+1 {{'dq_reduce_stages' requires cooperative consumers that add a tile at each step and do not split their sums, but got 1}}
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, add_stages = 1>>) {
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dq_reduce_stages = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
     %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<128x128xf32>) {
       %first = arith.muli %h, %group : index
@@ -1166,9 +1166,9 @@ func.func @claims_apart(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do: !mem
   %zs = arith.constant dense<0.0> : vector<64x64xf32>
   %zo = arith.constant dense<0.0> : vector<64x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
-  // expected-error @+1 {{'claims_below' with query_stages 1 requires consumers that multiply every streamed tile by their resident tiles, in a loop without tile lists, joined tiles or rounds, but got 2048}}
+  // expected-error @+1 {{'dynamic_scheduler_max_len' with q_stages 1 requires consumers that multiply every streamed tile by their resident tiles, in a loop without tile lists, joined tiles or rounds, but got 2048}}
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
-      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, claims_below = 2048>>) {
+      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x128xf16>
     %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<64x128xf32>) {
       %first = arith.muli %h, %group : index
@@ -1204,9 +1204,9 @@ func.func @claims_without_tiles(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %
   %zs = arith.constant dense<0.0> : vector<64x64xf32>
   %zo = arith.constant dense<0.0> : vector<64x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
-  // expected-error @+1 {{'claims_below' with query_stages 1 requires resident tiles and consumers that do not split their sums, but got 2048}}
+  // expected-error @+1 {{'dynamic_scheduler_max_len' with q_stages 1 requires resident tiles and consumers that do not split their sums, but got 2048}}
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
-      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, claims_below = 2048>>) {
+      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048>>) {
     %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<64x128xf32>) {
       %first = arith.muli %h, %group : index
       %head = arith.addi %first, %g : index
@@ -1244,7 +1244,7 @@ func.func @turns_of_blocks_that_stay(%order: memref<2x8x?xi32>, %k: !mem, %q: !m
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
   // expected-error @+1 {{expected no tiles that are added in a fixed order in a persistent block}}
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, claims_below = 2048, add_stages = 1>>) {
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048, dq_reduce_stages = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
     %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<128x128xf32>) {
       %first = arith.muli %h, %group : index
@@ -1283,7 +1283,7 @@ func.func @condition_of_blocks_that_stay(%order: memref<2x8x?xi32>, %k: !mem, %q
   %zo = arith.constant dense<0.0> : vector<128x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, claims_below = 2048>>) {
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
     %any = arith.cmpi slt, %t, %steps : index
     // expected-error @+1 {{expected unconditional steps that exchange or add tiles in a persistent block}}
@@ -1320,7 +1320,7 @@ func.func @cuts_of_a_resident(%q: !mem, %k: !mem, %o: memref<2x4x?x32xf32>, %til
   %c4 = arith.constant 4 : index
   %zs = arith.constant dense<0.0> : vector<64x32xf32>
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, query_tile)
-      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1>>) {
     // expected-error @+1 {{'flashattn.load_tile' op expected cuts on tiles that are loaded at each step}}
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] cuts(%n) skips(%n) in_bounds [false, true] : !mem -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%s0 = %zs) -> (vector<64x32xf32>) {
@@ -1346,7 +1346,7 @@ func.func @cuts_of_a_step(%q: !mem, %k: !mem, %o: memref<2x4x?x32xf32>, %tiles: 
   %c4 = arith.constant 4 : index
   %zs = arith.constant dense<0.0> : vector<64x32xf32>
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, query_tile)
-      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%s0 = %zs) -> (vector<64x32xf32>) {
       // expected-error @+1 {{'flashattn.load_tile' op expected cuts and skips that are the same for all steps but got one that depends on the step}}
@@ -1374,7 +1374,7 @@ func.func @ends_of_cuts(%q: !mem, %k: !mem, %o: memref<2x4x?x64xf32>, %tiles: in
   %zs = arith.constant dense<0.0> : vector<64x32xf32>
   %zo = arith.constant dense<0.0> : vector<64x64xf32>
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, query_tile)
-      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%o0 = %zo) -> (vector<64x64xf32>) {
       // expected-error @+1 {{'flashattn.load_tile' op expected the ends of rows with cuts from outside of the program, where a tensor map is made of them, but got 'below' from inside}}

@@ -3,14 +3,14 @@
 // Key tiles by a list that the programs of a block share: its places are what the rings and the
 // loop count, and groups of programs begin at multiples of the consumers.
 
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>
 // CHECK-LABEL: func @keep
 // CHECK: flashattn.list_tiles tile [1, 128, 32] {{.*}} outs(%[[BOUNDS:.*]], %[[LIST:.*]] : memref<1x1x?x2xi32>, memref<1x1x?x?xi32>)
 // CHECK: gpu.launch
 // CHECK: %[[PLACE:.*]] = arith.subi %{{.*}}, %c1_i32
 // CHECK: %[[TILE32:.*]] = arith.muli %[[PLACE]], %c2_i32
 // CHECK: %[[TILE:.*]] = arith.index_castui %[[TILE32]]
-// No hull: the bounds are the list's.
+// No shared range: the bounds are the list's.
 // CHECK-NOT: memref.store %{{.*}} : memref<1x1x2xi32, #gpu.address_space<workgroup>>
 
 // The producer's rows are those of the listed tiles.

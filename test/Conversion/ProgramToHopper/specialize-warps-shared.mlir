@@ -4,7 +4,7 @@
 // RUN: flash-opt %s -flashattn-specialize-warps | flash-opt -o /dev/null
 // RUN: flash-opt %s -flashattn-specialize-warps -flashattn-expand-loops -hopper-expand-rings -canonicalize -cse -flashattn-contract-to-wgmma | FileCheck %s --check-prefix=WGMMA --implicit-check-not=hopper.load_tile
 
-// What sisters hand over is waited for in a stage of its own, if the program has one in front of the product's.
+// What peers hand over is waited for in a stage of its own, if the program has one in front of the product's.
 // RUN: sed 's/flashattn.stage lag 1 behind 1/flashattn.stage lag 1 flashattn.stage lag 1 behind 1/' %s | flash-opt -flashattn-specialize-warps -canonicalize -cse | FileCheck %s --check-prefix=OWN
 // OWN: hopper.publish %[[BARS:.*]][%[[READY:.*]]]
 // OWN: vector.contract
@@ -16,7 +16,7 @@
 // OWN-NEXT: vector.contract
 
 // Blocks that claim programs with room for one.
-// RUN: sed 's/section = 1>>/section = 1, claims_below = 2147483647>>/' %s | flash-opt -flashattn-specialize-warps -canonicalize -cse | FileCheck %s --check-prefix=CLAIM
+// RUN: sed 's/l2_head_group = 1>>/l2_head_group = 1, dynamic_scheduler_max_len = 2147483647>>/' %s | flash-opt -flashattn-specialize-warps -canonicalize -cse | FileCheck %s --check-prefix=CLAIM
 // CLAIM-LABEL: func @shared
 // Who waits for the counter's grid waits for what that one follows.
 // CLAIM: gpu.launch
@@ -58,7 +58,7 @@
 // CLAIM: hopper.wait_stores
 
 // Where a program leads, its first block makes the counter 0, and a grid does only where it has none.
-// RUN: sed -e 's/section = 1>>/section = 1, claims_below = 2147483647>>/' -e '/^func.func @shared/a flashattn.program (%%i, %%j) in (%%tiles, %%group) axes(batch, head) schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>) leads {}' %s | flash-opt -flashattn-specialize-warps -canonicalize -cse | FileCheck %s --check-prefix=LED
+// RUN: sed -e 's/l2_head_group = 1>>/l2_head_group = 1, dynamic_scheduler_max_len = 2147483647>>/' -e '/^func.func @shared/a flashattn.program (%%i, %%j) in (%%tiles, %%group) axes(batch, head) schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) pdl_primary {}' %s | flash-opt -flashattn-specialize-warps -canonicalize -cse | FileCheck %s --check-prefix=LED
 // LED-LABEL: func @shared
 // LED: %[[COUNTER:.*]] = memref.alloc() : memref<1xi32>
 // LED: flashattn.program (%[[I:.*]], %[[J:.*]]) in
@@ -135,7 +135,7 @@
 // CHECK: flashattn.on_threads %[[MINE]]
 // CHECK: %[[IS2:.*]] = arith.cmpi eq, %[[WARPGROUP]], %c2
 // CHECK-NEXT: scf.if %[[IS2]]
-// CHECK-NEXT: hopper.wake_sister 2
+// CHECK-NEXT: hopper.wake_peer 2
 // CHECK: %[[KTILE:.*]] = hopper.load_tile %[[KPLACE:.*]] : {{.*}} -> vector<128x128xf16>
 // CHECK: scf.for %[[G:.*]] = %c0 to %[[GROUP]] step %c1 iter_args(%{{.*}} = %{{.*}}, %{{.*}} = %{{.*}}, %[[DONE:.*]] = %c0)
 // CHECK: %[[OFFSET:.*]] = arith.subi %[[DONE]], %{{.*}}
@@ -143,10 +143,10 @@
 // CHECK:   %[[STEP:.*]] = arith.addi %[[PLACE]], %[[OFFSET]]
 // CHECK:   hopper.ring_get %[[QRING]] at %[[STEP]]
 // Each issues its step's first products when the other has issued its own.
-// CHECK:   hopper.await_sister 2
+// CHECK:   hopper.await_peer 2
 // CHECK-NEXT: vector.contract
 // CHECK-NEXT: flashattn.stage{{$}}
-// CHECK-NEXT: hopper.wake_sister 2
+// CHECK-NEXT: hopper.wake_peer 2
 // The weights, which another stage's product takes, are made in their own stage, of what came with the queries.
 // CHECK:   %[[STEP32:.*]] = arith.index_castui %[[STEP]]
 // CHECK:   %[[TURN:.*]] = arith.remui %[[STEP32]], %c2_i32
@@ -186,7 +186,7 @@
 // CHECK: scf.if %[[PART]]
 // CHECK: %[[KROW:.*]] = arith.muli %[[T]], %c128
 // CHECK: hopper.add_tile %{{.*}} through %[[STAGING]] to %[[KEYSUMS]][%{{.*}}, %[[KROW]], %c0] : vector<128x128xf32>,
-// Where an output lies sisters may still read: all consumers meet before and behind, and one thread of all sends it.
+// Where an output lies peers may still read: all consumers meet before and behind, and one thread of all sends it.
 // CHECK: hopper.group_barrier %c1_i32 threads(256)
 // CHECK-NEXT: hopper.store_tile %{{.*}} to %[[KPLACE]]
 // CHECK-NEXT: hopper.fence_async_shared
@@ -205,10 +205,10 @@
 // WGMMA-LABEL: func @shared
 // WGMMA: scf.for
 // WGMMA: scf.for {{.*}} iter_args(%[[DK:.*]] = %{{.*}}, %[[DV:.*]] = %{{.*}}, %[[LAST:.*]] = %{{.*}}) -> (vector<128x128xf32>, vector<128x128xf32>, vector<128x64xf16>)
-// WGMMA: hopper.await_sister 2
+// WGMMA: hopper.await_peer 2
 // WGMMA: %[[S:.*]] = hopper.wgmma %{{.*}}, %{{.*}} : memref<2x128x64xf16, {{.*}}>, memref<2x64x64xf16, {{.*}}> -> vector<128x64xf32>
 // WGMMA: %[[DKS:.*]] = hopper.wgmma %[[LAST]], %{{.*}}, %[[DK]] transposed :
-// WGMMA: hopper.wake_sister 2
+// WGMMA: hopper.wake_peer 2
 // WGMMA-NOT: hopper
 // WGMMA: %[[SW:.*]] = hopper.wgmma_wait %[[S]] {pending = 1 : i64} : vector<128x64xf32>
 // WGMMA: %[[X:.*]] = arith.subf %[[SW]],
@@ -236,7 +236,7 @@ func.func @shared(%k: !mem, %v: !mem, %q: !mem, %do: !mem, %dk: !mem, %dv: !mem,
   %zo = arith.constant dense<0.0> : vector<128x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) follows leads {
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) pdl_secondary pdl_primary {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
     %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
     %r:2 = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo, %av = %zo) -> (vector<128x128xf32>, vector<128x128xf32>) {
@@ -331,7 +331,7 @@ func.func @turns(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do: !mem, %dk: 
   %zo = arith.constant dense<0.0> : vector<128x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, add_stages = 1>>) {
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dq_reduce_stages = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
     %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<128x128xf32>) {
       %first = arith.muli %h, %group : index
@@ -388,7 +388,7 @@ func.func @clears(%told: memref<2x8xi32>, %order: memref<2x8x?xi32>, %k: !mem, %
   %zo = arith.constant dense<0.0> : vector<128x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, add_stages = 1>>) {
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dq_reduce_stages = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
     %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<128x128xf32>) {
       %first = arith.muli %h, %group : index

@@ -156,7 +156,7 @@ func.func @fields_order(%q: tensor<1x2x8x16xf32>) {
 // -----
 
 // expected-error@+1 {{expected schedule field 'consumers', in the fields' order, but got none}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <>>} { return }
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <>>} { return }
 
 // -----
 

@@ -174,7 +174,7 @@ func.func @empty(%m: memref<?xf32>, %x: f32) -> (f32, f32) {
 
 // -----
 
-#roles = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1>>
+#roles = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>
 
 // A causal program whose second product lags: it stands behind the next step's first.
 // READS-BACK-LABEL: func @causal
@@ -196,7 +196,7 @@ func.func @empty(%m: memref<?xf32>, %x: f32) -> (f32, f32) {
 // CHECK:   %[[S0:.*]] = vector.contract {indexing_maps = [{{.*}}, #[[QK]], {{.*}}} %[[QT]], %[[K0]],
 // CHECK-NOT: flashattn.load_tile
 // CHECK:   %[[MASKED0:.*]] = arith.select %{{.*}}, %[[S0]], %{{.*}} : vector<64x32xi1>, vector<64x32xf32>
-// CHECK:   flashattn.weights %[[MASKED0]] from %{{.*}} factor(%{{[a-z0-9_]*}}) lanes 4
+// CHECK:   flashattn.softmax_step %[[MASKED0]] from %{{.*}} factor(%{{[a-z0-9_]*}}) threads_per_row 4
 // CHECK:   %[[P0:.*]] = arith.truncf %{{.*}} : vector<64x32xf32> to vector<64x32xf16>
 
 // The weights are one more value of the loop; from the second tile on. It runs all tiles, as only the mask
@@ -217,7 +217,7 @@ func.func @empty(%m: memref<?xf32>, %x: f32) -> (f32, f32) {
 // CHECK:        %[[MASKED:.*]] = arith.select %{{.*}}, %[[S]], %{{.*}} : vector<64x32xi1>, vector<64x32xf32>
 // CHECK-NEXT:   scf.yield %[[MASKED]]
 // CHECK-NEXT: }
-// CHECK-NEXT: %{{.*}}, %[[SCALED:.*]]:2 = flashattn.weights %[[SHOWN]] from %{{.*}} growth 8.000000e+00 lanes 4 rescale(%{{.*}}, %[[O2]] :
+// CHECK-NEXT: %{{.*}}, %[[SCALED:.*]]:2 = flashattn.softmax_step %[[SHOWN]] from %{{.*}} threshold 8.000000e+00 threads_per_row 4 rescale(%{{.*}}, %[[O2]] :
 // CHECK:     %[[PJ:.*]] = arith.truncf
 // CHECK:     scf.yield %{{.*}}, %{{.*}}, %[[SCALED]]#1, %[[PJ]]
 // CHECK-NEXT: }
@@ -245,7 +245,7 @@ func.func @causal(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref
 
 // -----
 
-#late = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1, late_rescale = 1>>
+#late = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1, lazy_rescale = 1>>
 
 // Scores are made again as the product that they are: of full tiles. The first tile has no base to judge by, and
 // those that the mask cuts are judged by their scores.
@@ -254,12 +254,12 @@ func.func @causal(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref
 // CHECK: %[[QT:.*]] = flashattn.load_tile
 // CHECK: %[[INTERVAL:.*]]:3 = scf.if
 // CHECK:   %[[MASKED0:.*]] = arith.select {{.*}} vector<64x32xi1>
-// CHECK:   flashattn.weights %[[MASKED0]] from %{{.*}} factor(%{{[a-z0-9_]*}}) lanes 4 rescale(
+// CHECK:   flashattn.softmax_step %[[MASKED0]] from %{{.*}} factor(%{{[a-z0-9_]*}}) threads_per_row 4 rescale(
 // CHECK-NOT: again
 // CHECK:   %[[FULL:.*]]:4 = scf.for
 // CHECK:     %[[KJ:.*]] = flashattn.load_tile
 // CHECK:     %[[S:.*]] = vector.contract {{.*}} %[[QT]], %[[KJ]],
-// CHECK:     flashattn.weights %[[S]] from %{{.*}} growth 8.000000e+00 lanes 4 rescale({{.*}} again(%[[QT]], %[[KJ]] : vector<64x64xf16>, vector<32x64xf16>) {
+// CHECK:     flashattn.softmax_step %[[S]] from %{{.*}} threshold 8.000000e+00 threads_per_row 4 rescale({{.*}} recompute(%[[QT]], %[[KJ]] : vector<64x64xf16>, vector<32x64xf16>) {
 // CHECK-NEXT: ^bb0(%[[A:.*]]: vector<64x64xf16>, %[[B:.*]]: vector<32x64xf16>):
 // CHECK:       %[[AGAIN:.*]] = vector.contract {{.*}} %[[A]], %[[B]],
 // CHECK-NEXT:  flashattn.tile_yield %[[AGAIN]] : vector<64x32xf32>
@@ -267,7 +267,7 @@ func.func @causal(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref
 // CHECK:     scf.yield
 // CHECK:   scf.for
 // CHECK:     %[[MASKED:.*]] = arith.select {{.*}} vector<64x32xi1>
-// CHECK:     flashattn.weights %[[MASKED]] from %{{.*}} growth 8.000000e+00 lanes 4 rescale(
+// CHECK:     flashattn.softmax_step %[[MASKED]] from %{{.*}} threshold 8.000000e+00 threads_per_row 4 rescale(
 // CHECK-NOT: again
 // CHECK: return
 func.func @late(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
@@ -279,7 +279,7 @@ func.func @late(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?
 
 // -----
 
-#roles = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1>>
+#roles = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>
 
 // More is made of the scores before the mask selects of them: full tiles have a loop of their own.
 // READS-BACK-LABEL: func @softcap
@@ -287,11 +287,11 @@ func.func @late(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?
 // CHECK: scf.for
 // CHECK:   math.tanh
 // CHECK-NOT: arith.select {{.*}} vector<64x32xi1>
-// CHECK:   flashattn.weights
+// CHECK:   flashattn.softmax_step
 // CHECK: scf.for
 // CHECK:   math.tanh
 // CHECK:   arith.select {{.*}} vector<64x32xi1>
-// CHECK:   flashattn.weights
+// CHECK:   flashattn.softmax_step
 // CHECK-NOT: scf.for
 // CHECK: return
 func.func @softcap(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
@@ -303,7 +303,7 @@ func.func @softcap(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memre
 
 // -----
 
-#roles = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1>>
+#roles = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>
 
 // Threads load the bias themselves, and in full tiles do not look for its end: these have a loop of their own.
 // READS-BACK-LABEL: func @bias
@@ -314,12 +314,12 @@ func.func @softcap(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memre
 // CHECK: scf.for %[[J:.*]] = %c1 to %[[MIDDLE]]
 // CHECK:   flashattn.load_tile %[[B]][%c0, %c0, %{{.*}}, %[[J]]] dims [2, 3] in_bounds [false, true]
 // CHECK-NOT: arith.select {{.*}} vector<64x32xi1>
-// CHECK:   flashattn.weights
+// CHECK:   flashattn.softmax_step
 // CHECK: %[[FROM:.*]] = arith.maxsi %[[MIDDLE]], %c1
 // CHECK: scf.for %[[L:.*]] = %[[FROM]] to %[[END]]
 // CHECK:   flashattn.load_tile %[[B]][%c0, %c0, %{{.*}}, %[[L]]] dims [2, 3] in_bounds [false, false]
 // CHECK:   arith.select {{.*}} vector<64x32xi1>
-// CHECK:   flashattn.weights
+// CHECK:   flashattn.softmax_step
 // CHECK-NOT: scf.for
 // CHECK: return
 func.func @bias(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>, %b: memref<1x1x?x?xf16>) {
@@ -332,7 +332,7 @@ func.func @bias(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?
 
 // -----
 
-#roles = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1>>
+#roles = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>
 
 // Two intervals: the loop over them holds one loop, whose state is carried on. Full tiles stand between
 // partial ones.
@@ -372,7 +372,7 @@ func.func @sinks_and_window(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, 
 
 // -----
 
-#roles = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>
+#roles = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>
 
 // Static lengths, of which the last tile of keys is partial; values wider than queries.
 // READS-BACK-LABEL: func @static

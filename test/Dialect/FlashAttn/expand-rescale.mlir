@@ -1,10 +1,10 @@
 // RUN: flash-opt %s -split-input-file -flashattn-tile -flashattn-expand-loops -flashattn-expand-rescale -cse | FileCheck %s
 // RUN: flash-opt %s -split-input-file -flashattn-tile -flashattn-expand-loops -flashattn-expand-rescale | flash-opt -split-input-file | FileCheck %s --check-prefix=READS-BACK
 
-// With growth each of the 4 lanes of a row has a largest score of its own, and the warp asks whether any has
+// With threshold each of the 4 lanes of a row has a largest score of its own, and the warp asks whether any has
 // outgrown what the exponents are taken against, by more than 5 / 0.125.
-// READS-BACK-LABEL: func @growth
-// CHECK-LABEL: func @growth
+// READS-BACK-LABEL: func @threshold
+// CHECK-LABEL: func @threshold
 // CHECK-SAME: %[[S:.*]]: vector<64x32xf32>, %[[M:.*]]: vector<64xf32>, %[[L:.*]]: vector<64x4xf32>, %[[O:.*]]: vector<64x64xf32>
 // CHECK: %[[LOWEST:.*]] = arith.constant dense<0xFF800000> : vector<64x4xf32>
 // CHECK: %[[LANES:.*]] = vector.shape_cast %[[S]] : vector<64x32xf32> to vector<64x4x4x2xf32>
@@ -73,16 +73,16 @@
 // CHECK-NEXT: scf.yield %[[L]], %[[O]]
 // CHECK-NEXT: }
 // CHECK-NEXT: return %[[P]], %[[SUMS]], %[[MOVED]]#2, %[[RESCALED]]#0, %[[RESCALED]]#1
-func.func @growth(%s: vector<64x32xf32>, %m: vector<64xf32>, %l: vector<64x4xf32>, %o: vector<64x64xf32>) -> (vector<64x32xf32>, vector<64x4xf32>, vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>) {
+func.func @threshold(%s: vector<64x32xf32>, %m: vector<64xf32>, %l: vector<64x4xf32>, %o: vector<64x64xf32>) -> (vector<64x32xf32>, vector<64x4xf32>, vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>) {
   %factor = arith.constant 0.125 : f32
-  %p, %sums, %base, %l1, %o1 = flashattn.weights %s from %m factor(%factor) growth 5.0 lanes 4
+  %p, %sums, %base, %l1, %o1 = flashattn.softmax_step %s from %m factor(%factor) threshold 5.0 threads_per_row 4
       rescale(%l, %o : vector<64x4xf32>, vector<64x64xf32>) : vector<64x32xf32>, vector<64xf32> -> vector<64x4xf32>
   return %p, %sums, %base, %l1, %o1 : vector<64x32xf32>, vector<64x4xf32>, vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>
 }
 
 // -----
 
-// A factor that is not known divides the growth there.
+// A factor that is not known divides the threshold there.
 // READS-BACK-LABEL: func @factor
 // CHECK-LABEL: func @factor
 // CHECK-SAME: %[[M:[a-z0-9]+]]: vector<64xf32>, %[[C:[a-z0-9]+]]: f32
@@ -96,14 +96,14 @@ func.func @growth(%s: vector<64x32xf32>, %m: vector<64xf32>, %l: vector<64x4xf32
 // CHECK: %[[FACTORS:.*]] = vector.broadcast %[[C]] : f32 to vector<64x32xf32>
 // CHECK: math.fma %{{.*}}, %[[FACTORS]],
 func.func @factor(%s: vector<64x32xf32>, %m: vector<64xf32>, %c: f32) -> vector<64xf32> {
-  %p, %sums, %base = flashattn.weights %s from %m factor(%c) growth 8.0 lanes 4
+  %p, %sums, %base = flashattn.softmax_step %s from %m factor(%c) threshold 8.0 threads_per_row 4
       : vector<64x32xf32>, vector<64xf32> -> vector<64x4xf32>
   return %base : vector<64xf32>
 }
 
 // -----
 
-// Without growth the base is the largest score and has always moved. Nothing branches but where a base lies far
+// Without threshold the base is the largest score and has always moved. Nothing branches but where a base lies far
 // from 0. The factor stands before the weights, whose exponentials hide it.
 // READS-BACK-LABEL: func @largest
 // CHECK-LABEL: func @largest
@@ -124,7 +124,7 @@ func.func @factor(%s: vector<64x32xf32>, %m: vector<64xf32>, %c: f32) -> vector<
 // CHECK: return %[[P]], %[[SUMS]], %[[MAX]], %[[L2]], %[[O2]]
 func.func @largest(%s: vector<64x32xf32>, %m: vector<64xf32>, %l: vector<64xf32>, %o: vector<64x64xf32>) -> (vector<64x32xf32>, vector<64x4xf32>, vector<64xf32>, vector<64xf32>, vector<64x64xf32>) {
   %factor = arith.constant 0.125 : f32
-  %p, %sums, %base, %l1, %o1 = flashattn.weights %s from %m factor(%factor) lanes 4
+  %p, %sums, %base, %l1, %o1 = flashattn.softmax_step %s from %m factor(%factor) threads_per_row 4
       rescale(%l, %o : vector<64xf32>, vector<64x64xf32>) : vector<64x32xf32>, vector<64xf32> -> vector<64x4xf32>
   return %p, %sums, %base, %l1, %o1 : vector<64x32xf32>, vector<64x4xf32>, vector<64xf32>, vector<64xf32>, vector<64x64xf32>
 }
@@ -136,8 +136,8 @@ func.func @largest(%s: vector<64x32xf32>, %m: vector<64xf32>, %l: vector<64xf32>
 #mk = affine_map<(m, n, k) -> (m, k)>
 #nk = affine_map<(m, n, k) -> (n, k)>
 #mn = affine_map<(m, n, k) -> (m, n)>
-// READS-BACK-LABEL: func @again
-// CHECK-LABEL: func @again
+// READS-BACK-LABEL: func @recompute
+// CHECK-LABEL: func @recompute
 // CHECK-SAME: %[[Q:.*]]: vector<64x64xf16>, %[[KEYS:.*]]: memref<?x64xf16>, %[[J:.*]]: index, %[[M:.*]]: vector<64xf32>, %[[L:.*]]: vector<64x4xf32>, %[[O:.*]]: vector<64x64xf32>)
 // CHECK: %[[K:.*]] = flashattn.load_tile %[[KEYS]]
 // CHECK: %[[S:.*]] = vector.contract {{.*}} %[[Q]], %[[K]],
@@ -175,15 +175,15 @@ func.func @largest(%s: vector<64x32xf32>, %m: vector<64xf32>, %l: vector<64xf32>
 // CHECK-NEXT: scf.yield %[[P]], %[[SUMS]], %[[M]], %[[L]], %[[O]]
 // CHECK-NEXT: }
 // CHECK-NEXT: return %[[R]]#0, %[[R]]#1, %[[R]]#2, %[[R]]#3, %[[R]]#4
-func.func @again(%q: vector<64x64xf16>, %keys: memref<?x64xf16>, %j: index, %m: vector<64xf32>, %l: vector<64x4xf32>, %o: vector<64x64xf32>) -> (vector<64x32xf32>, vector<64x4xf32>, vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>) {
+func.func @recompute(%q: vector<64x64xf16>, %keys: memref<?x64xf16>, %j: index, %m: vector<64xf32>, %l: vector<64x4xf32>, %o: vector<64x64xf32>) -> (vector<64x32xf32>, vector<64x4xf32>, vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>) {
   %c0 = arith.constant 0 : index
   %factor = arith.constant 0.125 : f32
   %zero = arith.constant dense<0.0> : vector<64x32xf32>
   %k = flashattn.load_tile %keys[%j, %c0] dims [0, 1] in_bounds [true, true] : memref<?x64xf16> -> vector<32x64xf16>
   %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %q, %k, %zero : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
-  %p, %sums, %base, %l1, %o1 = flashattn.weights %s from %m factor(%factor) growth 5.0 lanes 4
+  %p, %sums, %base, %l1, %o1 = flashattn.softmax_step %s from %m factor(%factor) threshold 5.0 threads_per_row 4
       rescale(%l, %o : vector<64x4xf32>, vector<64x64xf32>) : vector<64x32xf32>, vector<64xf32> -> vector<64x4xf32>
-      again(%q, %k : vector<64x64xf16>, vector<32x64xf16>) {
+      recompute(%q, %k : vector<64x64xf16>, vector<32x64xf16>) {
   ^bb0(%a: vector<64x64xf16>, %b: vector<32x64xf16>):
     %none = arith.constant dense<0.0> : vector<64x32xf32>
     %s2 = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %none : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
@@ -217,9 +217,9 @@ func.func @again(%q: vector<64x64xf16>, %keys: memref<?x64xf16>, %j: index, %m: 
 // CHECK: scf.yield %[[P]], %{{.*}}, %[[M]], %[[O]]
 func.func @by_largest(%q: vector<64x64xf16>, %k: vector<32x64xf16>, %s: vector<64x32xf32>, %m: vector<64xf32>, %o: vector<64x64xf32>) -> (vector<64x32xf32>, vector<64x64xf32>) {
   %factor = arith.constant 0.125 : f32
-  %p, %sums, %base, %o1 = flashattn.weights %s from %m factor(%factor) growth 8.0 lanes 4
+  %p, %sums, %base, %o1 = flashattn.softmax_step %s from %m factor(%factor) threshold 8.0 threads_per_row 4
       rescale(%o : vector<64x64xf32>) : vector<64x32xf32>, vector<64xf32> -> vector<64x4xf32>
-      again(%q, %k : vector<64x64xf16>, vector<32x64xf16>) {
+      recompute(%q, %k : vector<64x64xf16>, vector<32x64xf16>) {
   ^bb0(%a: vector<64x64xf16>, %b: vector<32x64xf16>):
     %none = arith.constant dense<0.0> : vector<64x32xf32>
     %s2 = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %none : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
@@ -230,7 +230,7 @@ func.func @by_largest(%q: vector<64x64xf16>, %k: vector<32x64xf16>, %s: vector<6
 
 // -----
 
-#roles = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1>>
+#roles = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>
 
 // READS-BACK-LABEL: func @attention
 // CHECK-LABEL: func @attention
@@ -283,9 +283,9 @@ func.func @attention(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: mem
 
 // -----
 
-#roles = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 2, section = 1>>
+#roles = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 2, l2_head_group = 1>>
 
-// Less growth under a scale of 0.5: 2 / (0.5 log2(e)).
+// Less threshold under a scale of 0.5: 2 / (0.5 log2(e)).
 // READS-BACK-LABEL: func @scale
 // CHECK-LABEL: func @scale
 // CHECK: arith.constant dense<2.77258873> : vector<64xf32>
@@ -299,7 +299,7 @@ func.func @scale(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 
 // -----
 
-#roles = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>
+#roles = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>
 
 // With 0 wherever a maximum has grown at all: the limit is the maximum itself.
 // READS-BACK-LABEL: func @always
@@ -317,9 +317,9 @@ func.func @always(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 
 // -----
 
-#plain = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16>
+#plain = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>
 
-// A schedule without roles gives no growth: every tile has a base of its own.
+// A schedule without warp specialization gives no threshold: every tile has a base of its own.
 // READS-BACK-LABEL: func @no_roles
 // CHECK-LABEL: func @no_roles
 // CHECK: flashattn.any_row %{{.*}} : vector<64xi1>

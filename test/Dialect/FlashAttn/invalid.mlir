@@ -154,213 +154,213 @@ func.func @f(%q: memref<1x2x8x8xf32>, %k: memref<1x2x8x8xf32>, %bias: memref<1x2
 // -----
 
 // expected-error@+1 {{expected schedule field 'tile_m' between 1 and 1024 but got 0}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 0, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>} { return }
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 0, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>} { return }
 
 // -----
 
 // expected-error@+1 {{expected schedule field 'tile_n' between 1 and 1024 but got 2048}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 2048, warps = 4, stages = 2, lanes = 4, dot_type = f16>} { return }
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 2048, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>} { return }
 
 // -----
 
 // expected-error@+1 {{expected schedule field 'warps' between 1 and 32 but got 33}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 33, stages = 2, lanes = 4, dot_type = f16>} { return }
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 33, stages = 2, threads_per_row = 4, dot_type = f16>} { return }
 
 // -----
 
 // expected-error@+1 {{expected schedule field 'stages' between 1 and 8 but got 9}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 9, lanes = 4, dot_type = f16>} { return }
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 9, threads_per_row = 4, dot_type = f16>} { return }
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'lanes' between 1 and 32 but got -1}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = -1, dot_type = f16>} { return }
+// expected-error@+1 {{expected schedule field 'threads_per_row' between 1 and 32 but got -1}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = -1, dot_type = f16>} { return }
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'tile_n' to be a multiple of 'lanes', 4, but got 66}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 66, warps = 4, stages = 2, lanes = 4, dot_type = f16>} { return }
+// expected-error@+1 {{expected schedule field 'tile_n' to be a multiple of 'threads_per_row', 4, but got 66}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 66, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>} { return }
 
 // -----
 
 // expected-error@+1 {{expected schedule field 'pack' between 1 and 64 but got 128}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, pack = 128>} { return }
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 128>} { return }
 
 // -----
 
 // expected-error@+1 {{expected schedule field 'tile_m' to be a multiple of 'pack', 6, but got 64}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, pack = 6>} { return }
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 6>} { return }
 
 // -----
 
 // expected-error@+1 {{expected another field of the schedule, in their order, but got depth}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, depth = 2>} { return }
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, depth = 2>} { return }
 
 // -----
 
 // Fields come in their order.
 // expected-error@+1 {{expected another field of the schedule, in their order, but got pack}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, splits = 2, pack = 2>} { return }
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, splits = 2, pack = 2>} { return }
 
 // -----
 
 // expected-error@+1 {{expected another field of the schedule, in their order, but got none}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, >} { return }
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, >} { return }
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'min_part_tiles' between 1 and 65535 but got 0}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, splits = 2, min_part_tiles = 0>} { return }
+// expected-error@+1 {{expected schedule field 'min_split_tiles' between 1 and 65535 but got 0}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, splits = 2, min_split_tiles = 0>} { return }
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'min_part_tiles' only with splits but got 4 without}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, min_part_tiles = 4>} { return }
+// expected-error@+1 {{expected schedule field 'min_split_tiles' only with splits but got 4 without}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, min_split_tiles = 4>} { return }
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'narrow_blocks' only with splits and one consumer but got 3 without}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, splits = 2, narrow_blocks = 3>} { return }
+// expected-error@+1 {{expected schedule field 'small_blocks_per_sm' only with splits and one consumer but got 3 without}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, splits = 2, small_blocks_per_sm = 3>} { return }
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'narrow_blocks' only with splits and one consumer but got 3 without}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, splits = 2, narrow_blocks = 3, roles = <consumers = 2, along = query_tile, registers = 128, producer_registers = 32, rescale = 1, section = 1>>} { return }
+// expected-error@+1 {{expected schedule field 'small_blocks_per_sm' only with splits and one consumer but got 3 without}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, splits = 2, small_blocks_per_sm = 3, hopper = <consumers = 2, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1>>} { return }
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'tile_n' to be a multiple of 2 'lanes', 32, with narrow_blocks but got 48}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 48, warps = 4, stages = 2, lanes = 16, dot_type = f16, splits = 2, narrow_blocks = 3, roles = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 1, section = 1>>} { return }
+// expected-error@+1 {{expected schedule field 'tile_n' to be a multiple of 2 'threads_per_row', 32, with small_blocks_per_sm but got 48}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 48, warps = 4, stages = 2, threads_per_row = 16, dot_type = f16, splits = 2, small_blocks_per_sm = 3, hopper = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1>>} { return }
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'narrow_blocks' between 0 and 8 but got 9}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, splits = 2, narrow_blocks = 9>} { return }
+// expected-error@+1 {{expected schedule field 'small_blocks_per_sm' between 0 and 8 but got 9}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, splits = 2, small_blocks_per_sm = 9>} { return }
 
 // -----
 
 // expected-error@+1 {{expected 'false'}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, queries_in_registers = 1>} { return }
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, q_in_registers = 1>} { return }
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'tile_q' between 0 and 1024 but got 2048}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, tile_q = 2048>} { return }
+// expected-error@+1 {{expected schedule field 'dq_tile_m' between 0 and 1024 but got 2048}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, dq_tile_m = 2048>} { return }
 
 // -----
 
 // expected-error@+1 {{expected schedule field 'column_warps' to be a power of 2 but got 3}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 6, stages = 2, lanes = 4, dot_type = f16, column_warps = 3>} { return }
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 6, stages = 2, threads_per_row = 4, dot_type = f16, column_warps = 3>} { return }
 
 // -----
 
 // expected-error@+1 {{expected schedule field 'warps' to be a multiple of 'column_warps', 4, but got 2}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 2, stages = 2, lanes = 4, dot_type = f16, column_warps = 4>} { return }
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 2, stages = 2, threads_per_row = 4, dot_type = f16, column_warps = 4>} { return }
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'column_warps' only without roles, whose warps have whole rows, but got 2}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, column_warps = 2, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 1>>} { return }
+// expected-error@+1 {{expected schedule field 'column_warps' only without warp specialization, whose warps have whole rows, but got 2}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, column_warps = 2, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1>>} { return }
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'queries_in_registers' only without roles, whose products read the queries from shared memory}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, queries_in_registers = true, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 1>>} { return }
+// expected-error@+1 {{expected schedule field 'q_in_registers' only without warp specialization, whose products read the queries from shared memory}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, q_in_registers = true, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1>>} { return }
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'claims_below' between 0 and 2147483647 but got -1}}
-func.func @f() attributes {m = #flashattn.roles<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 1, query_stages = 2, claims_below = -1>} { return }
+// expected-error@+1 {{expected schedule field 'dynamic_scheduler_max_len' between 0 and 2147483647 but got -1}}
+func.func @f() attributes {m = #flashattn.hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1, q_stages = 2, dynamic_scheduler_max_len = -1>} { return }
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'late_rescale' between 0 and 1 but got 2}}
-func.func @f() attributes {m = #flashattn.roles<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1, late_rescale = 2>} { return }
+// expected-error@+1 {{expected schedule field 'lazy_rescale' between 0 and 1 but got 2}}
+func.func @f() attributes {m = #flashattn.hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1, lazy_rescale = 2>} { return }
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'query_columns' to be a multiple of 16, of which wgmma takes registers, but got 40}}
-func.func @f() attributes {m = #flashattn.roles<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 1, section = 1, query_columns = 40>} { return }
+// expected-error@+1 {{expected schedule field 'q_register_columns' to be a multiple of 16, of which wgmma takes registers, but got 40}}
+func.func @f() attributes {m = #flashattn.hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 1, l2_head_group = 1, q_register_columns = 40>} { return }
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'in_flight' between 0 and 65535 but got 65536}}
-func.func @f() attributes {m = #flashattn.roles<consumers = 1, along = query_tile, registers = 104, producer_registers = 24, rescale = 1, section = 1, in_flight = 65536>} { return }
+// expected-error@+1 {{expected schedule field 'prefetch_kib_per_sm' between 0 and 65535 but got 65536}}
+func.func @f() attributes {m = #flashattn.hopper<consumers = 1, along = query_tile, registers = 104, producer_registers = 24, rescale_threshold = 1, l2_head_group = 1, prefetch_kib_per_sm = 65536>} { return }
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'joins' between 0 and 1 but got 2}}
-func.func @f() attributes {m = #flashattn.roles<consumers = 1, along = query_tile, registers = 104, producer_registers = 24, rescale = 1, section = 1, joins = 2>} { return }
+// expected-error@+1 {{expected schedule field 'compact_kv' between 0 and 1 but got 2}}
+func.func @f() attributes {m = #flashattn.hopper<consumers = 1, along = query_tile, registers = 104, producer_registers = 24, rescale_threshold = 1, l2_head_group = 1, compact_kv = 2>} { return }
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'add_stages' between 0 and 2 but got 3}}
-func.func @f() attributes {m = #flashattn.roles<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, add_stages = 3>} { return }
+// expected-error@+1 {{expected schedule field 'dq_reduce_stages' between 0 and 2 but got 3}}
+func.func @f() attributes {m = #flashattn.hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dq_reduce_stages = 3>} { return }
 
 // -----
 
 // expected-error@+1 {{expected schedule field 'dot_type' to be f16, bf16 or f32 but got 'f64'}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f64>} { return }
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f64>} { return }
 
 // -----
 
 // expected-error@+1 {{expected schedule field 'consumers' between 1 and 7 but got 0}}
-func.func @f() attributes {m = #flashattn.roles<consumers = 0, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1>} { return }
+func.func @f() attributes {m = #flashattn.hopper<consumers = 0, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1>} { return }
 
 // -----
 
 // expected-error@+1 {{expected schedule field 'consumers' between 1 and 7 but got 8}}
-func.func @f() attributes {m = #flashattn.roles<consumers = 8, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1>} { return }
+func.func @f() attributes {m = #flashattn.hopper<consumers = 8, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1>} { return }
 
 // -----
 
 // expected-error@+1 {{expected schedule field 'registers' between 24 and 256 but got 16}}
-func.func @f() attributes {m = #flashattn.roles<consumers = 3, along = query_tile, registers = 16, producer_registers = 32, rescale = 8, section = 1>} { return }
+func.func @f() attributes {m = #flashattn.hopper<consumers = 3, along = query_tile, registers = 16, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1>} { return }
 
 // -----
 
 // expected-error@+1 {{expected schedule field 'registers' to be a multiple of 8, as setmaxnreg takes it, but got 162}}
-func.func @f() attributes {m = #flashattn.roles<consumers = 3, along = query_tile, registers = 162, producer_registers = 32, rescale = 8, section = 1>} { return }
+func.func @f() attributes {m = #flashattn.hopper<consumers = 3, along = query_tile, registers = 162, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1>} { return }
 
 // -----
 
 // expected-error@+1 {{expected schedule field 'producer_registers' between 24 and 256 but got 264}}
-func.func @f() attributes {m = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 264, rescale = 8, section = 1>} { return }
+func.func @f() attributes {m = #flashattn.hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 264, rescale_threshold = 8, l2_head_group = 1>} { return }
 
 // -----
 
 // expected-error@+1 {{expected schedule field 'producer_registers' to be a multiple of 8, as setmaxnreg takes it, but got 36}}
-func.func @f() attributes {m = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 36, rescale = 8, section = 1>} { return }
+func.func @f() attributes {m = #flashattn.hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 36, rescale_threshold = 8, l2_head_group = 1>} { return }
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'rescale' between 0 and 15 but got -1}}
-func.func @f() attributes {m = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = -1, section = 1>} { return }
+// expected-error@+1 {{expected schedule field 'rescale_threshold' between 0 and 15 but got -1}}
+func.func @f() attributes {m = #flashattn.hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = -1, l2_head_group = 1>} { return }
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'rescale' between 0 and 15 but got 16}}
-func.func @f() attributes {m = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 16, section = 1>} { return }
+// expected-error@+1 {{expected schedule field 'rescale_threshold' between 0 and 15 but got 16}}
+func.func @f() attributes {m = #flashattn.hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 16, l2_head_group = 1>} { return }
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'section' between 0 and 65535 but got -1}}
-func.func @f() attributes {m = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = -1>} { return }
+// expected-error@+1 {{expected schedule field 'l2_head_group' between 0 and 65535 but got -1}}
+func.func @f() attributes {m = #flashattn.hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = -1>} { return }
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'blocks' between 1 and 8 but got 0}}
-func.func @f() attributes {m = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, blocks = 0>} { return }
+// expected-error@+1 {{expected schedule field 'blocks_per_sm' between 1 and 8 but got 0}}
+func.func @f() attributes {m = #flashattn.hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1, blocks_per_sm = 0>} { return }
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'blocks' between 1 and 8 but got 9}}
-func.func @f() attributes {m = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, blocks = 9>} { return }
+// expected-error@+1 {{expected schedule field 'blocks_per_sm' between 1 and 8 but got 9}}
+func.func @f() attributes {m = #flashattn.hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1, blocks_per_sm = 9>} { return }
 
 // -----
 
 // expected-error@+1 {{expected schedule field 'along' to be query_tile or head but got batch}}
-func.func @f() attributes {m = #flashattn.roles<consumers = 3, along = batch, registers = 160, producer_registers = 32, rescale = 8, section = 1>} { return }
+func.func @f() attributes {m = #flashattn.hopper<consumers = 3, along = batch, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1>} { return }
 
 // -----
 

@@ -18,8 +18,8 @@
 // CHECK-NEXT:   flashattn.tile_yield %{{.*}} : vector<64x64xi1>
 // CHECK-NEXT: }
 // CHECK-NEXT: %[[MASKED:.*]] = arith.select %[[SHOWN]], %[[SB]],
-// CHECK-NEXT: %[[W:.*]], %[[SUMS:.*]], %[[BASE:.*]], %[[OLD:.*]]:2 = flashattn.weights %[[MASKED]] from %[[M]] factor(%{{.*}}) growth 8.000000e+00 lanes 4
-// CHECK-SAME: rescale(%[[L]], %[[ACC]] : {{.*}} again(%[[QT]], %[[KT]] : vector<64x64xf16>, vector<64x64xf16>) {
+// CHECK-NEXT: %[[W:.*]], %[[SUMS:.*]], %[[BASE:.*]], %[[OLD:.*]]:2 = flashattn.softmax_step %[[MASKED]] from %[[M]] factor(%{{.*}}) threshold 8.000000e+00 threads_per_row 4
+// CHECK-SAME: rescale(%[[L]], %[[ACC]] : {{.*}} recompute(%[[QT]], %[[KT]] : vector<64x64xf16>, vector<64x64xf16>) {
 // CHECK-NEXT: ^bb0(%[[A:.*]]: vector<64x64xf16>, %[[B:.*]]: vector<64x64xf16>):
 // CHECK-NEXT:   %[[NONE:.*]] = arith.constant dense<0.000000e+00>
 // CHECK-NEXT:   %[[AGAIN:.*]] = vector.contract {{.*}} %[[A]], %[[B]], %[[NONE]]
@@ -39,7 +39,7 @@ func.func @program(%q: memref<?x64xf16>, %k: memref<?x64xf16>, %v: memref<?x64xf
   %factor = arith.constant 0.125 : f32
   %c1 = arith.constant 1 : index
   flashattn.program (%b, %h, %t) in (%c1, %c1, %n) axes(batch, head, query_tile)
-      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
     %c0 = arith.constant 0 : index
     %inf = arith.constant dense<0xFF800000> : vector<64xf32>
     %zeros = arith.constant dense<0.0> : vector<64x4xf32>
@@ -59,15 +59,15 @@ func.func @program(%q: memref<?x64xf16>, %k: memref<?x64xf16>, %v: memref<?x64xf
         flashattn.tile_yield %all : vector<64x64xi1>
       }
       %masked = arith.select %shown, %sb, %zero : vector<64x64xi1>, vector<64x64xf32>
-      %w, %sums, %base, %old:2 = flashattn.weights %masked from %m factor(%factor) growth 8.0 lanes 4
+      %w, %sums, %base, %old:2 = flashattn.softmax_step %masked from %m factor(%factor) threshold 8.0 threads_per_row 4
           rescale(%l, %acc : vector<64x4xf32>, vector<64x64xf32>) : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
-          again(%qt, %kt : vector<64x64xf16>, vector<64x64xf16>) {
+          recompute(%qt, %kt : vector<64x64xf16>, vector<64x64xf16>) {
       ^bb0(%x: vector<64x64xf16>, %y: vector<64x64xf16>):
         %none = arith.constant dense<0.0> : vector<64x64xf32>
         %s2 = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %x, %y, %none : vector<64x64xf16>, vector<64x64xf16> into vector<64x64xf32>
         flashattn.tile_yield %s2 : vector<64x64xf32>
       }
-      %dead:3 = flashattn.weights %sb from %m factor(%factor) growth 8.0 lanes 4
+      %dead:3 = flashattn.softmax_step %sb from %m factor(%factor) threshold 8.0 threads_per_row 4
           : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
       %p = arith.truncf %w : vector<64x64xf32> to vector<64x64xf16>
       flashattn.stage lag 1
@@ -98,7 +98,7 @@ func.func @program(%q: memref<?x64xf16>, %k: memref<?x64xf16>, %v: memref<?x64xf
 func.func @memory(%m: memref<?x64xf32>, %t: index, %thread: index, %e: index, %o: memref<?x64xf32>) {
   %c0 = arith.constant 0 : index
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
     %a = flashattn.load_tile %m[%t, %c0] dims [0, 1] in_bounds [false, true] : memref<?x64xf32> -> vector<64x64xf32>
     %same = flashattn.load_tile %m[%t, %c0] dims [0, 1] in_bounds [false, true] : memref<?x64xf32> -> vector<64x64xf32>
     %twice = arith.addf %a, %same : vector<64x64xf32>

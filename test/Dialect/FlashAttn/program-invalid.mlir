@@ -425,8 +425,8 @@ func.func @mask_type(%n: index, %all: vector<32x64xi1>) {
 
 func.func @weights_rows(%s: vector<64x64xf32>, %old: vector<32xf32>) {
   %c = arith.constant 1.0 : f32
-  // expected-error @+1 {{'flashattn.weights' op expected a value for each of 64 rows but got 'vector<32xf32>'}}
-  %p, %sums, %base = flashattn.weights %s from %old factor(%c) lanes 4 : vector<64x64xf32>, vector<32xf32> -> vector<64x4xf32>
+  // expected-error @+1 {{'flashattn.softmax_step' op expected a value for each of 64 rows but got 'vector<32xf32>'}}
+  %p, %sums, %base = flashattn.softmax_step %s from %old factor(%c) threads_per_row 4 : vector<64x64xf32>, vector<32xf32> -> vector<64x4xf32>
   return
 }
 
@@ -434,8 +434,8 @@ func.func @weights_rows(%s: vector<64x64xf32>, %old: vector<32xf32>) {
 
 func.func @weights_sums_lanes(%s: vector<64x64xf32>, %old: vector<64xf32>) {
   %c = arith.constant 1.0 : f32
-  // expected-error @+1 {{'flashattn.weights' op expected sums of 64 rows and 4 lanes but got 'vector<64x2xf32>'}}
-  %p, %sums, %base = flashattn.weights %s from %old factor(%c) lanes 4 : vector<64x64xf32>, vector<64xf32> -> vector<64x2xf32>
+  // expected-error @+1 {{'flashattn.softmax_step' op expected sums of 64 rows and 4 lanes but got 'vector<64x2xf32>'}}
+  %p, %sums, %base = flashattn.softmax_step %s from %old factor(%c) threads_per_row 4 : vector<64x64xf32>, vector<64xf32> -> vector<64x2xf32>
   return
 }
 
@@ -443,8 +443,8 @@ func.func @weights_sums_lanes(%s: vector<64x64xf32>, %old: vector<64xf32>) {
 
 func.func @weights_sums_rows(%s: vector<64x64xf32>, %old: vector<64xf32>) {
   %c = arith.constant 1.0 : f32
-  // expected-error @+1 {{'flashattn.weights' op expected sums of 64 rows and 4 lanes but got 'vector<32x4xf32>'}}
-  %p, %sums, %base = flashattn.weights %s from %old factor(%c) lanes 4 : vector<64x64xf32>, vector<64xf32> -> vector<32x4xf32>
+  // expected-error @+1 {{'flashattn.softmax_step' op expected sums of 64 rows and 4 lanes but got 'vector<32x4xf32>'}}
+  %p, %sums, %base = flashattn.softmax_step %s from %old factor(%c) threads_per_row 4 : vector<64x64xf32>, vector<64xf32> -> vector<32x4xf32>
   return
 }
 
@@ -452,8 +452,8 @@ func.func @weights_sums_rows(%s: vector<64x64xf32>, %old: vector<64xf32>) {
 
 func.func @weights_columns(%s: vector<64x20xf32>, %old: vector<64xf32>) {
   %c = arith.constant 1.0 : f32
-  // expected-error @+1 {{'flashattn.weights' op expected columns that are a multiple of 8 for 4 lanes but got 'vector<64x20xf32>'}}
-  %p, %sums, %base = flashattn.weights %s from %old factor(%c) lanes 4 : vector<64x20xf32>, vector<64xf32> -> vector<64x4xf32>
+  // expected-error @+1 {{'flashattn.softmax_step' op expected columns that are a multiple of 8 for 4 lanes but got 'vector<64x20xf32>'}}
+  %p, %sums, %base = flashattn.softmax_step %s from %old factor(%c) threads_per_row 4 : vector<64x20xf32>, vector<64xf32> -> vector<64x4xf32>
   return
 }
 
@@ -461,8 +461,8 @@ func.func @weights_columns(%s: vector<64x20xf32>, %old: vector<64xf32>) {
 
 func.func @weights_pairs(%s: vector<64x5xf32>, %old: vector<64xf32>) {
   %c = arith.constant 1.0 : f32
-  // expected-error @+1 {{'flashattn.weights' op expected columns that are a multiple of 2 for 1 lanes but got 'vector<64x5xf32>'}}
-  %p, %sums, %base = flashattn.weights %s from %old factor(%c) growth 1.0 lanes 1 : vector<64x5xf32>, vector<64xf32> -> vector<64x1xf32>
+  // expected-error @+1 {{'flashattn.softmax_step' op expected columns that are a multiple of 2 for 1 lanes but got 'vector<64x5xf32>'}}
+  %p, %sums, %base = flashattn.softmax_step %s from %old factor(%c) threshold 1.0 threads_per_row 1 : vector<64x5xf32>, vector<64xf32> -> vector<64x1xf32>
   return
 }
 
@@ -470,8 +470,8 @@ func.func @weights_pairs(%s: vector<64x5xf32>, %old: vector<64xf32>) {
 
 func.func @weights_no_lanes(%s: vector<64x64xf32>, %old: vector<64xf32>) {
   %c = arith.constant 1.0 : f32
-  // expected-error @+1 {{'flashattn.weights' op attribute 'lanes' failed to satisfy constraint: 64-bit signless integer attribute whose value is positive}}
-  %p, %sums, %base = flashattn.weights %s from %old factor(%c) lanes 0 : vector<64x64xf32>, vector<64xf32> -> vector<64x1xf32>
+  // expected-error @+1 {{'flashattn.softmax_step' op attribute 'threads_per_row' failed to satisfy constraint: 64-bit signless integer attribute whose value is positive}}
+  %p, %sums, %base = flashattn.softmax_step %s from %old factor(%c) threads_per_row 0 : vector<64x64xf32>, vector<64xf32> -> vector<64x1xf32>
   return
 }
 
@@ -479,8 +479,8 @@ func.func @weights_no_lanes(%s: vector<64x64xf32>, %old: vector<64xf32>) {
 
 func.func @rescaled_rows(%s: vector<64x64xf32>, %old: vector<64xf32>, %v: vector<32x64xf32>) {
   %c = arith.constant 1.0 : f32
-  // expected-error @+1 {{'flashattn.weights' op expected f32 values of 64 rows but got 'vector<32x64xf32>'}}
-  %p, %sums, %base, %r = flashattn.weights %s from %old factor(%c) lanes 4 rescale(%v : vector<32x64xf32>) : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
+  // expected-error @+1 {{'flashattn.softmax_step' op expected f32 values of 64 rows but got 'vector<32x64xf32>'}}
+  %p, %sums, %base, %r = flashattn.softmax_step %s from %old factor(%c) threads_per_row 4 rescale(%v : vector<32x64xf32>) : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
   return
 }
 
@@ -488,8 +488,8 @@ func.func @rescaled_rows(%s: vector<64x64xf32>, %old: vector<64xf32>, %v: vector
 
 func.func @rescaled_type(%s: vector<64x64xf32>, %old: vector<64xf32>, %v: vector<64x64xf16>) {
   %c = arith.constant 1.0 : f32
-  // expected-error @+1 {{'flashattn.weights' op expected f32 values of 64 rows but got 'vector<64x64xf16>'}}
-  %p, %sums, %base, %r = flashattn.weights %s from %old factor(%c) lanes 4 rescale(%v : vector<64x64xf16>) : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
+  // expected-error @+1 {{'flashattn.softmax_step' op expected f32 values of 64 rows but got 'vector<64x64xf16>'}}
+  %p, %sums, %base, %r = flashattn.softmax_step %s from %old factor(%c) threads_per_row 4 rescale(%v : vector<64x64xf16>) : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
   return
 }
 
@@ -497,8 +497,8 @@ func.func @rescaled_type(%s: vector<64x64xf32>, %old: vector<64xf32>, %v: vector
 
 func.func @rescaled_rank(%s: vector<64x64xf32>, %old: vector<64xf32>, %v: vector<64x4x4xf32>) {
   %c = arith.constant 1.0 : f32
-  // expected-error @+1 {{'flashattn.weights' op expected f32 values of 64 rows but got 'vector<64x4x4xf32>'}}
-  %p, %sums, %base, %r = flashattn.weights %s from %old factor(%c) lanes 4 rescale(%v : vector<64x4x4xf32>) : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
+  // expected-error @+1 {{'flashattn.softmax_step' op expected f32 values of 64 rows but got 'vector<64x4x4xf32>'}}
+  %p, %sums, %base, %r = flashattn.softmax_step %s from %old factor(%c) threads_per_row 4 rescale(%v : vector<64x4x4xf32>) : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
   return
 }
 
@@ -506,9 +506,9 @@ func.func @rescaled_rank(%s: vector<64x64xf32>, %old: vector<64xf32>, %v: vector
 
 func.func @again_growth(%s: vector<64x64xf32>, %old: vector<64xf32>, %k: vector<64x64xf16>) {
   %c = arith.constant 1.0 : f32
-  // expected-error @+1 {{'flashattn.weights' op expected 'growth' beside recomputed scores but got none}}
-  %p, %sums, %base = flashattn.weights %s from %old factor(%c) lanes 4 : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
-      again(%k : vector<64x64xf16>) {
+  // expected-error @+1 {{'flashattn.softmax_step' op expected 'threshold' beside recomputed scores but got none}}
+  %p, %sums, %base = flashattn.softmax_step %s from %old factor(%c) threads_per_row 4 : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
+      recompute(%k : vector<64x64xf16>) {
   ^bb0(%a: vector<64x64xf16>):
     %x = arith.extf %a : vector<64x64xf16> to vector<64x64xf32>
     flashattn.tile_yield %x : vector<64x64xf32>
@@ -520,9 +520,9 @@ func.func @again_growth(%s: vector<64x64xf32>, %old: vector<64xf32>, %k: vector<
 
 func.func @again_arguments(%s: vector<64x64xf32>, %old: vector<64xf32>, %k: vector<64x64xf16>) {
   %c = arith.constant 1.0 : f32
-  // expected-error @+1 {{'flashattn.weights' op expected arguments of 'vector<64x64xf16>' but got 'vector<64x64xf16>', 'vector<64x64xf16>'}}
-  %p, %sums, %base = flashattn.weights %s from %old factor(%c) growth 8.0 lanes 4 : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
-      again(%k : vector<64x64xf16>) {
+  // expected-error @+1 {{'flashattn.softmax_step' op expected arguments of 'vector<64x64xf16>' but got 'vector<64x64xf16>', 'vector<64x64xf16>'}}
+  %p, %sums, %base = flashattn.softmax_step %s from %old factor(%c) threshold 8.0 threads_per_row 4 : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
+      recompute(%k : vector<64x64xf16>) {
   ^bb0(%a: vector<64x64xf16>, %b: vector<64x64xf16>):
     %x = arith.extf %a : vector<64x64xf16> to vector<64x64xf32>
     flashattn.tile_yield %x : vector<64x64xf32>
@@ -534,9 +534,9 @@ func.func @again_arguments(%s: vector<64x64xf32>, %old: vector<64xf32>, %k: vect
 
 func.func @again_type(%s: vector<64x64xf32>, %old: vector<64xf32>, %k: vector<64x64xf16>) {
   %c = arith.constant 1.0 : f32
-  // expected-error @+1 {{'flashattn.weights' op expected to yield 'vector<64x64xf32>' but got 'vector<64x64xf16>'}}
-  %p, %sums, %base = flashattn.weights %s from %old factor(%c) growth 8.0 lanes 4 : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
-      again(%k : vector<64x64xf16>) {
+  // expected-error @+1 {{'flashattn.softmax_step' op expected to yield 'vector<64x64xf32>' but got 'vector<64x64xf16>'}}
+  %p, %sums, %base = flashattn.softmax_step %s from %old factor(%c) threshold 8.0 threads_per_row 4 : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
+      recompute(%k : vector<64x64xf16>) {
   ^bb0(%a: vector<64x64xf16>):
     flashattn.tile_yield %a : vector<64x64xf16>
   }
@@ -547,9 +547,9 @@ func.func @again_type(%s: vector<64x64xf32>, %old: vector<64xf32>, %k: vector<64
 
 func.func @again_two(%s: vector<64x64xf32>, %old: vector<64xf32>, %k: vector<64x64xf16>) {
   %c = arith.constant 1.0 : f32
-  // expected-error @+1 {{'flashattn.weights' op expected to yield 'vector<64x64xf32>' but got 'vector<64x64xf32>', 'vector<64x64xf32>'}}
-  %p, %sums, %base = flashattn.weights %s from %old factor(%c) growth 8.0 lanes 4 : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
-      again(%k : vector<64x64xf16>) {
+  // expected-error @+1 {{'flashattn.softmax_step' op expected to yield 'vector<64x64xf32>' but got 'vector<64x64xf32>', 'vector<64x64xf32>'}}
+  %p, %sums, %base = flashattn.softmax_step %s from %old factor(%c) threshold 8.0 threads_per_row 4 : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
+      recompute(%k : vector<64x64xf16>) {
   ^bb0(%a: vector<64x64xf16>):
     %x = arith.extf %a : vector<64x64xf16> to vector<64x64xf32>
     flashattn.tile_yield %x, %x : vector<64x64xf32>, vector<64x64xf32>
@@ -561,8 +561,8 @@ func.func @again_two(%s: vector<64x64xf32>, %old: vector<64xf32>, %k: vector<64x
 
 func.func @again_outside(%s: vector<64x64xf32>, %old: vector<64xf32>, %c: f32) {
   // expected-note @+1 {{required by region isolation constraints}}
-  %p, %sums, %base = flashattn.weights %s from %old factor(%c) growth 8.0 lanes 4 : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
-      again(%old : vector<64xf32>) {
+  %p, %sums, %base = flashattn.softmax_step %s from %old factor(%c) threshold 8.0 threads_per_row 4 : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
+      recompute(%old : vector<64xf32>) {
   ^bb0(%a: vector<64xf32>):
     // expected-error @+1 {{'flashattn.tile_yield' op using value defined outside the region}}
     flashattn.tile_yield %s : vector<64x64xf32>

@@ -10,9 +10,9 @@ func.func @program(%q: memref<2x4x?x64xf16>, %k: memref<2x4x?x64xf16>, %o: memre
   %zero = arith.constant dense<0.0> : vector<64x64xf32>
   %inf = arith.constant dense<0xFF800000> : vector<64xf32>
   // CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in (%{{.*}}, %{{.*}}, %[[N:.*]]) axes(batch, head, query_tile)
-  // CHECK-SAME: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+  // CHECK-SAME: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
   flashattn.program (%b, %h, %t) in (%c2, %c2, %n) axes(batch, head, query_tile)
-      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
     // CHECK: flashattn.load_tile %{{.*}}[%[[B]], %[[H]], %[[T]], %{{.*}}] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<64x64xf16>
     %tile = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true]
         : memref<2x4x?x64xf16> -> vector<64x64xf16>
@@ -36,26 +36,26 @@ func.func @program(%q: memref<2x4x?x64xf16>, %k: memref<2x4x?x64xf16>, %o: memre
         flashattn.tile_yield %all : vector<64x64xi1>
       }
       %s = arith.select %shown, %acc, %zero : vector<64x64xi1>, vector<64x64xf32>
-      // CHECK: %{{.*}}, %{{.*}}, %[[BASE:.*]], %{{.*}} = flashattn.weights %{{.*}} from %[[M]] factor(%{{.*}}) growth 5.000000e+00 lanes 4
+      // CHECK: %{{.*}}, %{{.*}}, %[[BASE:.*]], %{{.*}} = flashattn.softmax_step %{{.*}} from %[[M]] factor(%{{.*}}) threshold 5.000000e+00 threads_per_row 4
       // CHECK-SAME: rescale(%[[O]] : vector<64x64xf32>) : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
-      // CHECK-SAME: again(%{{.*}}, %{{.*}} : vector<64x64xf16>, vector<64x64xf16>) {
+      // CHECK-SAME: recompute(%{{.*}}, %{{.*}} : vector<64x64xf16>, vector<64x64xf16>) {
       // CHECK-NEXT: ^bb0(%{{.*}}: vector<64x64xf16>, %[[KEYS:.*]]: vector<64x64xf16>):
       // CHECK-NEXT: %[[AGAIN:.*]] = arith.extf %[[KEYS]]
       // CHECK-NEXT: flashattn.tile_yield %[[AGAIN]] : vector<64x64xf32>
       // CHECK-NEXT: }
-      %p, %sums, %base, %rescaled = flashattn.weights %s from %m factor(%factor) growth 5.0 lanes 4
+      %p, %sums, %base, %rescaled = flashattn.softmax_step %s from %m factor(%factor) threshold 5.0 threads_per_row 4
           rescale(%acc : vector<64x64xf32>) : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
-          again(%tile, %keys : vector<64x64xf16>, vector<64x64xf16>) {
+          recompute(%tile, %keys : vector<64x64xf16>, vector<64x64xf16>) {
       ^bb0(%x: vector<64x64xf16>, %y: vector<64x64xf16>):
         %again = arith.extf %y : vector<64x64xf16> to vector<64x64xf32>
         flashattn.tile_yield %again : vector<64x64xf32>
       }
-      // Without a region, growth or values.
-      // CHECK: flashattn.weights %{{.*}} from %[[BASE]] factor(%{{.*}}) growth 5.000000e+00 lanes 2 rescale(%{{.*}}, %{{.*}} : vector<64x4xf32>, vector<64xf32>) : vector<64x64xf32>, vector<64xf32> -> vector<64x2xf32>{{$}}
-      %p1, %sums1, %base1, %rescaled1:2 = flashattn.weights %p from %base factor(%factor) growth 5.0 lanes 2
+      // Without a region, threshold or values.
+      // CHECK: flashattn.softmax_step %{{.*}} from %[[BASE]] factor(%{{.*}}) threshold 5.000000e+00 threads_per_row 2 rescale(%{{.*}}, %{{.*}} : vector<64x4xf32>, vector<64xf32>) : vector<64x64xf32>, vector<64xf32> -> vector<64x2xf32>{{$}}
+      %p1, %sums1, %base1, %rescaled1:2 = flashattn.softmax_step %p from %base factor(%factor) threshold 5.0 threads_per_row 2
           rescale(%sums, %base : vector<64x4xf32>, vector<64xf32>) : vector<64x64xf32>, vector<64xf32> -> vector<64x2xf32>
-      // CHECK: flashattn.weights %{{.*}} from %{{.*}} factor(%{{.*}}) lanes 1 : vector<64x64xf32>, vector<64xf32> -> vector<64x1xf32>{{$}}
-      %p2, %sums2, %base2 = flashattn.weights %p1 from %base1 factor(%factor) lanes 1
+      // CHECK: flashattn.softmax_step %{{.*}} from %{{.*}} factor(%{{.*}}) threads_per_row 1 : vector<64x64xf32>, vector<64xf32> -> vector<64x1xf32>{{$}}
+      %p2, %sums2, %base2 = flashattn.softmax_step %p1 from %base1 factor(%factor) threads_per_row 1
           : vector<64x64xf32>, vector<64xf32> -> vector<64x1xf32>
       // CHECK: flashattn.stage lag 1
       flashattn.stage lag 1
@@ -73,29 +73,29 @@ func.func @program(%q: memref<2x4x?x64xf16>, %k: memref<2x4x?x64xf16>, %o: memre
     // CHECK: flashattn.add_tile %[[ADDED]] to %{{.*}}[%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}] parts 1 adjacent 2 : vector<64x64xf32>, memref<2x4x?x64xf32>
     flashattn.add_tile %added to %o[%b, %h, %t, %c0] parts 1 adjacent 2 : vector<64x64xf32>, memref<2x4x?x64xf32>
   }
-  // CHECK: flashattn.on_threads %{{.*}} schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+  // CHECK: flashattn.on_threads %{{.*}} schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
   flashattn.on_threads %n
-      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
   }
   // CHECK: flashattn.program (%{{.*}}) in (%{{.*}}) axes(query_tile) {
   flashattn.program (%t) in (%n) axes(query_tile) {
   }
-  // CHECK: flashattn.program (%{{.*}}) in (%{{.*}}) axes(query_tile) leads {
-  flashattn.program (%t) in (%n) axes(query_tile) leads {
+  // CHECK: flashattn.program (%{{.*}}) in (%{{.*}}) axes(query_tile) pdl_primary {
+  flashattn.program (%t) in (%n) axes(query_tile) pdl_primary {
   }
-  // CHECK: flashattn.program (%{{.*}}) in (%{{.*}}) axes(query_tile) schedule(<{{.*}}>) follows leads {
+  // CHECK: flashattn.program (%{{.*}}) in (%{{.*}}) axes(query_tile) schedule(<{{.*}}>) pdl_secondary pdl_primary {
   flashattn.program (%t) in (%n) axes(query_tile)
-      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>) follows leads {
+      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) pdl_secondary pdl_primary {
   }
-  // CHECK: flashattn.program (%{{.*}}) in (%{{.*}}) axes(query_tile) leads half_rows {
-  flashattn.program (%t) in (%n) axes(query_tile) leads half_rows {
+  // CHECK: flashattn.program (%{{.*}}) in (%{{.*}}) axes(query_tile) pdl_primary unused_row_half {
+  flashattn.program (%t) in (%n) axes(query_tile) pdl_primary unused_row_half {
   }
-  // CHECK: flashattn.on_threads %{{.*}} schedule(<{{.*}}>) half_rows {
+  // CHECK: flashattn.on_threads %{{.*}} schedule(<{{.*}}>) unused_row_half {
   flashattn.on_threads %n
-      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>) half_rows {
+      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) unused_row_half {
   }
-  // CHECK: flashattn.program (%{{.*}}) in (%{{.*}}) axes(query_tile) follows {
-  flashattn.program (%t) in (%n) axes(query_tile) follows {
+  // CHECK: flashattn.program (%{{.*}}) in (%{{.*}}) axes(query_tile) pdl_secondary {
+  flashattn.program (%t) in (%n) axes(query_tile) pdl_secondary {
   }
   return
 }

@@ -18,7 +18,7 @@
 // HOPPER-SAME: %[[S:[a-z0-9]*]]: f32)
 // HOPPER: %[[C:.*]] = arith.mulf %[[S]], %{{.*}} : f32
 // HOPPER: flashattn.tile_loop
-// HOPPER: flashattn.weights %{{.*}} factor(%[[C]])
+// HOPPER: flashattn.softmax_step %{{.*}} factor(%[[C]])
 // HOPPER-NOT: %[[S]]{{[^0-9]}}
 // HOPPER: return
 func.func @operand(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>, %s: f32) {

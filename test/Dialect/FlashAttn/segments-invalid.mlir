@@ -119,7 +119,7 @@ func.func @f(%i: index) {
 
 func.func @f(%s: vector<64x64xf32>, %old: vector<64xf32>) {
   // expected-error@+1 {{expected 1 operand 'factor' in 'operandSegmentSizes' but got 0}}
-  %0:3 = "flashattn.weights"(%s, %old, %old) <{lanes = 4 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 1, 0>}> ({
+  %0:3 = "flashattn.softmax_step"(%s, %old, %old) <{threads_per_row = 4 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 1, 0>}> ({
   }) : (vector<64x64xf32>, vector<64xf32>, vector<64xf32>) -> (vector<64x64xf32>, vector<64x4xf32>, vector<64xf32>)
   return
 }

@@ -19,7 +19,7 @@ func.func @head_dim(%q: memref<?x?x?x20xf16>, %dq: memref<?x?x?x20xf16>, %dk: me
 
 func.func @shared_memory(%q: memref<?x?x?x256xf16>, %dq: memref<?x?x?x256xf16>, %dk: memref<?x?x?x256xf16>, %dv: memref<?x?x?x256xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{with the schedule given: needs 196608 bytes of shared memory (k 32768, v 32768, q 65536, d_o 65536) of 166912 available}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, apart = true>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, separate_dk_dv = true>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?xf32>, memref<?x?x?x256xf16>) outs(%dq, %dk, %dv : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>)
   return
 }
@@ -29,7 +29,7 @@ func.func @shared_memory(%q: memref<?x?x?x256xf16>, %dq: memref<?x?x?x256xf16>, 
 // Rows of queries may be others than those of keys.
 func.func @queries_shared_memory(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{needs 294912 bytes of shared memory (q 131072, d_o 131072, k 16384, v 16384) of 166912 available}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, tile_q = 512>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, dq_tile_m = 512>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
   return
 }
@@ -38,7 +38,7 @@ func.func @queries_shared_memory(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x12
 
 func.func @registers(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{needs 384 registers a thread for accumulators (dk 128, scores 64, gradients 64, dv 128) of 200 available}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 2, stages = 2, lanes = 4, dot_type = f16>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 2, stages = 2, threads_per_row = 4, dot_type = f16>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
   return
 }
@@ -47,7 +47,7 @@ func.func @registers(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk:
 
 func.func @queries_registers(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{needs 288 registers a thread for accumulators (dq 192, scores 48, gradients 48) of 200 available}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, tile_q = 192>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, dq_tile_m = 192>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
   return
 }
@@ -56,7 +56,7 @@ func.func @queries_registers(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf1
 
 func.func @residents(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{needs 224 registers a thread for accumulators (dk 64, scores 16, gradients 16, dv 64, k and v 64) of 200 available}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, queries_in_registers = true>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, q_in_registers = true>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
   return
 }
@@ -65,7 +65,7 @@ func.func @residents(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk:
 
 func.func @rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected tile_m to be a multiple of 16 rows for each of 4 warps but got 48}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, tile_q = 48>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, dq_tile_m = 48>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -74,7 +74,7 @@ func.func @rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref
 
 func.func @pack(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected pack 1 for gradients without joins but got 2}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, pack = 2>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 2>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -82,8 +82,8 @@ func.func @pack(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref
 // -----
 
 func.func @roles(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected no tile_q with roles but got 128}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, tile_q = 128, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 1>>) ins(%q, %q, %q, %q, %lse, %q
+  // expected-error@+1 {{expected no dq_tile_m with warp specialization but got 128}}
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, dq_tile_m = 128, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -91,8 +91,8 @@ func.func @roles(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memre
 // -----
 
 func.func @deterministic(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected tile_m below 128 or a tile_q where sums must be deterministic, as programs add theirs in any order, but got 128}}
-  flashattn.attention_backward deterministic schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16>) ins(%q, %q, %q, %q, %lse, %q
+  // expected-error@+1 {{expected tile_m below 128 or a dq_tile_m where sums must be deterministic, as programs add theirs in any order, but got 128}}
+  flashattn.attention_backward deterministic schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -101,7 +101,7 @@ func.func @deterministic(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %d
 
 func.func @share_rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected tile_n to divide the 128 rows that 8 warps have at once, and to be less than tile_m, but got 48}}
-  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 48, warps = 8, stages = 2, lanes = 4, dot_type = f16>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 48, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -110,7 +110,7 @@ func.func @share_rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: 
 
 func.func @all_rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected tile_n to divide the 128 rows that 8 warps have at once, and to be less than tile_m, but got 128}}
-  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2, lanes = 4, dot_type = f16>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -119,7 +119,7 @@ func.func @all_rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: me
 
 func.func @share_columns(%q: memref<?x?x?x80xf16>, %dq: memref<?x?x?x80xf16>, %dk: memref<?x?x?x80xf16>, %dv: memref<?x?x?x80xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected D to be a power of 2 from 16 on for each of 2 warps with the same rows but got 80}}
-  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x80xf16>, memref<?x?x?x80xf16>, memref<?x?x?x80xf16>, memref<?x?x?x80xf16>, memref<?x?x?xf32>, memref<?x?x?x80xf16>) outs(%dq, %dk, %dv : memref<?x?x?x80xf16>, memref<?x?x?x80xf16>, memref<?x?x?x80xf16>)
   return
 }
@@ -128,7 +128,7 @@ func.func @share_columns(%q: memref<?x?x?x80xf16>, %dq: memref<?x?x?x80xf16>, %d
 
 func.func @exchanged(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{needs 180224 bytes of shared memory (k 65536, v 65536, q 16384, d_o 16384, ds 16384) of 166912 available}}
-  flashattn.attention_backward schedule(<tile_m = 256, tile_n = 32, warps = 16, stages = 2, lanes = 4, dot_type = f16>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 256, tile_n = 32, warps = 16, stages = 2, threads_per_row = 4, dot_type = f16>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
   return
 }
@@ -137,7 +137,7 @@ func.func @exchanged(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk:
 
 func.func @column_warps_apart(%q: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected column_warps only where programs over keys add up the gradients of queries but got 2}}
-  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, column_warps = 2, apart = true>) ins(%q, %q, %v, %v, %lse, %v
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, column_warps = 2, separate_dk_dv = true>) ins(%q, %q, %v, %v, %lse, %v
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -145,8 +145,8 @@ func.func @column_warps_apart(%q: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>
 // -----
 
 func.func @column_warps_hold(%q: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected no queries_in_registers where warps share rows, as each would hold all columns}}
-  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, column_warps = 2, queries_in_registers = true>) ins(%q, %q, %v, %v, %lse, %v
+  // expected-error@+1 {{expected no q_in_registers where warps share rows, as each would hold all columns}}
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, column_warps = 2, q_in_registers = true>) ins(%q, %q, %v, %v, %lse, %v
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -155,7 +155,7 @@ func.func @column_warps_hold(%q: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>,
 
 func.func @column_warps_queries(%q: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected tile_n to be a power of 2 from 16 on for each of 2 warps that share rows but got 16}}
-  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 16, warps = 8, stages = 2, lanes = 4, dot_type = f16, column_warps = 2>) ins(%q, %q, %v, %v, %lse, %v
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 16, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, column_warps = 2>) ins(%q, %q, %v, %v, %lse, %v
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -164,7 +164,7 @@ func.func @column_warps_queries(%q: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf1
 
 func.func @column_warps_values(%q: memref<?x?x?x64xf16>, %v: memref<?x?x?x96xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x96xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected Dv to be a power of 2 from 16 on for each of 2 warps that share rows but got 96}}
-  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, column_warps = 2>) ins(%q, %q, %v, %v, %lse, %v
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, column_warps = 2>) ins(%q, %q, %v, %v, %lse, %v
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x96xf16>, memref<?x?x?x96xf16>, memref<?x?x?xf32>, memref<?x?x?x96xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x96xf16>)
   return
 }
@@ -172,15 +172,15 @@ func.func @column_warps_values(%q: memref<?x?x?x64xf16>, %v: memref<?x?x?x96xf16
 //--- others.mlir
 func.func @column_warps(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
   // expected-error@+1 {{expected column_warps for gradients alone but got 2}}
-  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, column_warps = 2>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
+  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, column_warps = 2>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
 
 // -----
 
-func.func @tile_q(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected tile_q for gradients alone but got 128}}
-  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, tile_q = 128>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
+func.func @dq_tile_m(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
+  // expected-error@+1 {{expected dq_tile_m for gradients alone but got 128}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, dq_tile_m = 128>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
 
@@ -188,7 +188,7 @@ func.func @tile_q(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
 
 func.func @apart(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
   // expected-error@+1 {{expected apart for gradients alone}}
-  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, apart = true>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
+  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, separate_dk_dv = true>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
 
@@ -196,7 +196,7 @@ func.func @apart(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
 
 func.func @project(%o: memref<2x8x100x64xf16>, %w: memref<8x64x512xf16>, %p: memref<2x100x512xf16>) {
   // expected-error@+1 {{expected apart for gradients alone}}
-  flashattn.project schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, apart = true>)
+  flashattn.project schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, separate_dk_dv = true>)
     ins(%o, %w : memref<2x8x100x64xf16>, memref<8x64x512xf16>) outs(%p : memref<2x100x512xf16>)
   return
 }
@@ -211,7 +211,7 @@ func.func @pinned(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memr
 //--- roles.mlir
 func.func @rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected tile_m 64 and 4 warps, the rows and warps of a warpgroup, or as many for each of 2 consumers, but got 192 and 12}}
-  flashattn.attention_backward schedule(<tile_m = 192, tile_n = 64, warps = 12, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 192, tile_n = 64, warps = 12, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -221,7 +221,7 @@ func.func @rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref
 // B4: under two intervals nobody knows whose turn it is.
 func.func @deterministic(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{a deterministic backward pass with another tile_m than 64 requires a mask with one exact interval of tiles and no keep}}
-  flashattn.attention_backward mask(#flashattn.any_of<[#flashattn.window<left = 127, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>) deterministic schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward mask(#flashattn.any_of<[#flashattn.window<left = 127, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>) deterministic schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
   return
 }
@@ -230,25 +230,25 @@ func.func @deterministic(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, 
 
 func.func @fewer_rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected tile_m 64 and 4 warps, the rows and warps of a warpgroup, or as many for each of 3 consumers, but got 128 and 8}}
-  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1>>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
 
 // -----
 
-func.func @late_rescale(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected late_rescale 0 for a backward pass but got 1}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1, late_rescale = 1>>) ins(%q, %q, %q, %q, %lse, %q
+func.func @lazy_rescale(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
+  // expected-error@+1 {{expected lazy_rescale 0 for a backward pass but got 1}}
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1, lazy_rescale = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
 
 // -----
 
-func.func @query_columns(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected query_columns 0 for a backward pass but got 64}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1, query_columns = 64>>) ins(%q, %q, %q, %q, %lse, %q
+func.func @q_register_columns(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
+  // expected-error@+1 {{expected q_register_columns 0 for a backward pass but got 64}}
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1, q_register_columns = 64>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -257,7 +257,7 @@ func.func @query_columns(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %d
 
 func.func @joins(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected one consumer with joins for gradients, whose programs over keys have registers for one, but got 2}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, joins = 1>>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, compact_kv = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -266,7 +266,7 @@ func.func @joins(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memre
 
 func.func @joins_heads(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected a group of query heads that is a multiple of pack 8 for gradients but got 1}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 2, lanes = 4, dot_type = f16, pack = 8, roles = <consumers = 1, along = query_tile, registers = 136, producer_registers = 24, rescale = 0, section = 1, blocks = 3, joins = 1>>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 8, hopper = <consumers = 1, along = query_tile, registers = 136, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, blocks_per_sm = 3, compact_kv = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -275,8 +275,8 @@ func.func @joins_heads(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk:
 
 // B4: warps that add in turns are not the consumers'.
 func.func @turns_of_consumers(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{a deterministic backward pass requires add_stages 1 or 2 but got 0}}
-  flashattn.attention_backward deterministic schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) ins(%q, %q, %q, %q, %lse, %q
+  // expected-error@+1 {{a deterministic backward pass requires dq_reduce_stages 1 or 2 but got 0}}
+  flashattn.attention_backward deterministic schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -284,8 +284,8 @@ func.func @turns_of_consumers(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16
 // -----
 
 func.func @nobody_adds(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{'add_stages' requires cooperative consumers that do not split their sums, but got 1}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, add_stages = 1>>) ins(%q, %q, %q, %q, %lse, %q
+  // expected-error@+1 {{'dq_reduce_stages' requires cooperative consumers that do not split their sums, but got 1}}
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dq_reduce_stages = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -293,8 +293,8 @@ func.func @nobody_adds(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk:
 // -----
 
 func.func @claims_alone(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{'claims_below' with query_stages 1 requires cooperative consumers that do not split their sums, but got 2048}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, claims_below = 2048>>) ins(%q, %q, %q, %q, %lse, %q
+  // expected-error@+1 {{'dynamic_scheduler_max_len' with q_stages 1 requires cooperative consumers that do not split their sums, but got 2048}}
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -302,8 +302,8 @@ func.func @claims_alone(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk
 // -----
 
 func.func @claims_lengths(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>, %len: memref<?xi32>) {
-  // expected-error@+1 {{cooperative consumers with kv_len require query_stages 1 and claims_below 0 but got 1 and 2048}}
-  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, claims_below = 2048>>) ins(%q, %q, %q, %q, %lse, %q
+  // expected-error@+1 {{cooperative consumers with kv_len require q_stages 1 and dynamic_scheduler_max_len 0 but got 1 and 2048}}
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) kv_len(%len : memref<?xi32>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -311,8 +311,8 @@ func.func @claims_lengths(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %
 // -----
 
 func.func @claims_in_turns(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{a deterministic backward pass requires query_stages 1 and claims_below 0 but got 1 and 2048}}
-  flashattn.attention_backward deterministic schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, claims_below = 2048, add_stages = 1>>) ins(%q, %q, %q, %q, %lse, %q
+  // expected-error@+1 {{a deterministic backward pass requires q_stages 1 and dynamic_scheduler_max_len 0 but got 1 and 2048}}
+  flashattn.attention_backward deterministic schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048, dq_reduce_stages = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -321,7 +321,7 @@ func.func @claims_in_turns(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, 
 
 func.func @add_places(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{needs 265384 bytes of shared memory (k 16384, v 16384, q 49152, d_o 49152, ds 65536, staging 32768, staging 32768, row 1536, row 1536, barriers 160, bounds 8) of 232448 available}}
-  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 3, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, add_stages = 2>>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 3, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dq_reduce_stages = 2>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -330,8 +330,8 @@ func.func @add_places(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: 
 
 // Gradients of keys and values that are apart have sums of their own.
 func.func @apart(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{cooperative consumers cannot have 'apart'}}
-  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2, lanes = 4, dot_type = f16, apart = true, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) ins(%q, %q, %q, %q, %lse, %q
+  // expected-error@+1 {{cooperative consumers cannot have 'separate_dk_dv'}}
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, separate_dk_dv = true, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -341,7 +341,7 @@ func.func @apart(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memre
 // Consumers that have one of the sums each.
 func.func @split_rows(%q: memref<?x?x?x256xf16>, %dq: memref<?x?x?x256xf16>, %dk: memref<?x?x?x256xf16>, %dv: memref<?x?x?x256xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected tile_m 64, tile_n up to 64 and 8 warps for 2 consumers that split sums but got 64, 128 and 8 for 2}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 128, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 128, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?xf32>, memref<?x?x?x256xf16>) outs(%dq, %dk, %dv : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>)
   return
 }
@@ -349,8 +349,8 @@ func.func @split_rows(%q: memref<?x?x?x256xf16>, %dq: memref<?x?x?x256xf16>, %dk
 // -----
 
 func.func @split_stages(%q: memref<?x?x?x256xf16>, %dq: memref<?x?x?x256xf16>, %dk: memref<?x?x?x256xf16>, %dv: memref<?x?x?x256xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected query_stages 1 where consumers split sums but got 2}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, query_stages = 2>>) ins(%q, %q, %q, %q, %lse, %q
+  // expected-error@+1 {{expected q_stages 1 where consumers split sums but got 2}}
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, q_stages = 2>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?xf32>, memref<?x?x?x256xf16>) outs(%dq, %dk, %dv : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>)
   return
 }
@@ -361,7 +361,7 @@ func.func @split_stages(%q: memref<?x?x?x256xf16>, %dq: memref<?x?x?x256xf16>, %
 // values.
 func.func @split_queries(%q: memref<?x?x?x256xf16>, %dq: memref<?x?x?x256xf16>, %dk: memref<?x?x?x256xf16>, %dv: memref<?x?x?x256xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{needs 262232 bytes of shared memory (q 65536, d_o 65536, k 98304, v 32768, barriers 80, bounds 8) of 232448 available}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?xf32>, memref<?x?x?x256xf16>) outs(%dq, %dk, %dv : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>)
   return
 }
@@ -370,7 +370,7 @@ func.func @split_queries(%q: memref<?x?x?x256xf16>, %dq: memref<?x?x?x256xf16>, 
 
 func.func @split_registers(%q: memref<?x?x?x256xf16>, %dq: memref<?x?x?x256xf16>, %dk: memref<?x?x?x256xf16>, %dv: memref<?x?x?x256xf16>, %lse: memref<?x?x?xf32>, %bias: memref<1x?x?x?xf32>) {
   // expected-error@+1 {{needs 272 registers a thread (dk or dv 128, scores 96, weights 32, other 16) of 240 that consumers have}}
-  flashattn.attention_backward softcap(50.0) schedule(<tile_m = 64, tile_n = 48, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward softcap(50.0) schedule(<tile_m = 64, tile_n = 48, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?xf32>, memref<?x?x?x256xf16>) bias(%bias : memref<1x?x?x?xf32>) outs(%dq, %dk, %dv : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>)
   return
 }
@@ -379,7 +379,7 @@ func.func @split_registers(%q: memref<?x?x?x256xf16>, %dq: memref<?x?x?x256xf16>
 
 func.func @one_stage(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected 2 stages or more, of which a step and the one before it read a tile each, but got 1}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 1, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1>>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16, hopper = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }

@@ -1,4 +1,4 @@
-// Programs over key tiles that make dq too, without roles: of 128 keys and more.
+// Programs over key tiles that make dq too, without warp specialization: of 128 keys and more.
 // RUN: flash-opt %s -flashattn-tile | FileCheck %s
 
 // B7: what K has past kv_len is not read, as a share of dq is a sum over all keys of the tile; V's rows
@@ -17,7 +17,7 @@
 // CHECK: flashattn.load_added %{{.*}} parts 2 adjacent 1 : memref<1x2x1024x64xf32> -> vector<64x64xf32>
 // CHECK-NOT: flashattn.program
 func.func @lengths(%q: memref<1x2x1000x64xf16>, %lse: memref<1x2x1000xf32>, %dq: memref<1x2x1000x64xf16>, %dk: memref<1x2x1000x64xf16>, %dv: memref<1x2x1000x64xf16>, %len: memref<1xi32>) {
-  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16>)
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16>)
     ins(%q, %q, %q, %q, %lse, %q : memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>, memref<1x2x1000xf32>, memref<1x2x1000x64xf16>)
     kv_len(%len : memref<1xi32>) outs(%dq, %dk, %dv : memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>)
   return
@@ -28,7 +28,7 @@ func.func @lengths(%q: memref<1x2x1000x64xf16>, %lse: memref<1x2x1000xf32>, %dq:
 // CHECK-NOT: flashattn.add_tile
 // CHECK: flashattn.program {{.*}} axes(batch, head, query_tile) schedule(<tile_m = 128,
 func.func @apart(%q: memref<1x2x1000x64xf16>, %lse: memref<1x2x1000xf32>, %dq: memref<1x2x1000x64xf16>, %dk: memref<1x2x1000x64xf16>, %dv: memref<1x2x1000x64xf16>) {
-  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, tile_q = 128>)
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, dq_tile_m = 128>)
     ins(%q, %q, %q, %q, %lse, %q : memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>, memref<1x2x1000xf32>, memref<1x2x1000x64xf16>)
     outs(%dq, %dk, %dv : memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>)
   return
@@ -47,10 +47,10 @@ func.func @apart(%q: memref<1x2x1000x64xf16>, %lse: memref<1x2x1000xf32>, %dq: m
 // CHECK: flashattn.add_tile %[[DQ]] to %{{.*}} parts 4 adjacent 1
 // CHECK: flashattn.tile_yield %[[DK]], %[[DV]]
 // Programs that only read have rows of their own.
-// CHECK: flashattn.program {{.*}} axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>)
+// CHECK: flashattn.program {{.*}} axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>)
 // CHECK: flashattn.load_added %{{.*}} parts 4 adjacent 1
 func.func @column_warps(%q: memref<1x2x1000x128xf16>, %lse: memref<1x2x1000xf32>, %dq: memref<1x2x1000x128xf16>, %dk: memref<1x2x1000x128xf16>, %dv: memref<1x2x1000x128xf16>) {
-  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, column_warps = 2>)
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, column_warps = 2>)
     ins(%q, %q, %q, %q, %lse, %q : memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000xf32>, memref<1x2x1000x128xf16>)
     outs(%dq, %dk, %dv : memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>)
   return

@@ -1,6 +1,6 @@
 // RUN: flash-opt %s -split-input-file "-flashattn-select-schedule=chip=sm_80" -flashattn-tile -canonicalize -cse -mlir-print-local-scope | FileCheck %s
 
-// The gradients of a bias and of sinks: programs of their own without roles, each with all that its
+// The gradients of a bias and of sinks: programs of their own without warp specialization, each with all that its
 // elements are sums of, so that nothing of a score is in memory and a sum has one order.
 
 // B5: a bias with queries and keys: a program for each tile of both, whose steps are the batches that
@@ -10,7 +10,7 @@
 // The queries of each batch have exponents, deltas and bases, and each tile of them says whether it has any base.
 // CHECK: %[[QUERIES:.*]] = memref.alloc(%{{.*}}) : memref<8x4x?xf32>
 // Rows have no base at first, and a tile's flag says whether a log-sum-exp is so far from 0 that one may be needed.
-// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]]) in (%c2, %c4, %{{.*}}) axes(batch, head, query_tile) schedule(<tile_m = 128, tile_n = 32, {{.*}}>) leads {
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]]) in (%c2, %c4, %{{.*}}) axes(batch, head, query_tile) schedule(<tile_m = 128, tile_n = 32, {{.*}}>) pdl_primary {
 // CHECK: %[[LOADED:.*]] = flashattn.load_tile %[[GIVEN]][%[[B]], %[[H]], %[[I]]] dims [2]
 // Queries that see no key count as such where what lies there is no number.
 // CHECK: %[[SIZE:.*]] = math.absf %[[LOADED]]
@@ -36,7 +36,7 @@
 // CHECK-NEXT: }
 // A program reads the flags of all its tiles at once. In tiles with a flag the sums are found again. A row whose
 // log-sum-exp they agree with is taken against its largest score; another one stays as it is.
-// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[N:.*]]) in (%c2, %c4, %{{.*}}) axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 1, lanes = 4, dot_type = f16>) follows leads {
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[N:.*]]) in (%c2, %c4, %{{.*}}) axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) pdl_secondary pdl_primary {
 // CHECK: %[[FLAGS:.*]] = arith.addi %[[B]], %c6
 // CHECK-COUNT-7: arith.ori %{{.*}} : i1
 // CHECK: scf.if %{{.*}} {
@@ -50,7 +50,7 @@
 // CHECK: flashattn.load_tile %[[Q]][%[[B]], %[[H]], %[[I]], %c0]
 // CHECK: %[[FOUND:.*]]:2 = flashattn.tile_loop {{.*}} iter_args(%[[BASE:.*]] = %{{.*}}, %[[SUM:.*]] = %{{.*}}) -> (vector<64xf32>, vector<64x4xf32>) {
 // CHECK: %[[SCORES:.*]] = arith.select %{{.*}} : vector<64x32xi1>, vector<64x32xf32>
-// CHECK: %{{.*}}, %[[SUMS:.*]], %[[NEWBASE:.*]], %[[RESCALED:.*]] = flashattn.weights %[[SCORES]] from %[[BASE]] factor(%{{.*}}) lanes 4 rescale(%[[SUM]] : vector<64x4xf32>)
+// CHECK: %{{.*}}, %[[SUMS:.*]], %[[NEWBASE:.*]], %[[RESCALED:.*]] = flashattn.softmax_step %[[SCORES]] from %[[BASE]] factor(%{{.*}}) threads_per_row 4 rescale(%[[SUM]] : vector<64x4xf32>)
 // CHECK: %[[NEWSUM:.*]] = arith.addf %[[RESCALED]], %[[SUMS]]
 // CHECK: flashattn.tile_yield %[[NEWBASE]], %[[NEWSUM]]
 // CHECK: %[[TOTAL:.*]] = vector.multi_reduction <add>, %[[FOUND]]#1,
@@ -72,7 +72,7 @@
 // CHECK: %[[BASES:.*]] = arith.addi %[[B]], %c4
 // CHECK: flashattn.store_tile %[[KEPT]] to %[[QUERIES]][%[[BASES]], %[[H]], %[[I]]] dims [2] in_bounds [true]
 // Programs over keys ask for each tile of queries.
-// CHECK: flashattn.program {{.*}} axes(batch, head, key_tile) {{.*}} follows leads {
+// CHECK: flashattn.program {{.*}} axes(batch, head, key_tile) {{.*}} pdl_secondary pdl_primary {
 // CHECK: %[[BASED:.*]] = arith.cmpf une, %{{.*}}, %[[NO]] : f32
 // CHECK: %[[SCORES:.*]] = arith.select %{{.*}} : vector<128x32xi1>, vector<128x32xf32>
 // CHECK: %[[EXPONENTS:.*]] = arith.select %[[BASED]], %{{.*}} : vector<128x32xf32>
@@ -86,7 +86,7 @@
 // CHECK: math.fma %[[X]], %{{.*}}, %[[MINUS]] : vector<128x32xf32>
 // CHECK-NOT: flashattn.program {{.*}} axes(batch, head, key_tile)
 // CHECK: flashattn.program {{.*}} axes(batch, head, query_tile)
-// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]], %[[J:.*]]) in (%c1, %c4, %{{.*}}, %{{.*}}) axes(batch, head, query_tile, key_tile) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]], %[[J:.*]]) in (%c1, %c4, %{{.*}}, %{{.*}}) axes(batch, head, query_tile, key_tile) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
 // CHECK: %[[BELOW:.*]] = arith.cmpi slt, %[[J]], %{{.*}}
 // CHECK: %[[SHOWN:.*]] = arith.andi %{{.*}}, %[[BELOW]]
 // CHECK: %[[FULL:.*]] = arith.andi
@@ -227,7 +227,7 @@ func.func @capped(%q: memref<2x4x?x64xbf16>, %k: memref<2x2x?x64xbf16>, %o: memr
 // CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]]) in (%c1, %c4, %{{.*}}) axes(batch, head, query_tile)
 // CHECK: %[[SUM:.*]] = flashattn.tile_loop {{.*}} rounds %c2
 // CHECK: flashattn.store_tile %[[SUM]] to %[[SUMS]][%[[B]], %[[H]], %[[I]]] dims [2]
-// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]]) in (%c1, %c1) axes(batch, head) schedule(<tile_m = 16, tile_n = 64, warps = 1, stages = 1, lanes = 4, dot_type = f16>) {
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]]) in (%c1, %c1) axes(batch, head) schedule(<tile_m = 16, tile_n = 64, warps = 1, stages = 1, threads_per_row = 4, dot_type = f16>) {
 // CHECK: %[[SUM:.*]] = flashattn.tile_loop (%{{.*}}, %[[I:.*]]) in [(%c0, %c0, %c0, %{{.*}})] iter_args(%[[STATE:.*]] = %{{.*}}) -> vector<16xf32> {
 // CHECK: %[[TILE:.*]] = flashattn.load_tile %[[SUMS]][%[[B]], %[[H]], %[[I]]] dims [1, 2] in_bounds [false, false]
 // CHECK: vector.multi_reduction <add>, %[[TILE]], %[[STATE]] [1]
@@ -256,7 +256,7 @@ func.func @heads(%q: memref<2x4x?x64xf16>, %k: memref<2x2x?x64xf16>, %o: memref<
 // CHECK-DAG: %[[MINUSSCALE:.*]] = arith.constant dense<-1.250000e-01> : vector<16x64xf32>
 // CHECK: %[[QUERIES:.*]] = memref.alloc(%{{.*}}) : memref<8x4x?xf32>
 // CHECK: %[[SUMS:.*]] = memref.alloc(%{{.*}}) : memref<2x4x?xf32>
-// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]]) in (%c2, %c1, %{{.*}}) axes(batch, head, query_tile) schedule(<tile_m = 16, tile_n = 64, warps = 1, stages = 1, lanes = 4, dot_type = f16>) {
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]]) in (%c2, %c1, %{{.*}}) axes(batch, head, query_tile) schedule(<tile_m = 16, tile_n = 64, warps = 1, stages = 1, threads_per_row = 4, dot_type = f16>) {
 // CHECK: %[[SINK:.*]] = flashattn.load_tile %[[SINKS]][%[[H]]] dims [0] in_bounds [false] : memref<4xf32> -> vector<16xf32>
 // CHECK: %[[LSE:.*]] = flashattn.load_tile %[[QUERIES]][%[[B]], %[[H]], %[[I]]] dims [1, 2] in_bounds [false, true]
 // CHECK: %[[BASES:.*]] = arith.addi %[[B]], %c4

@@ -11,7 +11,7 @@
 // OTHER: %[[LARGE:.*]] = flashattn.any_row
 // OTHER-NEXT: scf.if %[[LARGE]] {
 // OTHER-NOT: scf.if
-// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} follows leads {
+// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} pdl_secondary pdl_primary {
 // OTHER: scf.if %{{[a-z0-9_]+}} {
 // OTHER: scf.for
 // OTHER: %[[BASED:.*]] = arith.cmpf une,
@@ -66,7 +66,7 @@
 // CHECK: flashattn.store_tile %{{.*}} to %[[DV]][%[[B]], %[[H]], %[[STORED]], %c0] dims [2, 3] in_bounds [false, true]
 // CHECK: flashattn.program {{.*}} axes(batch, head, query_tile)
 // The sums: dk lacks the scale.
-// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in (%c1, %c8, %c1) axes(batch, head, key_tile) schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2, lanes = 4, dot_type = bf16>) {
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in (%c1, %c8, %c1) axes(batch, head, key_tile) schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2, threads_per_row = 4, dot_type = bf16>) {
 // CHECK: %[[SUM:.*]] = flashattn.load_added %[[SUMS]][%[[B]], %{{.*}}, %c0] parts 1 : memref<1x2048x64xf32> -> vector<128x64xf32>
 // CHECK-NEXT: %[[SCALED:.*]] = arith.mulf %[[SUM]], %{{.*}}
 // CHECK-NEXT: %[[ROUNDED:.*]] = arith.truncf %[[SCALED]]
@@ -92,7 +92,7 @@ func.func @sinks(%q: !q, %k: !k, %v: !k, %o: !q, %lse: !l, %do: !q, %dq: !q, %dk
 // OTHER: %[[LARGE:.*]] = flashattn.any_row
 // OTHER-NEXT: scf.if %[[LARGE]] {
 // OTHER-NOT: scf.if
-// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} follows leads {
+// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} pdl_secondary pdl_primary {
 // OTHER: scf.if %{{[a-z0-9_]+}} {
 // OTHER: scf.for
 // OTHER: %[[BASED:.*]] = arith.cmpf une,
@@ -143,7 +143,7 @@ func.func @no_room(%q: !q, %lse: !l, %dq: !q, %dk: !q, %dv: !q) {
 // OTHER: %[[LARGE:.*]] = flashattn.any_row
 // OTHER-NEXT: scf.if %[[LARGE]] {
 // OTHER-NOT: scf.if
-// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} follows leads {
+// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} pdl_secondary pdl_primary {
 // OTHER: scf.if %{{[a-z0-9_]+}} {
 // OTHER: scf.for
 // OTHER: %[[BASED:.*]] = arith.cmpf une,
@@ -198,7 +198,7 @@ func.func @lengths(%q: !m, %k: !m, %lse: !l, %dq: !m, %dk: !m, %dv: !m) {
 // OTHER: %[[LARGE:.*]] = flashattn.any_row
 // OTHER-NEXT: scf.if %[[LARGE]] {
 // OTHER-NOT: scf.if
-// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} follows leads {
+// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} pdl_secondary pdl_primary {
 // OTHER: scf.if %{{[a-z0-9_]+}} {
 // OTHER: scf.for
 // OTHER: %[[BASED:.*]] = arith.cmpf une,
@@ -206,14 +206,14 @@ func.func @lengths(%q: !m, %k: !m, %lse: !l, %dq: !m, %dk: !m, %dv: !m) {
 // OTHER-NOT: scf.if
 // OTHER: flashattn.program {{.*}} axes(batch, head, key_tile)
 // OTHER-NOT: scf.if %{{[a-z0-9_]+}} {
-// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} follows {
+// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} pdl_secondary {
 // OTHER-NOT: scf.if %{{[a-z0-9_]+}} {
 // OTHER-NOT: axes(batch, head, key_tile)
 // OTHER: flashattn.program {{.*}} axes(batch, head, query_tile)
 // OTHER: %[[LARGE:.*]] = flashattn.any_row
 // OTHER-NEXT: scf.if %[[LARGE]] {
 // OTHER-NOT: scf.if
-// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} follows leads {
+// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} pdl_secondary pdl_primary {
 // OTHER: scf.if %{{[a-z0-9_]+}} {
 // OTHER: scf.for
 // OTHER: %[[BASED:.*]] = arith.cmpf une,
@@ -221,14 +221,14 @@ func.func @lengths(%q: !m, %k: !m, %lse: !l, %dq: !m, %dk: !m, %dv: !m) {
 // OTHER-NOT: scf.if
 // OTHER: flashattn.program {{.*}} axes(batch, head, key_tile)
 // OTHER-NOT: scf.if %{{[a-z0-9_]+}} {
-// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} follows {
+// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} pdl_secondary {
 // OTHER-NOT: scf.if %{{[a-z0-9_]+}} {
 // OTHER-NOT: axes(batch, head, key_tile)
 // OTHER: flashattn.program {{.*}} axes(batch, head, query_tile)
 // OTHER: %[[LARGE:.*]] = flashattn.any_row
 // OTHER-NEXT: scf.if %[[LARGE]] {
 // OTHER-NOT: scf.if
-// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} follows leads {
+// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} pdl_secondary pdl_primary {
 // OTHER: scf.if %{{[a-z0-9_]+}} {
 // OTHER: scf.for
 // OTHER: %[[BASED:.*]] = arith.cmpf une,
@@ -236,7 +236,7 @@ func.func @lengths(%q: !m, %k: !m, %lse: !l, %dq: !m, %dk: !m, %dv: !m) {
 // OTHER-NOT: scf.if
 // OTHER: flashattn.program {{.*}} axes(batch, head, key_tile)
 // OTHER-NOT: scf.if %{{[a-z0-9_]+}} {
-// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} follows {
+// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} pdl_secondary {
 // OTHER-NOT: scf.if %{{[a-z0-9_]+}} {
 // OTHER-NOT: axes(batch, head, key_tile)
 // CHECK-LABEL: func @whole

@@ -13,7 +13,7 @@
 // CHECK: flashattn.tile_mask
 // CHECK: flashattn.load_tile %[[KEEP]]
 // CHECK: flashattn.tile_yield
-// CHECK: flashattn.program (%{{.*}}, %[[H:.*]], %[[T:.*]]) in (%c2, %c8, %{{.*}}) axes(batch, head, query_tile) {{.*}} follows {
+// CHECK: flashattn.program (%{{.*}}, %[[H:.*]], %[[T:.*]]) in (%c2, %c8, %{{.*}}) axes(batch, head, query_tile) {{.*}} pdl_secondary {
 // CHECK: memref.load %[[KB]][%c0, %[[H]], %[[T]], %c0]
 // CHECK: flashattn.tile_loop {{.*}} list(%[[KL]][%c0, %[[H]], %[[T]]] : memref<1x8x?x?xi32>)
 // CHECK: memref.dealloc

@@ -4,10 +4,10 @@
 // With D = 256, slopes and a bias the sums of dk and dv are apart. Programs for dv keep keys alone, which leaves room for tiles of more
 // queries: products then read less of shared memory for each of theirs.
 // CHECK-LABEL: func @values
-// CHECK: flashattn.program {{.*}} axes(batch, head, key_tile) schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, {{.*}}apart = true
+// CHECK: flashattn.program {{.*}} axes(batch, head, key_tile) schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, {{.*}}separate_dk_dv = true
 // CHECK: flashattn.load_tile {{.*}} -> vector<64x256xbf16>
 // CHECK: flashattn.tile_loop {{.*}} -> vector<64x256xf32>
-// CHECK: flashattn.program {{.*}} axes(batch, head, key_tile) schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 2, {{.*}}apart = true
+// CHECK: flashattn.program {{.*}} axes(batch, head, key_tile) schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 2, {{.*}}separate_dk_dv = true
 // CHECK: flashattn.load_tile {{.*}} -> vector<48x256xbf16>
 // CHECK: flashattn.program {{.*}} axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 2,
 func.func @values(%q: memref<1x2x?x256xbf16>, %lse: memref<1x2x?xf32>, %bias: memref<1x2x?x?xf32>, %dq: memref<1x2x?x256xbf16>, %dk: memref<1x2x?x256xbf16>, %dv: memref<1x2x?x256xbf16>) {
@@ -22,7 +22,7 @@ func.func @values(%q: memref<1x2x?x256xbf16>, %lse: memref<1x2x?xf32>, %bias: me
 
 // What a keep shows is listed in tiles of one width.
 // CHECK-LABEL: func @lists
-// CHECK-COUNT-2: flashattn.program {{.*}} axes(batch, head, key_tile) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 3, {{.*}}apart = true
+// CHECK-COUNT-2: flashattn.program {{.*}} axes(batch, head, key_tile) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 3, {{.*}}separate_dk_dv = true
 func.func @lists(%q: memref<1x2x?x256xbf16>, %lse: memref<1x2x?xf32>, %keep: memref<1x2x?x?xi1>, %dq: memref<1x2x?x256xbf16>, %dk: memref<1x2x?x256xbf16>, %dv: memref<1x2x?x256xbf16>) {
   flashattn.attention_backward softcap(50.0)
     ins(%q, %q, %q, %q, %lse, %q : memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?xf32>, memref<1x2x?x256xbf16>)
@@ -36,7 +36,7 @@ func.func @lists(%q: memref<1x2x?x256xbf16>, %lse: memref<1x2x?xf32>, %keep: mem
 // B5: the elements of a bias' gradient, in persistent blocks. A step is a batch, whose tiles all come anew; rows past
 // those that the sums of queries are padded to are there no more.
 // CHECK-LABEL: func @elements
-// CHECK: flashattn.program (%{{.*}}, %[[H:.*]], %[[I:.*]], %[[J:.*]]) in (%c1, %c2, %{{.*}}, %{{.*}}) axes(batch, head, query_tile, key_tile) schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 224, producer_registers = 56, rescale = 0, section = 1, query_stages = 2>>)
+// CHECK: flashattn.program (%{{.*}}, %[[H:.*]], %[[I:.*]], %[[J:.*]]) in (%c1, %c2, %{{.*}}, %{{.*}}) axes(batch, head, query_tile, key_tile) schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 224, producer_registers = 56, rescale_threshold = 0, l2_head_group = 1, q_stages = 2>>)
 // CHECK: flashattn.tile_loop (%{{.*}}, %[[B:.*]]) in [(%c0, %{{.*}}, %[[END:.*]], %[[END]])]
 // CHECK: flashattn.load_tile %{{.*}}[%[[B]], %[[H]], %[[I]]] dims [2] in_bounds [true] : memref<{{.*}}xf32> -> vector<128xf32>
 // CHECK: flashattn.load_tile %{{.*}}[%[[B]], %[[H]], %[[I]], %c0] {{.*}} -> vector<128x128xf16>
@@ -96,7 +96,7 @@ func.func @padded(%q: memref<?x2x?x160xf16>, %v: memref<?x2x?x80xf16>, %lse: mem
 // CHECK: memref.dealloc %[[ORDER]]
 func.func @turns(%q: memref<1x2x1000x128xf16>, %lse: memref<1x2x1000xf32>, %dq: memref<1x2x1000x128xf16>, %dk: memref<1x2x1000x128xf16>, %dv: memref<1x2x1000x128xf16>) {
   flashattn.attention_backward mask(#flashattn.window<left = 299, right = 0>) deterministic
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, add_stages = 1>>)
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dq_reduce_stages = 1>>)
     ins(%q, %q, %q, %q, %lse, %q : memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000xf32>, memref<1x2x1000x128xf16>)
     outs(%dq, %dk, %dv : memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>)
   return
@@ -128,7 +128,7 @@ func.func @turns(%q: memref<1x2x1000x128xf16>, %lse: memref<1x2x1000xf32>, %dq: 
 // CHECK: arith.select %[[ANY]], %[[SUM]], %{{.*}} : vector<64x128xf32>
 func.func @first(%q: memref<1x2x1000x128xf16>, %lse: memref<1x2x1000xf32>, %dq: memref<1x2x1000x128xf16>, %dk: memref<1x2x1000x128xf16>, %dv: memref<1x2x1000x128xf16>) {
   flashattn.attention_backward mask(#flashattn.window<left = 299, right = 0>)
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, add_stages = 1>>)
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dq_reduce_stages = 1>>)
     ins(%q, %q, %q, %q, %lse, %q : memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000xf32>, memref<1x2x1000x128xf16>)
     outs(%dq, %dk, %dv : memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>)
   return
@@ -216,7 +216,7 @@ func.func @split(%q: memref<1x2x?x256xbf16>, %k: memref<1x2x?x256xbf16>, %v: mem
 // CHECK: vector.contract {{.*}} %[[P]],
 func.func @split_slopes(%q: memref<1x2x?x192xf16>, %k: memref<1x2x?x192xf16>, %v: memref<1x2x?x192xf16>, %o: memref<1x2x?x192xf16>, %do: memref<1x2x?x192xf16>, %lse: memref<1x2x?xf32>, %dq: memref<1x2x?x192xf16>, %dk: memref<1x2x?x192xf16>, %dv: memref<1x2x?x192xf16>) {
   flashattn.attention_backward softcap(50.0)
-    schedule(<tile_m = 64, tile_n = 48, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>)
+    schedule(<tile_m = 64, tile_n = 48, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>)
     ins(%q, %k, %v, %o, %lse, %do : memref<1x2x?x192xf16>, memref<1x2x?x192xf16>, memref<1x2x?x192xf16>, memref<1x2x?x192xf16>, memref<1x2x?xf32>, memref<1x2x?x192xf16>)
     outs(%dq, %dk, %dv : memref<1x2x?x192xf16>, memref<1x2x?x192xf16>, memref<1x2x?x192xf16>)
   return

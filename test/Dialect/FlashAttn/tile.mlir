@@ -1,5 +1,5 @@
-// RUN: flash-opt %s -split-input-file "-flashattn-select-schedule=chip=sm_80 schedule='tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16'" -flashattn-tile -canonicalize -cse | FileCheck %s
-// RUN: flash-opt %s -split-input-file "-flashattn-select-schedule=chip=sm_80 schedule='tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16'" -flashattn-tile -flashattn-expand-rescale -canonicalize -cse | FileCheck %s --check-prefix=EXPANDED
+// RUN: flash-opt %s -split-input-file "-flashattn-select-schedule=chip=sm_80 schedule='tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16'" -flashattn-tile -canonicalize -cse | FileCheck %s
+// RUN: flash-opt %s -split-input-file "-flashattn-select-schedule=chip=sm_80 schedule='tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16'" -flashattn-tile -flashattn-expand-rescale -canonicalize -cse | FileCheck %s --check-prefix=EXPANDED
 // RUN: flash-opt %s -split-input-file -flashattn-select-schedule=chip=cpu -flashattn-tile -canonicalize -cse | FileCheck %s --check-prefix=CPU
 // RUN: flash-opt %s -split-input-file -flashattn-select-schedule=chip=sm_80 -flashattn-tile | flash-opt -split-input-file | FileCheck %s --check-prefix=READS-BACK
 
@@ -27,9 +27,9 @@
 // CHECK:   flashattn.stage{{$}}
 // CHECK:   %[[SHOWN:.*]] = flashattn.tile_mask -> vector<128x64xi1>
 // CHECK:   %[[MASKED:.*]] = arith.select %[[SHOWN]], %[[S]], %{{.*}} : vector<128x64xi1>, vector<128x64xf32>
-// On this chip the base is the largest score, without growth, and what was summed is always rescaled. The sum stays in
+// On this chip the base is the largest score, without threshold, and what was summed is always rescaled. The sum stays in
 // 4 parts until the end.
-// CHECK-NEXT: %[[P:.*]], %[[SUMS:.*]], %[[MAX:.*]], %[[RESCALED:.*]]:2 = flashattn.weights %[[MASKED]] from %[[M]] factor(%[[FACTOR]]) lanes 4 rescale(%[[L]], %[[ACC]] : vector<128x4xf32>, vector<128x64xf32>) : vector<128x64xf32>, vector<128xf32> -> vector<128x4xf32>
+// CHECK-NEXT: %[[P:.*]], %[[SUMS:.*]], %[[MAX:.*]], %[[RESCALED:.*]]:2 = flashattn.softmax_step %[[MASKED]] from %[[M]] factor(%[[FACTOR]]) threads_per_row 4 rescale(%[[L]], %[[ACC]] : vector<128x4xf32>, vector<128x64xf32>) : vector<128x64xf32>, vector<128xf32> -> vector<128x4xf32>
 // CHECK-NEXT: %[[SUM:.*]] = arith.addf %[[RESCALED]]#0, %[[SUMS]] : vector<128x4xf32>
 // CHECK-NEXT: %[[P16:.*]] = arith.truncf %[[P]]
 // CHECK-NEXT: flashattn.stage{{$}}
@@ -61,7 +61,7 @@
 // CHECK: %[[BOTH:.*]] = arith.addf %[[HIGHPART]], %[[LOWPART]]
 // CHECK: flashattn.store_tile %[[BOTH]] to %[[LSE]][%[[B]], %[[H]], %[[T]]] dims [2] in_bounds [false] : vector<128xf32>,
 
-// What `flashattn.weights` stands for: the base is the largest score, whose size alone is asked for, and the factor is
+// What `flashattn.softmax_step` stands for: the base is the largest score, whose size alone is asked for, and the factor is
 // folded into the exponent: one FMA, one exp2.
 // EXPANDED-LABEL: func @no_mask
 // EXPANDED: flashattn.tile_loop {{.*}} iter_args(%[[M:.*]] = %{{.*}}, %[[L:.*]] = %{{.*}}, %[[ACC:.*]] = %{{.*}}) -> (vector<128xf32>, vector<128x4xf32>, vector<128x64xf32>)

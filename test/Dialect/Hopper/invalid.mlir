@@ -520,16 +520,16 @@ func.func @turn_indices(%order: memref<?x?xi32>, %i: index, %turn: i32) {
 // -----
 
 func.func @sister_of_the_block() {
-  // expected-error @+1 {{'hopper.await_sister' op attribute 'barrier' failed to satisfy constraint: 64-bit signless integer attribute whose minimum value is 1 whose maximum value is 14}}
-  hopper.await_sister 0
+  // expected-error @+1 {{'hopper.await_peer' op attribute 'barrier' failed to satisfy constraint: 64-bit signless integer attribute whose minimum value is 1 whose maximum value is 14}}
+  hopper.await_peer 0
   return
 }
 
 // -----
 
 func.func @sister_without_a_barrier() {
-  // expected-error @+1 {{'hopper.wake_sister' op attribute 'barrier' failed to satisfy constraint: 64-bit signless integer attribute whose minimum value is 1 whose maximum value is 14}}
-  hopper.wake_sister 15
+  // expected-error @+1 {{'hopper.wake_peer' op attribute 'barrier' failed to satisfy constraint: 64-bit signless integer attribute whose minimum value is 1 whose maximum value is 14}}
+  hopper.wake_peer 15
   return
 }
 

@@ -144,12 +144,12 @@ func.func @turns(%order: memref<?x?xi32>, %i: index, %turn: i32) {
 }
 
 // Warpgroups that let each other go on.
-// CHECK-LABEL: func @sisters
-// CHECK: hopper.await_sister 2
-// CHECK: hopper.wake_sister 2
-func.func @sisters() {
-  hopper.await_sister 2
-  hopper.wake_sister 2
+// CHECK-LABEL: func @peers
+// CHECK: hopper.await_peer 2
+// CHECK: hopper.wake_peer 2
+func.func @peers() {
+  hopper.await_peer 2
+  hopper.wake_peer 2
   return
 }
 

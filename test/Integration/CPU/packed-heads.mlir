@@ -2,8 +2,8 @@
 
 // DEFINE: %{run} = flash-run %s --device=cpu --verify
 
-#pack = #flashattn.schedule<tile_m = 16, tile_n = 16, warps = 1, stages = 1, lanes = 1, dot_type = f32, pack = 4>
-#parts = #flashattn.schedule<tile_m = 32, tile_n = 16, warps = 1, stages = 1, lanes = 1, dot_type = f32, pack = 2, splits = 5, min_part_tiles = 1>
+#pack = #flashattn.schedule<tile_m = 16, tile_n = 16, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32, pack = 4>
+#parts = #flashattn.schedule<tile_m = 32, tile_n = 16, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32, pack = 2, splits = 5, min_split_tiles = 1>
 
 // Groups of one tile of heads, of one and a half, of a part of one, of one head; queries that fill no tile.
 // RUN: %{run} --function=plain --input=2x8x4x24xf32 --input=2x2x112x24xf32 --input=2x2x112x40xf32 | FileCheck %s
@@ -62,7 +62,7 @@ func.func @parts(%q: memref<?x?x?x16xf32>, %k: memref<?x?x?x16xf32>, %v: memref<
 // RUN: flash-opt %s -flashattn-select-schedule=chip=cpu | FileCheck %s --check-prefix=CHOSEN
 // STEP: verify o: {{.*}}: PASS
 // CHOSEN: func @step
-// CHOSEN: schedule(<tile_m = 8, tile_n = 64, {{.*}}, pack = 8, splits = 64, min_part_tiles = 4>)
+// CHOSEN: schedule(<tile_m = 8, tile_n = 64, {{.*}}, pack = 8, splits = 64, min_split_tiles = 4>)
 func.func @step(%q: tensor<2x10x1x32xf32>, %k: tensor<2x2x900x32xf32>) -> tensor<2x10x1x32xf32> {
   %init = tensor.empty() : tensor<2x10x1x32xf32>
   %o = flashattn.attention

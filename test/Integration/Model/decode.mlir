@@ -12,7 +12,7 @@
 // RUN: flash-run %s --function=seven --device=model:sm_90a --model-seeds=3 --verify | FileCheck %s
 // RUN: flash-run %s --function=eight --chip=sm_90a --emit=tiles | FileCheck %s --check-prefix=HALF
 // RUN: flash-run %s --function=seven --chip=sm_90a --emit=tiles | FileCheck %s --check-prefix=HALF
-// HALF: half_rows {
+// HALF: unused_row_half {
 // CHECK: model: 3 interleavings from seed 1, no report
 // CHECK: verify o: {{.*}}PASS
 
@@ -37,7 +37,7 @@ func.func @listed(%q: tensor<1x2x130x64xbf16>, %k: tensor<1x2x300x64xbf16>, %v: 
   return %o : tensor<1x2x130x64xbf16>
 }
 
-// More programs than multiprocessors, in narrow blocks.
+// More programs than multiprocessors, in small blocks.
 func.func @many(%q: tensor<2x20x1x64xf16>, %k: tensor<2x5x300x64xf16>, %v: tensor<2x5x300x64xf16>)
     -> tensor<2x20x1x64xf16> {
   %init = tensor.empty() : tensor<2x20x1x64xf16>

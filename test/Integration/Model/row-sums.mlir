@@ -10,7 +10,7 @@
 // LSE: verify lse {{.*}}PASS
 
 // SCHEDULE-LABEL: func.func @lengths
-// SCHEDULE: rescale = 8
+// SCHEDULE: rescale_threshold = 8
 func.func @lengths(%q: tensor<3x2x70x128xbf16>, %k: tensor<3x1x300x128xbf16>, %v: tensor<3x1x300x128xbf16>, %len: tensor<3xi32>) -> tensor<3x2x70x128xbf16> {
   %init = tensor.empty() : tensor<3x2x70x128xbf16>
   %o = flashattn.attention mask(#flashattn.causal) ins(%q, %k, %v : tensor<3x2x70x128xbf16>, tensor<3x1x300x128xbf16>, tensor<3x1x300x128xbf16>) kv_len(%len : tensor<3xi32>)
@@ -19,7 +19,7 @@ func.func @lengths(%q: tensor<3x2x70x128xbf16>, %k: tensor<3x1x300x128xbf16>, %v
 }
 
 // SCHEDULE-LABEL: func.func @sinks
-// SCHEDULE: rescale = 8
+// SCHEDULE: rescale_threshold = 8
 func.func @sinks(%q: tensor<1x2x150x128xbf16>, %k: tensor<1x2x200x128xbf16>, %v: tensor<1x2x200x128xbf16>, %s: tensor<2xf32>) -> (tensor<1x2x150x128xbf16>, tensor<1x2x150xf32>) {
   %init = tensor.empty() : tensor<1x2x150x128xbf16>
   %lse_init = tensor.empty() : tensor<1x2x150xf32>
@@ -29,7 +29,7 @@ func.func @sinks(%q: tensor<1x2x150x128xbf16>, %k: tensor<1x2x200x128xbf16>, %v:
 }
 
 // SCHEDULE-LABEL: func.func @wide
-// SCHEDULE: rescale = 8
+// SCHEDULE: rescale_threshold = 8
 func.func @wide(%q: tensor<1x2x100x192xbf16>, %k: tensor<1x2x130x192xbf16>, %v: tensor<1x2x130x192xbf16>) -> tensor<1x2x100x192xbf16> {
   %init = tensor.empty() : tensor<1x2x100x192xbf16>
   %o = flashattn.attention ins(%q, %k, %v : tensor<1x2x100x192xbf16>, tensor<1x2x130x192xbf16>, tensor<1x2x130x192xbf16>)

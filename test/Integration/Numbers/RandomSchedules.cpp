@@ -24,27 +24,27 @@ const DrawnField fields[] = {
     {"stages", {"1", "2", "3", "4", "5", "8"}},
     {"pack", {"2", "3"}, DrawnField::WithRoles},
     {"splits", {"2", "3", "8", "64"}, DrawnField::Forward},
-    {"queries_in_registers", {"false", "true"}, DrawnField::WithoutRoles},
-    {"apart", {"false", "true"}, DrawnField::Backward},
+    {"q_in_registers", {"false", "true"}, DrawnField::WithoutRoles},
+    {"separate_dk_dv", {"false", "true"}, DrawnField::Backward},
 };
 
 const DrawnField roleFields[] = {
     {"along", {"query_tile", "head"}, DrawnField::Forward},
     {"registers", {"104", "128", "152", "160", "208", "232", "240"}},
     {"producer_registers", {"24", "32", "40", "48"}},
-    {"rescale", {"0", "1", "4", "8", "15"}, DrawnField::Forward},
-    {"section", {"0", "1", "2", "3", "8", "64"}},
-    {"blocks", {"1", "2", "3", "4"}},
-    {"query_stages", {"1", "2"}},
-    {"late_rescale", {"0", "1"}, DrawnField::Forward},
-    {"claims_below", {"0", "100", "2147483647"}},
-    {"add_stages", {"0", "1", "2"}, DrawnField::Backward},
-    {"joins", {"0", "1"}},
-    {"in_flight", {"0", "1", "72", "65535"}},
-    {"query_columns", {"0", "16", "64", "256"}, DrawnField::Forward},
+    {"rescale_threshold", {"0", "1", "4", "8", "15"}, DrawnField::Forward},
+    {"l2_head_group", {"0", "1", "2", "3", "8", "64"}},
+    {"blocks_per_sm", {"1", "2", "3", "4"}},
+    {"q_stages", {"1", "2"}},
+    {"lazy_rescale", {"0", "1"}, DrawnField::Forward},
+    {"dynamic_scheduler_max_len", {"0", "100", "2147483647"}},
+    {"dq_reduce_stages", {"0", "1", "2"}, DrawnField::Backward},
+    {"compact_kv", {"0", "1"}},
+    {"prefetch_kib_per_sm", {"0", "1", "72", "65535"}},
+    {"q_register_columns", {"0", "16", "64", "256"}, DrawnField::Forward},
 };
 
-static std::string drawText(std::mt19937 &random, bool hasRoles, bool isBackward) {
+static std::string drawText(std::mt19937 &random, bool isWarpSpecialized, bool isBackward) {
   auto drawOne = [&](const DrawnField &field) {
     StringRef value = field.values[random() % field.values.size()];
     return llvm::formatv("{0} = {1}", field.name, value).str();
@@ -52,11 +52,11 @@ static std::string drawText(std::mt19937 &random, bool hasRoles, bool isBackward
   auto draw = [&](ArrayRef<DrawnField> from, unsigned one) {
     SmallVector<std::string> drawn;
     for (const DrawnField &field : from) {
-      bool fits = field.where == DrawnField::WithoutRoles   ? !hasRoles
-                  : field.where == DrawnField::Forward      ? !isBackward
-                  : field.where == DrawnField::WithRoles    ? hasRoles
-                  : field.where == DrawnField::Backward     ? isBackward
-                                                            : true;
+      bool fits = field.where == DrawnField::WithoutRoles ? !isWarpSpecialized
+                  : field.where == DrawnField::Forward    ? !isBackward
+                  : field.where == DrawnField::WithRoles  ? isWarpSpecialized
+                  : field.where == DrawnField::Backward   ? isBackward
+                                                          : true;
       bool isTwice = !drawn.empty() && StringRef(drawn.back()).starts_with(field.name);
       if (fits && !isTwice && random() % one == 0)
         drawn.push_back(drawOne(field));
@@ -64,8 +64,8 @@ static std::string drawText(std::mt19937 &random, bool hasRoles, bool isBackward
     return drawn;
   };
   SmallVector<std::string> text = draw(fields, 3);
-  if (hasRoles) {
-    std::string roles = llvm::formatv("roles = <consumers = {0}", 1 + random() % 4);
+  if (isWarpSpecialized) {
+    std::string roles = llvm::formatv("hopper = <consumers = {0}", 1 + random() % 4);
     for (const std::string &field : draw(roleFields, 4))
       roles += ", " + field;
     text.push_back(roles + ">");

@@ -201,10 +201,10 @@ def gradient_modules():
 
 def pinned_modules():
     """Schedules that the compiler does not choose itself for these."""
-    warps = "tile_m = 64, tile_n = 64, warps = 4, stages = {}, lanes = 4, dot_type = f16"
+    warps = "tile_m = 64, tile_n = 64, warps = 4, stages = {}, threads_per_row = 4, dot_type = f16"
     roles = (
-        "roles = <consumers = {}, along = {}, registers = {}, producer_registers = 32, rescale = {}, "
-        "section = {}, blocks = {}>"
+        "hopper = <consumers = {}, along = {}, registers = {}, producer_registers = 32, rescale_threshold = {}, "
+        "l2_head_group = {}, blocks_per_sm = {}>"
     )
     schedules = {
         "one stage": warps.format(1),

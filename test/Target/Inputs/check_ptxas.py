@@ -39,9 +39,9 @@ SHAPES = {"none": ("Full", 0), "causal": ("Triangular", 0), "window": ("Banded",
           "narrow values causal": ("Triangular", 0)}
 
 # Heads of a group in one tile's rows, in both layouts.
-PACKED = (" schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, "
-          "dot_type = ELEMENT, pack = 8, roles = <consumers = 1, along = query_tile, "
-          "registers = 128, producer_registers = 32, rescale = 1, section = 1, blocks = 3>>)")
+PACKED = (" schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, "
+          "dot_type = ELEMENT, pack = 8, hopper = <consumers = 1, along = query_tile, "
+          "registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 3>>)")
 PACKS = {"packed": MASKS["sinks"] + PACKED, "packed bshd": MASKS["sinks"] + " layout(bshd)" + PACKED}
 
 # So few that the keys come in parts.
@@ -72,9 +72,9 @@ SCORES = {
 FIXED = {f"8192 {mask}": MASKS[mask] for mask in ("causal", "window")}
 
 # Programs whose consumers have one of the sums each.
-SPLIT = (" schedule(<tile_m = 64, tile_n = 48, warps = 8, stages = 2, lanes = 4, dot_type = f16, "
-         "roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, "
-         "rescale = 0, section = 4>>)")
+SPLIT = (" schedule(<tile_m = 64, tile_n = 48, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, "
+         "hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, "
+         "rescale_threshold = 0, l2_head_group = 4>>)")
 SPLITS = {"split": (MASKS["none"] + SPLIT, {}), "split causal": (MASKS["causal"] + SPLIT, {}),
           "split sinks": (MASKS["sinks"] + SPLIT, {}),
           "split keep": (MASKS["causal"] + SPLIT, {"keep": KEEP}),
@@ -114,17 +114,17 @@ def row_classes(chip):
     """(kind, test of a case, fields) of every row, best first."""
     bits = {"f16": "16", "bf16": "16", "f32": "32"}
     if chip == "sm_90a":
-        for row in table("Hopper", "ROLES"):
+        for row in table("Hopper", "FORWARD"):
             shape, width, most = row[0], row[1], int(row[2])
-            names = ("tile_n", "stages", "stages_bf16", "consumers", "registers", "producer_registers", "section",
-                     "blocks", "query_stages", "query_columns", "claims_below", "pack", "joins")
+            names = ("tile_n", "stages", "stages_bf16", "consumers", "registers", "producer_registers", "l2_head_group",
+                     "blocks_per_sm", "q_stages", "q_register_columns", "dynamic_scheduler_max_len", "pack", "compact_kv")
             yield (row, lambda case, shape=shape, width=width, most=most:
                    case.mask in SHAPES and SHAPES[case.mask][0] == shape and case.dim <= most
                    and (width == "kAnyWidth" or SHAPES[case.mask][1] <= int(width)),
                    dict(zip(names, row[3:])))
         for row in table("Hopper", "DECODE"):
-            names = ("tile_n", "stages", "registers", "producer_registers", "blocks", "min_part_tiles",
-                     "narrow_blocks")
+            names = ("tile_n", "stages", "registers", "producer_registers", "blocks_per_sm", "min_split_tiles",
+                     "small_blocks_per_sm")
             yield (row, lambda case, most=int(row[0]): case.mask in FEW and case.dim <= most,
                    dict(zip(names, row[1:])))
         return
@@ -134,10 +134,10 @@ def row_classes(chip):
                and bits[case.element] == row[0] and case.dim <= int(row[1]),
                dict(zip(names, row[2:])))
     for row in table("Ampere", "GRADIENTS"):
-        names = ("tile_m", "tile_n", "warps", "column_warps", "stages", "tile_q", "apart")
+        names = ("tile_m", "tile_n", "warps", "column_warps", "stages", "dq_tile_m", "separate_dk_dv")
         fields = dict(zip(names, row[2:]))
-        if fields["tile_q"] in ("0", fields["tile_m"]):
-            fields["tile_q"] = "none"
+        if fields["dq_tile_m"] in ("0", fields["tile_m"]):
+            fields["dq_tile_m"] = "none"
         yield (row, lambda case, row=row: case.op == "gradients" and bits[case.element] == row[0]
                and case.dim <= int(row[1]), fields)
     for row in table("Ampere", "DECODE"):
@@ -147,11 +147,11 @@ def row_classes(chip):
 
 def row_of(case, text, classes):
     """The number of the row that a case's schedule is of; None for none."""
-    left_out = {"tile_q": "none", "apart": "false", "claims_below": "0", "joins": "0", "min_part_tiles": "2",
-                "narrow_blocks": "0", "query_columns": "0"}
+    left_out = {"dq_tile_m": "none", "separate_dk_dv": "false", "dynamic_scheduler_max_len": "0", "compact_kv": "0", "min_split_tiles": "2",
+                "small_blocks_per_sm": "0", "q_register_columns": "0"}
     fields = dict(re.findall(r"(\w+) = (\w+)", text))
     # Where sums of rows are products, which take registers, tiles are no wider than this.
-    widest = "96" if case.element == "bf16" and fields.get("late_rescale") == "1" else None
+    widest = "96" if case.element == "bf16" and fields.get("lazy_rescale") == "1" else None
     for number, (_, includes, row) in enumerate(classes):
         if not includes(case):
             continue
@@ -161,7 +161,7 @@ def row_of(case, text, classes):
             row = {**row, "stages": row["stages_bf16" if case.element == "bf16" else "stages"]}
             del row["stages_bf16"]
         # Queries have columns in registers where there is room for them.
-        for row in (row, {**row, "query_columns": "0"}) if "query_columns" in row else (row,):
+        for row in (row, {**row, "q_register_columns": "0"}) if "q_register_columns" in row else (row,):
             if all(value == fields.get(name, left_out.get(name, "1")) for name, value in row.items()):
                 return number
     return None
@@ -257,7 +257,7 @@ def kernel_ptx(ir):
 # thread has all of its registers in use, and masks and groups of heads some more.
 FEW_BYTES = {"sm_90a": 16}
 FEW_BYTES_ELSEWHERE = 44
-# The same of programs over key tiles without roles that add up the gradients of queries: nearly all
+# The same of programs over key tiles without warp specialization that add up the gradients of queries: nearly all
 # is read between their loops; of masks with several intervals 8 words in a step.
 ADDING_BYTES = 244
 # Forward programs without warpgroups: what a branch for bases far from 0 keeps, and of a window where the
@@ -386,11 +386,11 @@ def check_roles(case, chip, schedule, found):
     """What is wrong with the schedule of gradients, of whose kernels `found` have products."""
     if chip != "sm_90a":
         return []
-    if "roles" not in schedule:
-        return [f"a schedule without roles: {schedule}"]
+    if "hopper" not in schedule:
+        return [f"a schedule without warp specialization: {schedule}"]
     # Where warpgroups share the keys of a program, it makes dq too, unless each has a sum; dk and dv may be apart.
     shares = "tile_m = 128, " in schedule and "warps = 8" in schedule
-    expected = 1 if shares else 3 if "apart = true" in schedule else 2
+    expected = 1 if shares else 3 if "separate_dk_dv = true" in schedule else 2
     return [] if found == expected else [f"expected {expected} kernels with products but got {found}"]
 
 
@@ -423,15 +423,15 @@ def check(ptxas, chip, nvdisasm, case):
         overlap = check_pending
     else:
         with_products = [max(texts, key=len)]  # others merge parts, or list key tiles
-        made = 2 if "late_rescale = 1" in schedule.group(1) else 1
+        made = 2 if "lazy_rescale = 1" in schedule.group(1) else 1
         overlap = lambda sass: check_overlap(sass, made)  # noqa: E731
     few = 0
     if case.op == "gradients":
         few = FEW_BYTES.get(chip, FEW_BYTES_ELSEWHERE)
         few = max(few, LOADED.get(case.mask, 0) if chip == "sm_90a" else 0)
-    elif "claims_below" in schedule.group(1):
+    elif "dynamic_scheduler_max_len" in schedule.group(1):
         few = CLAIMED.get(case.mask, 0)
-    elif "roles" not in schedule.group(1):
+    elif "hopper" not in schedule.group(1):
         few = COPIED.get(case.mask, 0)
     # Kernels that compute large rows again have no warpgroups: with D = 256 dq takes all registers of a thread.
     is_again = lambda ptx: case.op == "gradients" and case.dim == 256 and "mma.sync" in ptx  # noqa: E731
@@ -446,7 +446,7 @@ def check(ptxas, chip, nvdisasm, case):
 
 def check_rows(chip, op, chosen):
     """Lines for rows of `op` that no case has, and for schedules of no row. Pinned ones are of none,
-    a keep may fall to a row for other masks, and gradients have no rows with roles."""
+    a keep may fall to a row for other masks, and gradients have no rows with warp specialization."""
     if chip == "sm_90a":
         if op == "gradients":
             return []

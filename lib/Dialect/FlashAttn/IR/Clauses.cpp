@@ -387,13 +387,13 @@ static void printOperands(OpAsmPrinter &printer, StringRef clause, ValueRange va
 
 static void printClauses(OpAsmPrinter &printer, KernelOpInterface op) {
   ArrayRef<llvm::StringLiteral> clauses = getClauses(op->getName().getStringRef());
-  SmallVector<OperandRole> roles = op.getOperandRoles();
+  SmallVector<OperandRole> hopper = op.getOperandRoles();
   for (StringRef name : clauses) {
     if (name == "ins" || name == "outs") {
       SmallVector<Value> values;
       for (unsigned row : getListed(clauses, op.getOperandRules(), name))
-        if (roles[row].value)
-          values.push_back(roles[row].value);
+        if (hopper[row].value)
+          values.push_back(hopper[row].value);
       printOperands(printer, name, values);
       continue;
     }
@@ -404,7 +404,7 @@ static void printClauses(OpAsmPrinter &printer, KernelOpInterface op) {
       }
       continue;
     }
-    for (const OperandRole &role : roles) {
+    for (const OperandRole &role : hopper) {
       if (!role.value || role.getName() != name)
         continue;
       if (role.rule->isScalar())

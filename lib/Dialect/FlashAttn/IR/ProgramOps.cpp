@@ -78,12 +78,12 @@ ParseResult ProgramOp::parse(OpAsmParser &parser, OperationState &state) {
       parser.parseCommaSeparatedList(OpAsmParser::Delimiter::Paren, parseAxis) ||
       parseOptionalSchedule(parser, properties.schedule))
     return failure();
-  if (succeeded(parser.parseOptionalKeyword("follows")))
-    properties.follows = builder.getUnitAttr();
-  if (succeeded(parser.parseOptionalKeyword("leads")))
-    properties.leads = builder.getUnitAttr();
-  if (succeeded(parser.parseOptionalKeyword("half_rows")))
-    properties.half_rows = builder.getUnitAttr();
+  if (succeeded(parser.parseOptionalKeyword("pdl_secondary")))
+    properties.pdl_secondary = builder.getUnitAttr();
+  if (succeeded(parser.parseOptionalKeyword("pdl_primary")))
+    properties.pdl_primary = builder.getUnitAttr();
+  if (succeeded(parser.parseOptionalKeyword("unused_row_half")))
+    properties.unused_row_half = builder.getUnitAttr();
   if (parser.parseOptionalAttrDictWithKeyword(state.attributes))
     return failure();
   properties.axes = builder.getArrayAttr(axes);
@@ -105,14 +105,14 @@ void ProgramOp::print(OpAsmPrinter &printer) {
   printer << ")";
   if (getScheduleAttr())
     printSchedule(printer, getScheduleAttr());
-  if (getFollows())
-    printer << " follows";
-  if (getLeads())
-    printer << " leads";
-  if (getHalfRows())
-    printer << " half_rows";
-  printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(),
-                                           {"axes", "schedule", "follows", "leads", "half_rows"});
+  if (getPdlSecondary())
+    printer << " pdl_secondary";
+  if (getPdlPrimary())
+    printer << " pdl_primary";
+  if (getUnusedRowHalf())
+    printer << " unused_row_half";
+  printer.printOptionalAttrDictWithKeyword(
+      (*this)->getAttrs(), {"axes", "schedule", "pdl_secondary", "pdl_primary", "unused_row_half"});
   printer << " ";
   printer.printRegion(getRegion(), /*printEntryBlockArgs=*/false,
                       /*printBlockTerminators=*/false);
@@ -155,8 +155,8 @@ ParseResult OnThreadsOp::parse(OpAsmParser &parser, OperationState &state) {
     return parser.emitError(loc) << "expected schedule(<...>)";
   auto &properties = state.getOrAddProperties<Properties>();
   properties.schedule = schedule;
-  if (succeeded(parser.parseOptionalKeyword("half_rows")))
-    properties.half_rows = parser.getBuilder().getUnitAttr();
+  if (succeeded(parser.parseOptionalKeyword("unused_row_half")))
+    properties.unused_row_half = parser.getBuilder().getUnitAttr();
   Region *region = state.addRegion();
   if (parser.parseOptionalAttrDictWithKeyword(state.attributes) || parser.parseRegion(*region))
     return failure();
@@ -167,9 +167,9 @@ ParseResult OnThreadsOp::parse(OpAsmParser &parser, OperationState &state) {
 void OnThreadsOp::print(OpAsmPrinter &printer) {
   printer << " " << getThread();
   printSchedule(printer, getScheduleAttr());
-  if (getHalfRows())
-    printer << " half_rows";
-  printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(), {"schedule", "half_rows"});
+  if (getUnusedRowHalf())
+    printer << " unused_row_half";
+  printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(), {"schedule", "unused_row_half"});
   printer << " ";
   printer.printRegion(getRegion(), /*printEntryBlockArgs=*/false,
                       /*printBlockTerminators=*/false);
@@ -510,8 +510,8 @@ LogicalResult TileMaskOp::verify() {
 // Online softmax
 //===----------------------------------------------------------------------===//
 
-void WeightsOp::build(OpBuilder &b, OperationState &state, Value scores, Value old, Value factor,
-                      FloatAttr growth, int64_t lanes, ValueRange values) {
+void SoftmaxStepOp::build(OpBuilder &b, OperationState &state, Value scores, Value old,
+                          Value factor, FloatAttr threshold, int64_t lanes, ValueRange values) {
   auto rows = cast<VectorType>(old.getType());
   auto sums = VectorType::get({rows.getDimSize(0), lanes}, rows.getElementType());
   state.addTypes({scores.getType(), sums, rows});
@@ -519,21 +519,21 @@ void WeightsOp::build(OpBuilder &b, OperationState &state, Value scores, Value o
   state.addOperands({scores, old, factor});
   state.addOperands(values);
   Properties &properties = state.getOrAddProperties<Properties>();
-  properties.growth = growth;
-  properties.lanes = b.getI64IntegerAttr(lanes);
+  properties.threshold = threshold;
+  properties.threads_per_row = b.getI64IntegerAttr(lanes);
   properties.operandSegmentSizes = {1, 1, 1, static_cast<int32_t>(values.size()), 0};
   state.addRegion();
 }
 
-void WeightsOp::dropAgain() {
+void SoftmaxStepOp::dropAgain() {
   getFactorsMutable().clear();
-  if (!getAgain().empty())
-    getAgain().front().erase();
+  if (!getRecompute().empty())
+    getRecompute().front().erase();
 }
 
-LogicalResult WeightsOp::verify() {
+LogicalResult SoftmaxStepOp::verify() {
   auto scores = cast<VectorType>(getScores().getType());
-  int64_t rows = scores.getDimSize(0), lanes = getLanes();
+  int64_t rows = scores.getDimSize(0), lanes = getThreadsPerRow();
   if (cast<VectorType>(getOld().getType()).getDimSize(0) != rows)
     return emitOpError() << "expected a value for each of " << rows << " rows but got "
                          << getOld().getType();
@@ -548,14 +548,14 @@ LogicalResult WeightsOp::verify() {
     if (!value.getElementType().isF32() || value.getRank() > 2 || value.getDimSize(0) != rows)
       return emitOpError() << "expected f32 values of " << rows << " rows but got " << value;
   }
-  if (getAgain().empty())
+  if (getRecompute().empty())
     return success();
-  if (!getGrowth())
-    return emitOpError() << "expected 'growth' beside recomputed scores but got none";
-  if (getAgain().getArgumentTypes() != getFactors().getTypes())
+  if (!getThreshold())
+    return emitOpError() << "expected 'threshold' beside recomputed scores but got none";
+  if (getRecompute().getArgumentTypes() != getFactors().getTypes())
     return emitOpError() << "expected arguments of " << getFactors().getTypes() << " but got "
-                         << getAgain().getArgumentTypes();
-  TypeRange yielded = getAgain().front().getTerminator()->getOperandTypes();
+                         << getRecompute().getArgumentTypes();
+  TypeRange yielded = getRecompute().front().getTerminator()->getOperandTypes();
   if (yielded.size() != 1 || yielded.front() != scores)
     return emitOpError() << "expected to yield " << scores << " but got " << yielded;
   return success();

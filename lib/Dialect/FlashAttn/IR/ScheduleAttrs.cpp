@@ -2,6 +2,7 @@
 
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -35,11 +36,11 @@ struct FieldPrinter {
     if (value)
       begin(info.name) << (*value ? "true" : "false");
   }
-  void operator()(const FieldInfo &info, const std::optional<RolesFields> &roles) {
-    if (!roles)
+  void operator()(const FieldInfo &info, const std::optional<HopperFields> &hopper) {
+    if (!hopper)
       return;
     begin(info.name) << '<';
-    visitRolesFields(*roles, FieldPrinter{os});
+    visitHopperFields(*hopper, FieldPrinter{os});
     os << '>';
   }
 };
@@ -71,9 +72,17 @@ struct ScheduleFieldParser {
     return succeeded(result);
   }
   ParseResult failMissing(StringRef name) {
-    return parser.emitError(parser.getCurrentLocation())
-           << "expected schedule field '" << name << "', in the fields' order, but got "
-           << readWord();
+    llvm::SMLoc location = parser.getCurrentLocation();
+    std::string word = readWord();
+    InFlightDiagnostic error = parser.emitError(location)
+                               << "expected schedule field '" << name
+                               << "', in the fields' order, but got " << word;
+    return addNewName(std::move(error), word);
+  }
+  static ParseResult addNewName(InFlightDiagnostic error, StringRef word) {
+    if (StringRef name = getNewFieldName(word); !name.empty())
+      error << ", which is now named '" << name << "'";
+    return error;
   }
   /// What stands in a field's place.
   std::string readWord() {
@@ -102,12 +111,12 @@ struct ScheduleFieldParser {
     if (!*value)
       result = parser.parseKeyword("false");
   }
-  void operator()(const FieldInfo &info, std::optional<RolesFields> &roles) {
+  void operator()(const FieldInfo &info, std::optional<HopperFields> &hopper) {
     if (!begin(info.name, /*isOptional=*/true))
       return;
     ScheduleFieldParser inner{parser};
     inner.result = parser.parseLess();
-    visitRolesFields(roles.emplace(), inner);
+    visitHopperFields(hopper.emplace(), inner);
     result = inner.finish();
   }
   /// Reads the end, `>`.
@@ -116,8 +125,12 @@ struct ScheduleFieldParser {
       return failure();
     if (!hasComma)
       return parser.parseGreater();
-    return parser.emitError(parser.getCurrentLocation())
-           << "expected another field of the schedule, in their order, but got " << readWord();
+    llvm::SMLoc location = parser.getCurrentLocation();
+    std::string word = readWord();
+    InFlightDiagnostic error = parser.emitError(location)
+                               << "expected another field of the schedule, in their order, but got "
+                               << word;
+    return addNewName(std::move(error), word);
   }
 };
 
@@ -143,67 +156,96 @@ std::string flashattn::formatFields(const ScheduleFields &fields) {
   return text;
 }
 
-bool RolesFields::operator==(const RolesFields &o) const {
-  auto tie = [](const RolesFields &f) {
-    return std::tie(f.consumers, f.along, f.registers, f.producerRegisters, f.rescale, f.section,
-                    f.blocks, f.queryStages, f.lateRescale, f.claimsBelow, f.addStages, f.joins,
-                    f.inFlight, f.queryColumns);
+StringRef mlir::flashattn::getNewFieldName(StringRef old) {
+  return llvm::StringSwitch<StringRef>(old)
+      .Case("lanes", "threads_per_row")
+      .Case("min_part_tiles", "min_split_tiles")
+      .Case("narrow_blocks", "small_blocks_per_sm")
+      .Case("tile_q", "dq_tile_m")
+      .Case("queries_in_registers", "q_in_registers")
+      .Case("apart", "separate_dk_dv")
+      .Case("roles", "hopper")
+      .Case("rescale", "rescale_threshold")
+      .Case("section", "l2_head_group")
+      .Case("blocks", "blocks_per_sm")
+      .Case("query_stages", "q_stages")
+      .Case("late_rescale", "lazy_rescale")
+      .Case("claims_below", "dynamic_scheduler_max_len")
+      .Case("add_stages", "dq_reduce_stages")
+      .Case("joins", "compact_kv")
+      .Case("in_flight", "prefetch_kib_per_sm")
+      .Case("query_columns", "q_register_columns")
+      .Default("");
+}
+
+bool HopperFields::operator==(const HopperFields &o) const {
+  auto tie = [](const HopperFields &f) {
+    return std::tie(f.consumers, f.along, f.registers, f.producerRegisters, f.rescaleThreshold,
+                    f.l2HeadGroup, f.blocksPerSM, f.qStages, f.lazyRescale,
+                    f.dynamicSchedulerMaxLen, f.dqReduceStages, f.compactKV, f.prefetchKiBPerSM,
+                    f.qRegisterColumns);
   };
   return tie(*this) == tie(o);
 }
 
 bool ScheduleFields::operator==(const ScheduleFields &o) const {
   auto tie = [](const ScheduleFields &f) {
-    return std::tie(f.tileM, f.tileN, f.warps, f.stages, f.lanes, f.dotType, f.pack, f.splits,
-                    f.minPartTiles, f.narrowBlocks, f.tileQ, f.columnWarps, f.queriesInRegisters,
-                    f.apart, f.roles);
+    return std::tie(f.tileM, f.tileN, f.warps, f.stages, f.threadsPerRow, f.dotType, f.pack,
+                    f.splits, f.minSplitTiles, f.smallBlocksPerSM, f.dqTileM, f.columnWarps,
+                    f.qInRegisters, f.separateDkDv, f.hopper);
   };
   return tie(*this) == tie(o);
 }
 
-RolesFields RolesAttr::getFields() const {
-  return {getConsumers(), getAlong(),  getRegisters(),   getProducerRegisters(), getRescale(),
-          getSection(),   getBlocks(), getQueryStages(), getLateRescale(),       getClaimsBelow(),
-          getAddStages(), getJoins(),  getInFlight(),    getQueryColumns()};
+HopperFields HopperAttr::getFields() const {
+  return {getConsumers(),        getAlong(),
+          getRegisters(),        getProducerRegisters(),
+          getRescaleThreshold(), getL2HeadGroup(),
+          getBlocksPerSM(),      getQStages(),
+          getLazyRescale(),      getDynamicSchedulerMaxLen(),
+          getDqReduceStages(),   getCompactKV(),
+          getPrefetchKiBPerSM(), getQRegisterColumns()};
 }
 
-RolesAttr RolesAttr::withoutClaims(int64_t section) const {
-  RolesFields fields = getFields();
-  fields.queryStages = 1;
-  fields.claimsBelow = 0;
-  fields.section = std::min(fields.section, section);
+HopperAttr HopperAttr::withoutClaims(int64_t l2HeadGroup) const {
+  HopperFields fields = getFields();
+  fields.qStages = 1;
+  fields.dynamicSchedulerMaxLen = 0;
+  fields.l2HeadGroup = std::min(fields.l2HeadGroup, l2HeadGroup);
   return get(getContext(), fields);
 }
 
-Attribute RolesAttr::parse(AsmParser &parser, Type) {
-  RolesFields fields;
+Attribute HopperAttr::parse(AsmParser &parser, Type) {
+  HopperFields fields;
   ScheduleFieldParser visitor{parser};
   visitor.result = parser.parseLess();
-  visitRolesFields(fields, visitor);
+  visitHopperFields(fields, visitor);
   if (visitor.finish())
     return {};
   return getChecked([&] { return parser.emitError(parser.getNameLoc()); }, parser.getContext(),
                     fields);
 }
 
-void RolesAttr::print(AsmPrinter &printer) const {
-  RolesFields fields = getFields();
+void HopperAttr::print(AsmPrinter &printer) const {
+  HopperFields fields = getFields();
   printer << '<';
-  visitRolesFields(fields, FieldPrinter{printer.getStream()});
+  visitHopperFields(fields, FieldPrinter{printer.getStream()});
   printer << '>';
 }
 
-LogicalResult RolesAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t consumers,
-                                ProgramAxis along, int64_t registers, int64_t producerRegisters,
-                                int64_t rescale, int64_t section, int64_t blocks,
-                                int64_t queryStages, int64_t lateRescale, int64_t claimsBelow,
-                                int64_t addStages, int64_t joins, int64_t inFlight,
-                                int64_t queryColumns) {
-  RolesFields fields{consumers, along,  registers,   producerRegisters, rescale,
-                     section,   blocks, queryStages, lateRescale,       claimsBelow,
-                     addStages, joins,  inFlight,    queryColumns};
+LogicalResult HopperAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t consumers,
+                                 ProgramAxis along, int64_t registers, int64_t producerRegisters,
+                                 int64_t rescaleThreshold, int64_t l2HeadGroup, int64_t blocksPerSM,
+                                 int64_t qStages, int64_t lazyRescale,
+                                 int64_t dynamicSchedulerMaxLen, int64_t dqReduceStages,
+                                 int64_t compactKV, int64_t prefetchKiBPerSM,
+                                 int64_t qRegisterColumns) {
+  HopperFields fields{
+      consumers,      along,       registers,        producerRegisters, rescaleThreshold,
+      l2HeadGroup,    blocksPerSM, qStages,          lazyRescale,       dynamicSchedulerMaxLen,
+      dqReduceStages, compactKV,   prefetchKiBPerSM, qRegisterColumns};
   FieldVerifier verifier{emitError};
-  visitRolesFields(fields, verifier);
+  visitHopperFields(fields, verifier);
   if (failed(verifier.result))
     return failure();
   for (auto [name, value] :
@@ -211,11 +253,11 @@ LogicalResult RolesAttr::verify(function_ref<InFlightDiagnostic()> emitError, in
     if (value % 8 != 0)
       return emitError() << "expected schedule field '" << name
                          << "' to be a multiple of 8, as setmaxnreg takes it, but got " << value;
-  if (queryColumns % 16 != 0)
+  if (qRegisterColumns % 16 != 0)
     return emitError()
-           << "expected schedule field 'query_columns' to be a multiple of 16, of which "
+           << "expected schedule field 'q_register_columns' to be a multiple of 16, of which "
               "wgmma takes registers, but got "
-           << queryColumns;
+           << qRegisterColumns;
   if (along != ProgramAxis::QueryTile && along != ProgramAxis::Head)
     return emitError() << "expected schedule field 'along' to be query_tile or head but got "
                        << stringifyProgramAxis(along);
@@ -224,44 +266,33 @@ LogicalResult RolesAttr::verify(function_ref<InFlightDiagnostic()> emitError, in
 
 ScheduleAttr ScheduleAttr::getVerified(function_ref<InFlightDiagnostic()> emitError,
                                        MLIRContext *context, const ScheduleFields &fields) {
-  if (fields.roles && !RolesAttr::getChecked(emitError, context, *fields.roles))
+  if (fields.hopper && !HopperAttr::getChecked(emitError, context, *fields.hopper))
     return {};
   return getChecked(emitError, context, fields);
 }
 
 ScheduleFields ScheduleAttr::getFields() const {
-  std::optional<RolesFields> roles;
-  if (getRoles())
-    roles = getRoles().getFields();
-  return {getTileM(),
-          getTileN(),
-          getWarps(),
-          getStages(),
-          getLanes(),
-          getDotType(),
-          getPack(),
-          getSplits(),
-          getMinPartTiles(),
-          getNarrowBlocks(),
-          getTileQ(),
-          getColumnWarps(),
-          getQueriesInRegisters(),
-          getApart(),
-          roles};
+  std::optional<HopperFields> hopper;
+  if (getHopper())
+    hopper = getHopper().getFields();
+  return {
+      getTileM(),   getTileN(),       getWarps(),        getStages(),        getThreadsPerRow(),
+      getDotType(), getPack(),        getSplits(),       getMinSplitTiles(), getSmallBlocksPerSM(),
+      getDqTileM(), getColumnWarps(), getQInRegisters(), getSeparateDkDv(),  hopper};
 }
 
-ScheduleAttr ScheduleAttr::withRoles(RolesAttr roles) const {
+ScheduleAttr ScheduleAttr::withHopper(HopperAttr hopper) const {
   ScheduleFields fields = getFields();
-  fields.roles = roles.getFields();
+  fields.hopper = hopper.getFields();
   return get(getContext(), fields);
 }
 
-ScheduleAttr ScheduleAttr::withoutRoles() const {
+ScheduleAttr ScheduleAttr::withoutHopper() const {
   ScheduleFields fields = getFields();
-  fields.roles.reset();
+  fields.hopper.reset();
   fields.warps = getWarpsOfRows();
   fields.columnWarps = 1;
-  fields.narrowBlocks = 0;
+  fields.smallBlocksPerSM = 0;
   fields.stages = std::min<int64_t>(fields.stages, 2);
   return get(getContext(), fields);
 }
@@ -270,47 +301,47 @@ ScheduleAttr ScheduleAttr::withSplits(int64_t splits) const {
   ScheduleFields fields = getFields();
   fields.splits = splits;
   if (splits == 1) {
-    fields.minPartTiles = ScheduleFields().minPartTiles;
-    fields.narrowBlocks = 0;
+    fields.minSplitTiles = ScheduleFields().minSplitTiles;
+    fields.smallBlocksPerSM = 0;
   }
   return get(getContext(), fields);
 }
 
-ScheduleAttr ScheduleAttr::withNarrowBlocks() const {
+ScheduleAttr ScheduleAttr::withSmallBlocks() const {
   // Registers come in eights; a producer needs no more than these. The rest are what a thread may
   // have: whether they are enough is the target's to say.
   constexpr int64_t kEach = 8, kProducer = 40, kLeast = 24, kMost = 248;
   ScheduleFields fields = withSplits(1).getFields();
-  RolesFields &roles = *fields.roles;
+  HopperFields &hopper = *fields.hopper;
   // Of the consumer and the producer, which begin with as many each.
-  int64_t all = roles.blocks * (roles.registers + roles.producerRegisters);
-  int64_t given = all / getNarrowBlocks() / (2 * kEach) * (2 * kEach);
+  int64_t all = hopper.blocksPerSM * (hopper.registers + hopper.producerRegisters);
+  int64_t given = all / getSmallBlocksPerSM() / (2 * kEach) * (2 * kEach);
   fields.tileN /= 2;
-  roles.blocks = getNarrowBlocks();
-  roles.producerRegisters = std::min(roles.producerRegisters, kProducer);
-  roles.registers = std::clamp(given - roles.producerRegisters, kLeast, kMost);
+  hopper.blocksPerSM = getSmallBlocksPerSM();
+  hopper.producerRegisters = std::min(hopper.producerRegisters, kProducer);
+  hopper.registers = std::clamp(given - hopper.producerRegisters, kLeast, kMost);
   return get(getContext(), fields);
 }
 
 ScheduleAttr ScheduleAttr::forParts() const {
-  if (getNarrowBlocks() == 0)
+  if (getSmallBlocksPerSM() == 0)
     return *this;
-  ScheduleFields fields = withNarrowBlocks().getFields();
+  ScheduleFields fields = withSmallBlocks().getFields();
   fields.splits = getSplits();
-  fields.minPartTiles = getMinPartTiles();
+  fields.minSplitTiles = getMinSplitTiles();
   return get(getContext(), fields);
 }
 
 bool ScheduleAttr::sumsByProducts(int64_t dv) const {
   // Columns of a panel, behind which ones have one of their own; a product has 256 at most.
   constexpr int64_t kPanel = 64, kMost = 256 - LoadTileOp::kOnes;
-  return getRoles() && getDotType().isBF16() && getRoles().getRescale() > kMostAdded &&
+  return getHopper() && getDotType().isBF16() && getHopper().getRescaleThreshold() > kMostAdded &&
          dv % kPanel == 0 && dv <= kMost;
 }
 
 bool ScheduleAttr::sharesProgram() const {
   constexpr int64_t kWarpsOfGroup = 4;
-  return getRoles() && getWarps() > kWarpsOfGroup;
+  return getHopper() && getWarps() > kWarpsOfGroup;
 }
 
 bool ScheduleAttr::splitsSums() const {
@@ -319,7 +350,7 @@ bool ScheduleAttr::splitsSums() const {
 }
 
 int64_t ScheduleAttr::getWarpsOfRows() const {
-  return splitsSums() ? getWarps() / getRoles().getConsumers() : getWarps();
+  return splitsSums() ? getWarps() / getHopper().getConsumers() : getWarps();
 }
 
 int64_t ScheduleAttr::countColumnParts() const {
@@ -331,50 +362,51 @@ ScheduleAttr ScheduleAttr::forQueryTiles() const {
   ScheduleFields fields = getFields();
   fields.warps = getWarpsOfRows();
   fields.columnWarps = 1;
-  if (fields.tileQ)
-    fields.tileM = std::exchange(fields.tileQ, 0);
+  if (fields.dqTileM)
+    fields.tileM = std::exchange(fields.dqTileM, 0);
   return get(getContext(), fields);
 }
 
-bool ScheduleAttr::joinsKeys() const { return getRoles() && getRoles().getJoins(); }
+bool ScheduleAttr::compactsKV() const { return getHopper() && getHopper().getCompactKV(); }
 
 int64_t ScheduleAttr::getVisitedKeys() const {
-  return joinsKeys() ? LoadTileOp::kPieceRows : getTileN();
+  return compactsKV() ? LoadTileOp::kPieceRows : getTileN();
 }
 
 ScheduleAttr ScheduleAttr::forWideSteps() const {
   constexpr int64_t kWide = 64, kStages = 2;
   ScheduleFields fields = getFields();
-  bool haveRoom = splitsSums() || joinsKeys() || (getRoles() && getApart().value_or(false));
-  if (joinsKeys()) {
+  bool haveRoom =
+      splitsSums() || compactsKV() || (getHopper() && getSeparateDkDv().value_or(false));
+  if (compactsKV()) {
     fields.pack = 1;
-    fields.roles->joins = fields.roles->claimsBelow = 0;
-    fields.roles->queryStages = 1;
+    fields.hopper->compactKV = fields.hopper->dynamicSchedulerMaxLen = 0;
+    fields.hopper->qStages = 1;
     // Two sums have room in two blocks, which share out the registers of all.
-    if (int64_t all = fields.roles->blocks; all > 2) {
+    if (int64_t all = fields.hopper->blocksPerSM; all > 2) {
       auto share = [&](int64_t &registers) {
         constexpr int64_t kUnit = 8, kMost = 256; // as a schedule's fields may have them
         registers = std::min(kMost, registers * all / 2 / kUnit * kUnit);
       };
-      fields.roles->blocks = 2;
-      share(fields.roles->registers);
-      share(fields.roles->producerRegisters);
+      fields.hopper->blocksPerSM = 2;
+      share(fields.hopper->registers);
+      share(fields.hopper->producerRegisters);
     }
   }
   if (haveRoom && fields.tileN < kWide) {
     fields.tileN = kWide;
-    if (!joinsKeys())
+    if (!compactsKV())
       fields.stages = std::min(fields.stages, kStages);
   }
   return get(getContext(), fields);
 }
 
 bool ScheduleAttr::addsQueries() const {
-  if (getRoles())
+  if (getHopper())
     return sharesProgram() && !splitsSums();
   constexpr int64_t kFewestKeys = 128;
-  return getLanes() > 1 && getTileM() >= kFewestKeys && !getTileQ() &&
-         !getApart().value_or(false) && !getDotType().isF32();
+  return getThreadsPerRow() > 1 && getTileM() >= kFewestKeys && !getDqTileM() &&
+         !getSeparateDkDv().value_or(false) && !getDotType().isF32();
 }
 
 Attribute ScheduleAttr::parse(AsmParser &parser, Type) {
@@ -393,26 +425,27 @@ void ScheduleAttr::print(AsmPrinter &printer) const {
 }
 
 LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t tileM,
-                                   int64_t tileN, int64_t warps, int64_t stages, int64_t lanes,
-                                   FloatType dotType, int64_t pack, int64_t splits,
-                                   int64_t minPartTiles, int64_t narrowBlocks, int64_t tileQ,
-                                   int64_t columnWarps, std::optional<bool> queriesInRegisters,
-                                   std::optional<bool> apart, RolesAttr roles) {
+                                   int64_t tileN, int64_t warps, int64_t stages,
+                                   int64_t threadsPerRow, FloatType dotType, int64_t pack,
+                                   int64_t splits, int64_t minSplitTiles, int64_t smallBlocksPerSM,
+                                   int64_t dqTileM, int64_t columnWarps,
+                                   std::optional<bool> qInRegisters,
+                                   std::optional<bool> separateDkDv, HopperAttr hopper) {
   ScheduleFields fields{tileM,
                         tileN,
                         warps,
                         stages,
-                        lanes,
+                        threadsPerRow,
                         dotType,
                         pack,
                         splits,
-                        minPartTiles,
-                        narrowBlocks,
-                        tileQ,
+                        minSplitTiles,
+                        smallBlocksPerSM,
+                        dqTileM,
                         columnWarps,
-                        queriesInRegisters,
-                        apart,
-                        /*roles=*/std::nullopt};
+                        qInRegisters,
+                        separateDkDv,
+                        /*hopper=*/std::nullopt};
   FieldVerifier verifier{emitError};
   visitScheduleFields(fields, verifier);
   if (failed(verifier.result))
@@ -420,25 +453,26 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   if (tileM % pack != 0)
     return emitError() << "expected schedule field 'tile_m' to be a multiple of 'pack', " << pack
                        << ", but got " << tileM;
-  if (tileN % lanes != 0)
-    return emitError() << "expected schedule field 'tile_n' to be a multiple of 'lanes', " << lanes
-                       << ", but got " << tileN;
+  if (tileN % threadsPerRow != 0)
+    return emitError() << "expected schedule field 'tile_n' to be a multiple of 'threads_per_row', "
+                       << threadsPerRow << ", but got " << tileN;
   if (getTypeName(dotType).empty())
     return emitError() << "expected schedule field 'dot_type' to be f16, bf16 or f32 but got "
                        << dotType;
-  if (splits == 1 && minPartTiles != ScheduleFields().minPartTiles)
-    return emitError() << "expected schedule field 'min_part_tiles' only with splits but got "
-                       << minPartTiles << " without";
-  if (narrowBlocks != 0 && (splits == 1 || !roles || roles.getConsumers() != 1))
-    return emitError() << "expected schedule field 'narrow_blocks' only with splits and one "
+  if (splits == 1 && minSplitTiles != ScheduleFields().minSplitTiles)
+    return emitError() << "expected schedule field 'min_split_tiles' only with splits but got "
+                       << minSplitTiles << " without";
+  if (smallBlocksPerSM != 0 && (splits == 1 || !hopper || hopper.getConsumers() != 1))
+    return emitError() << "expected schedule field 'small_blocks_per_sm' only with splits and one "
                           "consumer but got "
-                       << narrowBlocks << " without";
-  if (narrowBlocks != 0 && tileN % (2 * lanes) != 0)
-    return emitError() << "expected schedule field 'tile_n' to be a multiple of 2 'lanes', "
-                       << 2 * lanes << ", with narrow_blocks but got " << tileN;
-  if (roles && queriesInRegisters)
+                       << smallBlocksPerSM << " without";
+  if (smallBlocksPerSM != 0 && tileN % (2 * threadsPerRow) != 0)
     return emitError()
-           << "expected schedule field 'queries_in_registers' only without roles, whose "
+           << "expected schedule field 'tile_n' to be a multiple of 2 'threads_per_row', "
+           << 2 * threadsPerRow << ", with small_blocks_per_sm but got " << tileN;
+  if (hopper && qInRegisters)
+    return emitError()
+           << "expected schedule field 'q_in_registers' only without warp specialization, whose "
               "products read the queries from shared memory";
   if (!llvm::isPowerOf2_64(columnWarps))
     return emitError() << "expected schedule field 'column_warps' to be a power of 2 but got "
@@ -446,9 +480,10 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   if (warps % columnWarps != 0)
     return emitError() << "expected schedule field 'warps' to be a multiple of 'column_warps', "
                        << columnWarps << ", but got " << warps;
-  if (roles && columnWarps != 1)
-    return emitError() << "expected schedule field 'column_warps' only without roles, whose "
-                          "warps have whole rows, but got "
-                       << columnWarps;
+  if (hopper && columnWarps != 1)
+    return emitError()
+           << "expected schedule field 'column_warps' only without warp specialization, whose "
+              "warps have whole rows, but got "
+           << columnWarps;
   return success();
 }

@@ -46,7 +46,7 @@ Value BackwardBuilder::hideMissingKeys(Value rows, const KeyRange &keys, Value f
 
 /// What programs over key tiles share, if their sums may be added up in any order.
 std::optional<KeyParts> BackwardBuilder::findParts() {
-  bool canAdd = schedule.getRoles() && (schedule.addsQueries() || schedule.joinsKeys());
+  bool canAdd = schedule.getHopper() && (schedule.addsQueries() || schedule.compactsKV());
   if (!canAdd || op.getKeep() || op.getDeterministic())
     return std::nullopt;
   ScheduleAttr own = schedule;
@@ -79,7 +79,7 @@ BackwardBuilder::getTiles(const std::optional<TileLists> &lists, SmallVector<Val
 /// Adds the share of dq that the tile `inner` of the scores' gradients has, to the sum at `at`.
 void BackwardBuilder::addQueries(const QuerySums &sums, Value inner, Value k, ArrayRef<Value> at,
                                  Value keyTile) const {
-  int64_t lag = schedule.getRoles() ? 1 : 0, behind = lag;
+  int64_t lag = schedule.getHopper() ? 1 : 0, behind = lag;
   StageOp::create(b, loc, lag, behind);
   // Who waits for the tile waits for loads in front of it too, deltas among them.
   if (lag && beginsWithDeltas())
@@ -155,7 +155,7 @@ void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySu
     if (!isSplit) {
       StageOp::create(b, loc);
       inner = gradients.buildOperand(weights, dP, loadDeltas(), derivative);
-      StageOp::create(b, loc, /*lag=*/schedule.getRoles() ? 1 : 0);
+      StageOp::create(b, loc, /*lag=*/schedule.getHopper() ? 1 : 0);
     }
     if (meetsOnce)
       dv = makeValues();
@@ -178,8 +178,8 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
   auto program = ProgramOp::create(
       b, loc, ValueRange{sizes.batches, sizes.kvHeads, programs},
       ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::KeyTile}, schedule);
-  program.setFollows(true);
-  program.setLeads(true);
+  program.setPdlSecondary(true);
+  program.setPdlPrimary(true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(program.getBody());
   Value batch = program.getNumbers()[0], kvHead = program.getNumbers()[1],
@@ -267,9 +267,9 @@ BackwardBuilder::QueryTiles BackwardBuilder::prepareQueries() {
 }
 
 /// dq of a tile of queries, from the tiles of keys that the mask shows them. The product that makes
-/// it runs a step late with roles: behind that of the next step's scores or, `behindBoth`, of the
-/// gradients of weights too, beside all that is made of these. ptxas does not let it where a head
-/// is narrow (C7513).
+/// it runs a step late with warp specialization: behind that of the next step's scores or,
+/// `behindBoth`, of the gradients of weights too, beside all that is made of these. ptxas does not
+/// let it where a head is narrow (C7513).
 void BackwardBuilder::buildQueryPrograms(const QuerySums &sums, bool behindBoth) {
   QueryTiles tiles = prepareQueries();
   Value heads = schedule.getPack() > 1 ? mul(sizes.kvHeads, sizes.headTiles) : sizes.heads;
@@ -277,7 +277,7 @@ void BackwardBuilder::buildQueryPrograms(const QuerySums &sums, bool behindBoth)
       b, loc, ValueRange{sizes.batches, heads, tiles.count},
       ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::QueryTile},
       schedule);
-  program.setFollows(true);
+  program.setPdlSecondary(true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(program.getBody());
   Value batch = program.getNumbers()[0], head = program.getNumbers()[1];
@@ -305,9 +305,9 @@ void BackwardBuilder::buildQueryTile(const QuerySums &sums, const QueryTiles &of
   SmallVector<TileInterval> intervals = getTiles(keyLists, place, [&] {
     return operands.findKeys(keys, firstQuery, positions, schedule.getVisitedKeys());
   });
-  std::optional<JoinedKeys> joined;
-  if (schedule.joinsKeys() && !intervals.empty()) {
-    joined = joinIntervals(b, loc, intervals, columns);
+  std::optional<CompactKeys> joined;
+  if (schedule.compactsKV() && !intervals.empty()) {
+    joined = compactIntervals(b, loc, intervals, columns);
     intervals = {joined->interval};
   }
   at.joined = joined ? &*joined : nullptr;
@@ -335,10 +335,10 @@ void BackwardBuilder::buildQueryTile(const QuerySums &sums, const QueryTiles &of
     Value weights = gradients.buildWeights(
         products, at, exponents, hasBases,
         [&] { return sums.loadRows(QuerySums::Base, operands, point); }, derivative);
-    if (schedule.joinsKeys()) // several blocks have registers for no more
+    if (schedule.compactsKV()) // several blocks have registers for no more
       weights = gradients.toDotType(weights);
     Value inner = gradients.buildOperand(weights, dP, deltas, derivative);
-    StageOp::create(b, loc, /*lag=*/schedule.getRoles() ? 1 : 0, /*behind=*/behindBoth ? 1 : 0);
+    StageOp::create(b, loc, /*lag=*/schedule.getHopper() ? 1 : 0, /*behind=*/behindBoth ? 1 : 0);
     TileYieldOp::create(b, loc, product(inner, k, loop.getState()[0]));
     scale = derivative.factor;
     dq = loop.getResult(0);
@@ -348,7 +348,7 @@ void BackwardBuilder::buildQueryTile(const QuerySums &sums, const QueryTiles &of
 
 /// Of programs that only read sums, in tiles of `rows` rows.
 ScheduleAttr BackwardBuilder::getSumSchedule(int64_t rows) const {
-  ScheduleFields fields = schedule.withoutRoles().getFields();
+  ScheduleFields fields = schedule.withoutHopper().getFields();
   fields.tileM = rows;
   fields.warps = rows / 16;
   return ScheduleAttr::get(b.getContext(), fields);
@@ -361,7 +361,7 @@ void BackwardBuilder::buildSumPrograms(const QuerySums &sums) {
       b, loc, ValueRange{sizes.batches, sizes.heads, ceilDiv(sizes.queries, rows)},
       ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::QueryTile},
       getSumSchedule(rows));
-  program.setFollows(true);
+  program.setPdlSecondary(true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(program.getBody());
   Value batch = program.getNumbers()[0], head = program.getNumbers()[1],
@@ -412,7 +412,7 @@ void BackwardBuilder::useSchedule(ScheduleAttr of) {
 
 void BackwardBuilder::build() {
   ScheduleAttr own = schedule;
-  bool isApart = schedule.getApart().value_or(false);
+  bool isApart = schedule.getSeparateDkDv().value_or(false);
   ScheduleAttr wide = isApart && op.getKeep() ? own : own.forWideSteps();
   queryLists = listGradientTiles(b, op, operands, all, TileAxis::Queries, isApart ? own : wide);
   if (!schedule.addsQueries())
@@ -424,7 +424,7 @@ void BackwardBuilder::build() {
   };
   QuerySums sums(b, op, operands, getAdding(), /*negates=*/beginsWithDeltas(),
                  parts ? parts->getSums() : Value(), findFirst, countedQueries);
-  bool isRepeated = schedule.getRoles() != nullptr;
+  bool isRepeated = schedule.getHopper() != nullptr;
   if (!isRepeated)
     buildLargeRows(b, op, operands, sums, countedQueries);
   useSchedule(wide);

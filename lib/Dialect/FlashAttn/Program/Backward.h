@@ -73,7 +73,7 @@ private:
   /// Where a step has fewer queries than its program keys products would wait for them
   /// (docs/rationale/dp-deltas.md).
   bool beginsWithDeltas() const {
-    return schedule.getRoles() && schedule.addsQueries() &&
+    return schedule.getHopper() && schedule.addsQueries() &&
            schedule.getTileN() == schedule.getTileM();
   }
   /// How they do so.
@@ -83,12 +83,13 @@ private:
     if (takesTurns())
       return QuerySums::Adding::InTurns;
     // Spare warps have time to ask who is first, but not memory where a bias has a gradient.
-    RolesAttr roles = schedule.getRoles();
-    return roles && roles.getAddStages() && !op.getDBiasInit() ? QuerySums::Adding::FirstClears
-                                                               : QuerySums::Adding::ToZeros;
+    HopperAttr hopper = schedule.getHopper();
+    return hopper && hopper.getDqReduceStages() && !op.getDBiasInit()
+               ? QuerySums::Adding::FirstClears
+               : QuerySums::Adding::ToZeros;
   }
   /// Copies add four elements of a thread; without them each is added alone.
-  int64_t getAdjacent() const { return schedule.getRoles() ? 4 : 1; }
+  int64_t getAdjacent() const { return schedule.getHopper() ? 4 : 1; }
   Value hideMissingKeys(Value rows, const KeyRange &keys, Value firstKey) const;
   /// The sum, f32, times `factor` where that is not 1, in the operands' type.
   Value finish(Value sum, const Factor &factor) const;

@@ -29,10 +29,10 @@ class RowSumBuilder : protected TileBuilder {
 public:
   RowSumBuilder(OpBuilder &b, AttentionBackwardOp op) : TileBuilder(b, op.getLoc()) {
     // Many small programs: there is little to do, and each goes over it in order.
-    ScheduleFields fields = op.getScheduleAttr().withoutRoles().getFields();
+    ScheduleFields fields = op.getScheduleAttr().withoutHopper().getFields();
     fields.stages = 1;
     fields.tileN = std::max(fields.tileM, fields.tileN);
-    if (fields.lanes > 1) {
+    if (fields.threadsPerRow > 1) {
       fields.tileN = std::gcd<int64_t>(fields.tileM, 64);
       fields.tileM = 16;
       fields.warps = 1;
@@ -115,7 +115,7 @@ public:
 
   void build();
   /// Whether its programs have roles.
-  bool hasRoles() const { return static_cast<bool>(schedule.getRoles()); }
+  bool isWarpSpecialized() const { return static_cast<bool>(schedule.getHopper()); }
 
 private:
   bool isSame(unsigned dim) const {
@@ -152,11 +152,11 @@ private:
 
 } // namespace
 
-/// Of programs of elements where the op's schedule has roles: two warpgroups share a tile, of which
-/// a thread holds scores, gradients of weights and a sum. Programs are short, a step for each pair
-/// of batch and head that they are sums of: blocks stay, so that tiles of the next are on their
-/// way. Two stages take 213 KB with D = Dv = 128, and one as much with 256; in shared memory
-/// columns are whole panels of 64.
+/// Of programs of elements where the op's schedule has warp specialization: two warpgroups share a
+/// tile, of which a thread holds scores, gradients of weights and a sum. Programs are short, a step
+/// for each pair of batch and head that they are sums of: blocks stay, so that tiles of the next
+/// are on their way. Two stages take 213 KB with D = Dv = 128, and one as much with 256; in shared
+/// memory columns are whole panels of 64.
 static ScheduleAttr getElementSchedule(AttentionBackwardOp op) {
   constexpr int64_t kConsumers = 2, kWarps = 4, kRows = 64, kTwoStages = 256, kPanel = 64;
   ScheduleFields fields = getScheduleBeside(op).getFields();
@@ -165,11 +165,11 @@ static ScheduleAttr getElementSchedule(AttentionBackwardOp op) {
   fields.warps = kConsumers * kWarps;
   int64_t columns = llvm::alignTo(op.getD(), kPanel) + llvm::alignTo(op.getDv(), kPanel);
   fields.stages = columns <= kTwoStages ? 2 : 1;
-  fields.roles = RolesFields();
-  fields.roles->consumers = kConsumers;
-  fields.roles->registers = 224;
-  fields.roles->producerRegisters = 56;
-  fields.roles->queryStages = 2;
+  fields.hopper = HopperFields();
+  fields.hopper->consumers = kConsumers;
+  fields.hopper->registers = 224;
+  fields.hopper->producerRegisters = 56;
+  fields.hopper->qStages = 2;
   return ScheduleAttr::get(op.getContext(), fields);
 }
 
@@ -177,11 +177,10 @@ BiasGradientBuilder::BiasGradientBuilder(OpBuilder &b, AttentionBackwardOp op,
                                          const Operands &operands, const QuerySums &sums,
                                          bool repeats)
     : RowSumBuilder(b, op), op(op), operands(operands), sums(sums), sizes(operands.getSizes()),
-      repeats(repeats), all(operands.getAllKeys()),
-      countedKeys(operands, TileAxis::Keys, all) {
+      repeats(repeats), all(operands.getAllKeys()), countedKeys(operands, TileAxis::Keys, all) {
   bool ofElements = !isSame(2) && !isSame(3);
-  schedule = ofElements && op.getScheduleAttr().getRoles() && !repeats ? getElementSchedule(op)
-                                                                       : getScheduleBeside(op);
+  schedule = ofElements && op.getScheduleAttr().getHopper() && !repeats ? getElementSchedule(op)
+                                                                        : getScheduleBeside(op);
   op.setScheduleAttr(schedule); // as for the programs over query tiles
   rows = schedule.getTileM();
   columns = schedule.getTileN();
@@ -434,7 +433,7 @@ void mlir::flashattn::buildBiasGradient(OpBuilder &b, AttentionBackwardOp op,
   ScheduleAttr own = op.getScheduleAttr();
   BiasGradientBuilder builder(b, op, operands, sums);
   builder.build();
-  if (!builder.hasRoles())
+  if (!builder.isWarpSpecialized())
     return;
   op.setScheduleAttr(own);
   BiasGradientBuilder(b, op, operands, sums, /*repeats=*/true).build();

@@ -19,12 +19,12 @@ using namespace mlir::flashattn;
 
 namespace {
 /// Builds what one op is made of.
-class WeightsExpander : TileBuilder {
+class SoftmaxStepExpander : TileBuilder {
 public:
-  WeightsExpander(RewriterBase &b, WeightsOp op)
+  SoftmaxStepExpander(RewriterBase &b, SoftmaxStepOp op)
       : TileBuilder(b, op.getLoc()), b(b), op(op), tile(cast<VectorType>(op.getScores().getType())),
         rows(cast<VectorType>(op.getOld().getType())), m(tile.getDimSize(0)), n(tile.getDimSize(1)),
-        lanes(op.getLanes()) {
+        lanes(op.getThreadsPerRow()) {
     b.setInsertionPoint(op);
   }
 
@@ -48,14 +48,14 @@ private:
   void judgeByWeights();
 
   RewriterBase &b;
-  WeightsOp op;
+  SoftmaxStepOp op;
   VectorType tile, rows;
   int64_t m, n, lanes;
 };
 } // namespace
 
 /// vector<MxL>: of what each lane has of a row, without any exchange.
-Value WeightsExpander::reduceLanes(Value of, Value acc, vector::CombiningKind kind) {
+Value SoftmaxStepExpander::reduceLanes(Value of, Value acc, vector::CombiningKind kind) {
   constexpr int64_t kPair = 2; // adjacent columns that one lane holds
   auto type = VectorType::get({m, n / (lanes * kPair), lanes, kPair}, getElementTypeOrSelf(of));
   Value grouped = vector::ShapeCastOp::create(b, loc, type, of);
@@ -64,17 +64,17 @@ Value WeightsExpander::reduceLanes(Value of, Value acc, vector::CombiningKind ki
 }
 
 /// The largest of each row of `of` and of its old base.
-Value WeightsExpander::reduceRows(Value of) {
+Value SoftmaxStepExpander::reduceRows(Value of) {
   return vector::MultiDimReductionOp::create(b, loc, of, op.getOld(), ArrayRef<bool>{false, true},
                                              vector::CombiningKind::MAXNUMF);
 }
 
-ExponentBase WeightsExpander::getBase(Value base) {
+ExponentBase SoftmaxStepExpander::getBase(Value base) {
   return ExponentBase(b, loc, base, op.getFactor());
 }
 
 /// The warp subtracts shifts from the scores only if one of its rows has a shift: few tiles do.
-WeightsExpander::Moved WeightsExpander::move(Value scores, Value base) {
+SoftmaxStepExpander::Moved SoftmaxStepExpander::move(Value scores, Value base) {
   ExponentBase old = getBase(op.getOld()), next = getBase(base);
   // A row that has seen nothing has a shift, and sums of 0.
   Value hasSeen =
@@ -85,7 +85,8 @@ WeightsExpander::Moved WeightsExpander::move(Value scores, Value base) {
       b, loc, AnyRowOp::create(b, loc, shifts),
       [&](OpBuilder &, Location) {
         scf::YieldOp::create(
-            b, loc, ValueRange{next.shift(scores), next.getNegated(), old.getRescale(next)});
+            b, loc,
+            ValueRange{next.shift(scores), next.getNegated(), old.getRescaleThreshold(next)});
       },
       [&](OpBuilder &, Location) {
         Value difference = arith::SubFOp::create(b, loc, next.getUnshifted(), old.getUnshifted());
@@ -97,14 +98,14 @@ WeightsExpander::Moved WeightsExpander::move(Value scores, Value base) {
 }
 
 /// Weights, of shifted scores, and their sums.
-SmallVector<Value> WeightsExpander::makeWeights(Value shiftedScores, Value negatedBase) {
+SmallVector<Value> SoftmaxStepExpander::makeWeights(Value shiftedScores, Value negatedBase) {
   Value weights = buildWeights(b, loc, shiftedScores, op.getFactor(), negatedBase);
   Value zero = splat(f32Vector({m, lanes}), 0);
   return {weights, reduceLanes(weights, zero, vector::CombiningKind::ADD)};
 }
 
 /// What was summed times `factor`, vector<M>.
-SmallVector<Value> WeightsExpander::rescale(Value factor) {
+SmallVector<Value> SoftmaxStepExpander::rescale(Value factor) {
   return llvm::map_to_vector(op.getValues(), [&](Value value) -> Value {
     auto type = cast<VectorType>(value.getType());
     Value spread = type.getRank() == 1 ? factor : alongRow(factor, type.getDimSize(1));
@@ -112,7 +113,7 @@ SmallVector<Value> WeightsExpander::rescale(Value factor) {
   });
 }
 
-void WeightsExpander::judgeNothing() {
+void SoftmaxStepExpander::judgeNothing() {
   Value max = reduceRows(op.getScores());
   Moved moved = move(op.getScores(), max);
   // What this takes is hidden by the exponentials behind it.
@@ -123,15 +124,15 @@ void WeightsExpander::judgeNothing() {
   b.replaceOp(op, results);
 }
 
-/// Where a score exceeds the old base by more than the growth, or the old base is one that must be
-/// subtracted from the scores. There are two branches, and what need not wait for what was summed
-/// stands between them.
-void WeightsExpander::judgeByScores() {
+/// Where a score exceeds the old base by more than the threshold, or the old base is one that must
+/// be subtracted from the scores. There are two branches, and what need not wait for what was
+/// summed stands between them.
+void SoftmaxStepExpander::judgeByScores() {
   Value largest =
       reduceLanes(op.getScores(), minusInf(f32Vector({m, lanes})), vector::CombiningKind::MAXNUMF);
-  Value growth = arith::ConstantOp::create(b, loc, op.getGrowthAttr());
-  growth = b.createOrFold<arith::DivFOp>(loc, growth, op.getFactor());
-  Value limit = arith::AddFOp::create(b, loc, op.getOld(), broadcast(rows, growth));
+  Value threshold = arith::ConstantOp::create(b, loc, op.getThresholdAttr());
+  threshold = b.createOrFold<arith::DivFOp>(loc, threshold, op.getFactor());
+  Value limit = arith::AddFOp::create(b, loc, op.getOld(), broadcast(rows, threshold));
   // -inf beside anything, a row that has seen nothing and now does, compares true.
   Value grown =
       arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, largest, alongRow(limit, lanes));
@@ -161,8 +162,8 @@ void WeightsExpander::judgeByScores() {
 
 /// The region's scores, here. What comes from memory is read again, lest these are found to be the
 /// same as those that are there and kept, in registers, until here.
-Value WeightsExpander::makeScoresAgain() {
-  Block *body = &op.getAgain().front();
+Value SoftmaxStepExpander::makeScoresAgain() {
+  Block *body = &op.getRecompute().front();
   SmallVector<Value> factors;
   for (Value factor : op.getFactors()) {
     Operation *def = factor.getDefiningOp();
@@ -175,11 +176,11 @@ Value WeightsExpander::makeScoresAgain() {
   return scores;
 }
 
-/// vector<MxL>: where a lane's `weights`, or their `sums`, exceed what the growth lets them be. So
-/// does NaN, of infinite scores.
-Value WeightsExpander::findGrown(Value weights, Value sums) {
+/// vector<MxL>: where a lane's `weights`, or their `sums`, exceed what the threshold lets them be.
+/// So does NaN, of infinite scores.
+Value SoftmaxStepExpander::findGrown(Value weights, Value sums) {
   VectorType type = f32Vector({m, lanes});
-  Value limit = splat(type, std::exp2(op.getGrowth()->convertToDouble()));
+  Value limit = splat(type, std::exp2(op.getThreshold()->convertToDouble()));
   if (!op.getSums().use_empty())
     return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UGT, sums, limit);
   // Nobody sums them up: the largest, as an integer, since none is negative. Of those ptxas takes
@@ -195,7 +196,7 @@ Value WeightsExpander::findGrown(Value weights, Value sums) {
 
 /// Weights against the old base, and another time where some outgrew it, or where it is one that
 /// must be subtracted from the scores.
-void WeightsExpander::judgeByWeights() {
+void SoftmaxStepExpander::judgeByWeights() {
   ExponentBase old = getBase(op.getOld());
   SmallVector<Value> made = makeWeights(op.getScores(), old.getUnshifted());
   Value grown = findGrown(made[0], made[1]);
@@ -219,13 +220,15 @@ void WeightsExpander::judgeByWeights() {
   b.replaceOp(op, branch.getResults());
 }
 
-void WeightsExpander::run() {
-  if (!op.getGrowth())
+void SoftmaxStepExpander::run() {
+  if (!op.getThreshold())
     judgeNothing();
-  else if (op.getAgain().empty())
+  else if (op.getRecompute().empty())
     judgeByScores();
   else
     judgeByWeights();
 }
 
-void mlir::flashattn::expandWeights(RewriterBase &b, WeightsOp op) { WeightsExpander(b, op).run(); }
+void mlir::flashattn::expandWeights(RewriterBase &b, SoftmaxStepOp op) {
+  SoftmaxStepExpander(b, op).run();
+}

@@ -81,7 +81,8 @@ private:
 void ForwardBuilder::buildWithoutParts(Value programs) {
   // A kernel of lists would cost more than a merge; of packed heads only a merge has the sinks; and
   // where a row has one lane, on the CPU, a merge is no launch but a loop.
-  if (schedule.getLanes() == 1 || op.getKeep() || (op.getSinkLogits() && schedule.getPack() > 1))
+  if (schedule.getThreadsPerRow() == 1 || op.getKeep() ||
+      (op.getSinkLogits() && schedule.getPack() > 1))
     return;
   Value isOne = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, parts, index(1));
   auto branch = scf::IfOp::create(b, loc, isOne, /*withElseRegion=*/true);
@@ -92,12 +93,12 @@ void ForwardBuilder::buildWithoutParts(Value programs) {
     ForwardBuilder(whole, ofWhole, b).build();
     whole.erase();
   };
-  if (given.getNarrowBlocks() != 0) {
-    Value isNarrow =
-        PrefersNarrowOp::create(b, loc, programs, ceilDiv(sizes.keys, given.getTileN()), given);
+  if (given.getSmallBlocksPerSM() != 0) {
+    Value isNarrow = PrefersSmallBlocksOp::create(b, loc, programs,
+                                                  ceilDiv(sizes.keys, given.getTileN()), given);
     auto blocks = scf::IfOp::create(b, loc, isNarrow, /*withElseRegion=*/true);
     b.setInsertionPointToStart(blocks.thenBlock());
-    buildWhole(given.withNarrowBlocks());
+    buildWhole(given.withSmallBlocks());
     b.setInsertionPointToStart(blocks.elseBlock());
   }
   buildWhole(given.withSplits(1));
@@ -168,15 +169,15 @@ ForwardBuilder::Positions ForwardBuilder::getPositions(const KeyRange &keys, Val
 SmallVector<TileInterval> ForwardBuilder::getIntervals(const KeyRange &keys,
                                                        const Positions &queries) const {
   return buildKeyIntervals(b, loc, visible, queries.first, queries.last, sizes.queries, keys.keys,
-                           schedule.getVisitedKeys(), /*constants=*/schedule.joinsKeys());
+                           schedule.getVisitedKeys(), /*constants=*/schedule.compactsKV());
 }
 
 /// Lists the key tiles that `keep` shows, of those in the mask's intervals, for all programs that
 /// a block runs at once: they share their tiles. A `keep` or mask that is the same for several
 /// programs has one list for them.
 void ForwardBuilder::makeLists(Value heads, Value queryTiles) {
-  if (RolesAttr roles = schedule.getRoles())
-    (roles.getAlong() == ProgramAxis::Head ? listHeads : listQueryTiles) = roles.getConsumers();
+  if (HopperAttr hopper = schedule.getHopper())
+    (hopper.getAlong() == ProgramAxis::Head ? listHeads : listQueryTiles) = hopper.getConsumers();
   auto isSame = [&](unsigned dim) { return AttentionOp::isBroadcastDim(op.getKeep(), dim); };
   Value listSizes[] = {isSame(0) && !op.getKvLen() ? index(1) : sizes.batches,
                        isSame(1) ? index(1) : ceilDiv(heads, listHeads),
@@ -204,13 +205,13 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
   RowState state = softmax.begin();
   if (intervals.empty())
     return state;
-  // Of joined keys a tile is one of their sequence.
-  std::optional<JoinedKeys> joined;
-  if (schedule.joinsKeys()) {
-    joined = joinIntervals(b, loc, intervals, schedule.getTileN());
+  // Of compacted keys a tile is one of their sequence.
+  std::optional<CompactKeys> joined;
+  if (schedule.compactsKV()) {
+    joined = compactIntervals(b, loc, intervals, schedule.getTileN());
     intervals = joined->interval;
   }
-  const JoinedKeys *join = joined ? &*joined : nullptr;
+  const CompactKeys *join = joined ? &*joined : nullptr;
   // Memory past kv_len exists and must not be read. Where no query sees a key, a product sums over
   // its row of V, which is read as 0, and over none of K.
   IndexRange existing{Value(), op.getKvLen() ? keys.keys : Value()}, seen = counted.get(keys);
@@ -229,14 +230,14 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
   Value shaped = scores.shape(
       products, {at.batch, at.head, at.tile, tile, position, key, sizes.queries, keys.keys, join});
   SmallVector<Value> factors;
-  if (RolesAttr roles = schedule.getRoles(); roles && roles.getLateRescale())
+  if (HopperAttr hopper = schedule.getHopper(); hopper && hopper.getLazyRescale())
     factors = {q, k};
   Value p = softmax.step(inner, shaped, factors, [&](ValueRange factors) {
     return scores.multiply(factors.front(), factors.back());
   });
   // With roles two products that do not wait for each other stand side by side, and the softmax of
   // this tile beside the second.
-  StageOp::create(b, loc, /*lag=*/schedule.getRoles() ? 1 : 0);
+  StageOp::create(b, loc, /*lag=*/schedule.getHopper() ? 1 : 0);
   Value v = operands.loadKeys(op.getV(), at, tile, seen, schedule.sumsByProducts(op.getDv()), join);
   inner.out = product(p, v, inner.out);
   TileYieldOp::create(b, loc, inner.values());
@@ -261,10 +262,10 @@ void ForwardBuilder::buildProgram(ProgramPoint at, const ScoreBuilder &scores,
   KeyRange keys = operands.getKeys(all, at.batch);
   Value row = mul(at.tile, operands.getPositions());
   Positions queries = getPositions(keys, row, operands.getPositions());
-  // Programs that share tiles of joined keys join those that any of them sees.
+  // Programs that share tiles of compacted keys join those that any of them sees.
   int64_t together =
-      schedule.joinsKeys() && schedule.getRoles().getAlong() == ProgramAxis::QueryTile
-          ? schedule.getRoles().getConsumers()
+      schedule.compactsKV() && schedule.getHopper().getAlong() == ProgramAxis::QueryTile
+          ? schedule.getHopper().getConsumers()
           : 1;
   Positions seeing = queries;
   if (together > 1) {
@@ -323,7 +324,7 @@ ProgramOp ForwardBuilder::build() {
       b, loc, ValueRange{sizes.batches, heads, tiles},
       ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::QueryTile},
       schedule);
-  program.setHalfRows(operands.leaveHalfRows());
+  program.setUnusedRowHalf(operands.leaveHalfRows());
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(program.getBody());
   Value batch = program.getNumbers()[0];

@@ -113,8 +113,8 @@ void LargeRowBuilder::build() {
       b, loc, ValueRange{sizes.batches, sizes.heads, sums.countAsking(tiles, rows)},
       ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::QueryTile},
       schedule);
-  program.setFollows(true);
-  program.setLeads(true);
+  program.setPdlSecondary(true);
+  program.setPdlPrimary(true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(program.getBody());
   ScorePlace at;
@@ -136,14 +136,14 @@ void LargeRowBuilder::build() {
 }
 
 ScheduleAttr mlir::flashattn::getScheduleBeside(AttentionBackwardOp op) {
-  ScheduleFields fields = op.getScheduleAttr().withoutRoles().getFields();
+  ScheduleFields fields = op.getScheduleAttr().withoutHopper().getFields();
   fields.stages = fields.pack = 1;
-  fields.tileQ = 0;
-  fields.apart.reset();
-  if (fields.lanes > 1) {
+  fields.dqTileM = 0;
+  fields.separateDkDv.reset();
+  if (fields.threadsPerRow > 1) {
     // Wider ones read less for each pair, and leave room for two programs where roles run.
     int64_t widest =
-        std::max(op.getD(), op.getDv()) <= (op.getScheduleAttr().getRoles() ? 128 : 64) ? 64 : 32;
+        std::max(op.getD(), op.getDv()) <= (op.getScheduleAttr().getHopper() ? 128 : 64) ? 64 : 32;
     fields.tileM = std::gcd<int64_t>(fields.tileM, 64);
     fields.tileN = std::gcd<int64_t>(fields.tileN, widest);
     fields.warps = fields.tileM / 16;
@@ -169,7 +169,7 @@ static ScheduleAttr getRareSchedule(AttentionBackwardOp op) {
   fields.tileM = std::min<int64_t>(fields.tileM, 64);
   fields.tileN = std::min<int64_t>(fields.tileN, 16);
   fields.warps = fields.tileM / 16;
-  fields.queriesInRegisters = false;
+  fields.qInRegisters = false;
   return ScheduleAttr::get(op.getContext(), fields);
 }
 
@@ -190,8 +190,8 @@ void BackwardBuilder::buildAgain(const QuerySums &sums, bool ofKeys, bool ofQuer
   auto program = ProgramOp::create(
       b, loc, ValueRange{index(1), index(1), count},
       ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::KeyTile}, schedule);
-  program.setFollows(true);
-  program.setLeads(true);
+  program.setPdlSecondary(true);
+  program.setPdlPrimary(true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(program.getBody());
   // Tiles are numbered across heads and batches: what a batch and a head alone decide is then found

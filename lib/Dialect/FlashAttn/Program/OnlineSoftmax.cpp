@@ -26,8 +26,7 @@ ExponentBase::ExponentBase(OpBuilder &b, Location loc, Value base, Value factor)
   shifted = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT,
                                   math::AbsFOp::create(b, loc, base), broadcast(rows, limit));
   // A6: -inf - -inf would be NaN.
-  finite =
-      arith::MaxNumFOp::create(b, loc, base, splat(rows, -std::numeric_limits<float>::max()));
+  finite = arith::MaxNumFOp::create(b, loc, base, splat(rows, -std::numeric_limits<float>::max()));
   shifts = arith::SelectOp::create(b, loc, shifted, finite, splat(rows, 0));
   Value minusFactor = arith::NegFOp::create(b, loc, factor);
   unshifted = arith::MulFOp::create(b, loc, base, broadcast(rows, minusFactor));
@@ -49,7 +48,7 @@ Value mlir::flashattn::buildWeights(OpBuilder &b, Location loc, Value shiftedSco
   return math::Exp2Op::create(b, loc, exponents);
 }
 
-Value ExponentBase::getRescale(const ExponentBase &next) const {
+Value ExponentBase::getRescaleThreshold(const ExponentBase &next) const {
   Value shift = arith::SubFOp::create(b, loc, shifts, next.shifts);
   Value rest = arith::SubFOp::create(b, loc, next.negated, negated);
   return math::Exp2Op::create(b, loc,
@@ -81,12 +80,13 @@ Value ExponentBase::getLogError(Value log, const Factor &scale) const {
 OnlineSoftmax::OnlineSoftmax(OpBuilder &b, Location loc, ScheduleAttr schedule, int64_t dv,
                              const Factor &factor, bool wantsLse)
     : TileBuilder(b, loc), schedule(schedule), m(schedule.getTileM()), n(schedule.getTileN()),
-      dv(dv), lanes(schedule.getLanes()), ones(schedule.sumsByProducts(dv) ? LoadTileOp::kOnes : 0),
-      sumsWeights(!ones || wantsLse), c(factor) {
+      dv(dv), lanes(schedule.getThreadsPerRow()),
+      ones(schedule.sumsByProducts(dv) ? LoadTileOp::kOnes : 0), sumsWeights(!ones || wantsLse),
+      c(factor) {
   if (c.value)
     c = {1, scalar(c)};
-  if (RolesAttr roles = schedule.getRoles())
-    growth = b.getF32FloatAttr(roles.getRescale());
+  if (HopperAttr hopper = schedule.getHopper())
+    threshold = b.getF32FloatAttr(hopper.getRescaleThreshold());
 }
 
 RowState OnlineSoftmax::begin() const {
@@ -101,7 +101,7 @@ Value OnlineSoftmax::stepInLane(RowState &state, Value scores) const {
   Value max = vector::MultiDimReductionOp::create(
       b, loc, scores, state.max, ArrayRef<bool>{false, true}, vector::CombiningKind::MAXNUMF);
   ExponentBase old(b, loc, state.max, scalar(c)), base(b, loc, max, scalar(c));
-  Value rescale = old.getRescale(base);
+  Value rescale = old.getRescaleThreshold(base);
   Value p = buildWeights(b, loc, base.shift(scores), scalar(c), base.getNegated());
   state.sum = vector::MultiDimReductionOp::create(
       b, loc, p, arith::MulFOp::create(b, loc, state.sum, rescale), ArrayRef<bool>{false, true},
@@ -116,11 +116,12 @@ Value OnlineSoftmax::stepInLane(RowState &state, Value scores) const {
 Value OnlineSoftmax::stepInLanes(RowState &state, Value scores, ValueRange factors,
                                  function_ref<Value(ValueRange)> multiply) const {
   SmallVector<Value> summed(llvm::drop_begin(state.values()));
-  auto weights = WeightsOp::create(b, loc, scores, state.max, scalar(c), growth, lanes, summed);
+  auto weights =
+      SoftmaxStepOp::create(b, loc, scores, state.max, scalar(c), threshold, lanes, summed);
   if (!factors.empty()) {
     OpBuilder::InsertionGuard guard(b);
     weights.getFactorsMutable().assign(factors);
-    Block *again = b.createBlock(&weights.getAgain(), {}, factors.getTypes(),
+    Block *again = b.createBlock(&weights.getRecompute(), {}, factors.getTypes(),
                                  SmallVector<Location>(factors.size(), loc));
     TileYieldOp::create(b, loc, multiply(again->getArguments()));
   }

@@ -54,7 +54,7 @@ public:
   /// The same where no row that is judged here has a shift.
   Value getUnshifted() const { return unshifted; }
   /// vector<M>: what takes sums of weights against this base to sums against `next`.
-  Value getRescale(const ExponentBase &next) const;
+  Value getRescaleThreshold(const ExponentBase &next) const;
   /// The base times c as a natural logarithm: vector<M>. `scale`: c ln 2.
   Value getLog(const Factor &scale) const;
   /// How far c times the base that was given is above what is subtracted.
@@ -124,7 +124,7 @@ private:
   int64_t ones;     ///< columns of them behind the values
   bool sumsWeights; ///< whether weights are summed before they are rounded
   Factor c;
-  FloatAttr growth; ///< of a base that is let be, in exponents; null where none is
+  FloatAttr threshold; ///< of a base that is let be, in exponents; null where none is
 };
 
 } // namespace mlir::flashattn

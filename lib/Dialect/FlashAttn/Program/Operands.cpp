@@ -28,7 +28,8 @@ Operands::Operands(OpBuilder &b, AttentionOpInterface op)
 }
 
 int64_t Operands::padColumns(int64_t columns) const {
-  return schedule.getLanes() > 1 ? llvm::alignTo(columns, 16) : std::max<int64_t>(columns, 2);
+  return schedule.getThreadsPerRow() > 1 ? llvm::alignTo(columns, 16)
+                                         : std::max<int64_t>(columns, 2);
 }
 
 void Operands::packHeads(Destination &destination) {
@@ -107,7 +108,7 @@ SmallVector<TileInterval> Operands::findKeys(const KeyRange &keys, Value firstQu
   Value end = min(add(firstQuery, index(rows)), sizes.queries);
   return buildKeyIntervals(b, loc, visible, add(firstQuery, keys.offset),
                            sub(add(end, keys.offset), index(1)), sizes.queries, keys.keys, columns,
-                           /*constants=*/op.getScheduleAttr().joinsKeys());
+                           /*constants=*/op.getScheduleAttr().compactsKV());
 }
 
 SmallVector<TileInterval> Operands::findQueries(const KeyRange &keys, Value firstKey, int64_t rows,
@@ -165,7 +166,7 @@ Operands::Packed Operands::pack(Value memref, Layout memory, Value batch,
 }
 
 Value Operands::loadRows(Value memref, Value batch, Value head, Value tile, int64_t rows,
-                         const IndexRange &counted, bool ones, const JoinedKeys *joined) const {
+                         const IndexRange &counted, bool ones, const CompactKeys *joined) const {
   int64_t columns = padColumns(getColumns(memref)) + (ones ? LoadTileOp::kOnes : 0);
   auto type = VectorType::get({rows, columns}, op.getElementType());
   SmallVector<Value> indices = {batch, head, tile, index(0)};
@@ -178,7 +179,7 @@ Value Operands::loadRows(Value memref, Value batch, Value head, Value tile, int6
   if (counted.begin)
     load.getFromMutable().assign(counted.begin);
   if (joined)
-    for (const JoinedKeys::Part &part : joined->parts) {
+    for (const CompactKeys::Part &part : joined->parts) {
       load.getCutsMutable().append(part.cut);
       load.getSkipsMutable().append(part.skip);
     }
@@ -234,7 +235,7 @@ bool Operands::leaveHalfRows() const {
 }
 
 Value Operands::loadKeys(Value memref, const ProgramPoint &at, Value tile,
-                         const IndexRange &counted, bool ones, const JoinedKeys *joined) const {
+                         const IndexRange &counted, bool ones, const CompactKeys *joined) const {
   return loadRows(memref, at.batch, at.kvHead, tile, schedule.getTileN(), counted, ones, joined);
 }
 

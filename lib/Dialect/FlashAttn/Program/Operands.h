@@ -3,7 +3,7 @@
 #ifndef FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_OPERANDS_H
 #define FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_OPERANDS_H
 
-#include "JoinKeys.h"
+#include "CompactKeys.h"
 #include "flashattn/Analysis/MaskTiles.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
@@ -77,7 +77,7 @@ public:
   /// the memref's.
   Value loadRows(Value memref, Value batch, Value head, Value tile, int64_t rows,
                  const IndexRange &counted = {}, bool ones = false,
-                 const JoinedKeys *joined = nullptr) const;
+                 const CompactKeys *joined = nullptr) const;
   /// Writes a tile of the schedule's rows, of the memref's type.
   void storeRows(Value rows, Value memref, Value batch, Value head, Value tile) const;
   Value loadQueries(const ProgramPoint &at) const;
@@ -95,7 +95,7 @@ public:
   /// The tile of `k` or `v` at `tile` of the keys, or of the sequence of `joined` ones. `counted`
   /// and `ones` as above.
   Value loadKeys(Value memref, const ProgramPoint &at, Value tile, const IndexRange &counted,
-                 bool ones = false, const JoinedKeys *joined = nullptr) const;
+                 bool ones = false, const CompactKeys *joined = nullptr) const;
   /// vector<MxDv>, of the destination's type.
   void storeOutput(Value rows, const Destination &to, const ProgramPoint &at) const;
   /// vector<M>, f32.

@@ -75,7 +75,8 @@ Value ProjectBuilder::sumHeads(Value other, Value rowTile, Value columnTile) {
   bool wholeParts = op.getDv() % depth == 0;
   Value o = read(op.getO(), {m, depth}, at, {rowDim, 3}, {false, wholeParts});
   // The CPU copies its tile of the matrix together, whose rows lie far apart, as it pads it.
-  bool wholeColumns = schedule.getLanes() > 1 && !ShapedType::isDynamic(width) && width % n == 0;
+  bool wholeColumns =
+      schedule.getThreadsPerRow() > 1 && !ShapedType::isDynamic(width) && width % n == 0;
   Value w =
       read(op.getW(), {depth, n}, {head, part, columnTile}, {1, 2}, {wholeParts, wholeColumns});
   TileYieldOp::create(b, loc, product(o, w, loop.getState().front()));

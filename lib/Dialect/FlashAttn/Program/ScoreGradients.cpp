@@ -61,7 +61,7 @@ QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &opera
     whole = std::lcm(whole, rows);
   rows = mul(ceilDiv(sizes.queries, whole), whole);
   buffer = allocateF32(b, loc, {mul(sizes.batches, 4), sizes.heads, rows});
-  if (schedule.getRoles())
+  if (schedule.getHopper())
     large = allocate(b, loc, index(1), b.getI32Type());
   split = operands.splitHeads(buffer, /*headDim=*/1);
   if (adding != Adding::None)
@@ -96,8 +96,8 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands, V
   auto program = ProgramOp::create(
       b, loc, ValueRange{sizes.batches, sizes.heads, div(rows, index(count))},
       ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::QueryTile},
-      schedule.withoutRoles());
-  program.setLeads(true);
+      schedule.withoutHopper());
+  program.setPdlPrimary(true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(program.getBody());
   ScorePlace at;
@@ -225,7 +225,7 @@ void QuerySums::storeFlag(const ScorePlace &at, Value large) const {
                             ValueRange{flagIndex(at.batch), at.head, at.queryTile});
   };
   store(0);
-  if (schedule.getLanes() > 1)
+  if (schedule.getThreadsPerRow() > 1)
     gpu::BarrierOp::create(b, loc);
   auto any = scf::IfOp::create(b, loc, AnyRowOp::create(b, loc, large), /*withElseRegion=*/false);
   OpBuilder::InsertionGuard guard(b);
@@ -280,7 +280,7 @@ void QuerySums::ifLarge(function_ref<void()> build) const {
 
 Value QuerySums::hasBases(ScheduleAttr of, Value batch, Value head, Value tile,
                           int64_t count) const {
-  if (of.getRoles())
+  if (of.getHopper())
     return {};
   int64_t rows = schedule.getTileM();
   Value first = div(mul(tile, count), index(rows)), found;
@@ -334,7 +334,7 @@ Value QuerySums::loadRows(Kind kind, const Operands &operands, const ProgramPoin
   // With roles the last block may have a consumer without a tile, which comes here too.
   return toKind(kind, operands.loadQueryRows(operands.isPacked() ? split : buffer,
                                              batchOf(kind, at.batch), at,
-                                             /*inBounds=*/!schedule.getRoles()));
+                                             /*inBounds=*/!schedule.getHopper()));
 }
 
 Value QuerySums::toKind(Kind kind, Value kept) const {

@@ -43,8 +43,8 @@ public:
   /// null: nowhere, what is no number is that of a query without a key (A6).
   Value loadLse(AttentionBackwardOp op, const ScorePlace &at, VectorType type, Value counts) const;
   /// Whether any of the `count` queries of tile `tile`, of as many, may have a base other than 0:
-  /// i1, the same for all threads. Null in programs of `of` with roles: loops of warpgroups have no
-  /// registers for bases, and what they make of such rows is made again.
+  /// i1, the same for all threads. Null in programs of `of` with warp specialization: loops of
+  /// warpgroups have no registers for bases, and what they make of such rows is made again.
   Value hasBases(ScheduleAttr of, Value batch, Value head, Value tile, int64_t count) const;
   /// Notes that the op has large rows.
   void noteLarge() const;
@@ -107,7 +107,7 @@ private:
 };
 
 /// The schedule of programs beside those of `op`, with tiles as large as theirs or less: without
-/// roles, and with room for two tiles of factors.
+/// warp specialization, and with room for two tiles of factors.
 ScheduleAttr getScheduleBeside(AttentionBackwardOp op);
 
 /// B1: in programs of their own, finds the sums of weights again of large rows, whose log-sum-exp
@@ -124,9 +124,9 @@ public:
                        bool fullTilesKeep = false, RowPattern pattern = {}, bool isExact = false)
       : TileBuilder(b, op.getLoc()), scores(b, op, columns, pattern, fullTilesKeep, isExact),
         factor(scores.getFactor()), dotType(op.getScheduleAttr().getDotType()),
-        branches(op.getScheduleAttr().getLanes() > 1),
+        branches(op.getScheduleAttr().getThreadsPerRow() > 1),
         fullTilesHide(op.getKeep() && !fullTilesKeep),
-        hidesPairs(op.getScheduleAttr().getRoles() &&
+        hidesPairs(op.getScheduleAttr().getHopper() &&
                    classifyMask(op.getVisibleSets()).shape != MaskShape::Full) {}
 
   /// Each query of q times each key of k.
@@ -168,7 +168,8 @@ private:
   bool fullTilesHide; ///< some pairs
   /// Two elements at once, where they have 16 bits. Without a mask only a sequence's last tile
   /// hides any, and the loop over all others then suffers from what ptxas makes of it
-  /// (docs/rationale/gradient-step.md). And there are chips without roles that compare no bf16.
+  /// (docs/rationale/gradient-step.md). And there are chips without warp specialization that
+  /// compare no bf16.
   bool hidesPairs;
 };
 

@@ -123,11 +123,11 @@ Value ScoreBuilder::findQueries(const ScorePlace &at) const {
                                vector::BroadcastOp::create(b, loc, tile, step(queries)));
 }
 
-/// The pairs that the mask shows. Of joined keys those behind each cut are at numbers of their own.
+/// The pairs that the mask shows. Of compacted keys those behind each cut are at numbers of their own.
 Value ScoreBuilder::findInMask(const ScorePlace &at) const {
   // A thread of a warpgroup keeps the limits of its few rows, and compares them with constants.
   // Elsewhere, without registers for that, they stand at the queries.
-  TileAxis numbers = op.getScheduleAttr().getRoles() ? columns : TileAxis::Keys;
+  TileAxis numbers = op.getScheduleAttr().getHopper() ? columns : TileAxis::Keys;
   auto build = [&](ArrayRef<IntegerSet> sets, Value key) {
     return buildVisibleTile(b, loc, sets, at.position, key, at.queries, at.keys, queries, keys,
                             pattern, columns, numbers);
@@ -139,7 +139,7 @@ Value ScoreBuilder::findInMask(const ScorePlace &at) const {
   first = arith::AndIOp::create(
       b, loc, first, broadcast(cast<VectorType>(first.getType()), i32(-LoadTileOp::kPieceRows)));
   Value key = at.key, shown;
-  for (const JoinedKeys::Part &part : at.joined->parts) {
+  for (const CompactKeys::Part &part : at.joined->parts) {
     key = add(key, part.skip);
     Value mine = build(selectSetsFrom(visible, part.least), key);
     if (!shown) {

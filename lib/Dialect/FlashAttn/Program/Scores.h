@@ -3,7 +3,7 @@
 #ifndef FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_SCORES_H
 #define FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_SCORES_H
 
-#include "JoinKeys.h"
+#include "CompactKeys.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
 
@@ -15,9 +15,9 @@ struct ScorePlace {
   Value queryTile;     ///< of as many queries as the tile has positions
   Value keyTile;       ///< of as many as the tile has keys
   Value position;      ///< of the first query
-  Value key;           ///< the first or, of joined keys, its place in the sequence
+  Value key;           ///< the first or, of compacted keys, its place in the sequence
   Value queries, keys; ///< that exist
-  const JoinedKeys *joined = nullptr;
+  const CompactKeys *joined = nullptr;
 };
 
 /// B6: how a tile of shaped scores, where it is not hidden, changes with its products: by `slope`

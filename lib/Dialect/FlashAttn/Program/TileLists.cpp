@@ -88,8 +88,8 @@ std::pair<Value, SmallVector<Value>> TileLists::getList(OpBuilder &b, Location l
 void TileLists::free(OpBuilder &b, Location loc) { memref::DeallocOp::create(b, loc, buffer); }
 
 int64_t mlir::flashattn::countTogether(ScheduleAttr schedule) {
-  RolesAttr roles = schedule.getRoles();
-  return roles && !schedule.sharesProgram() ? roles.getConsumers() : 1;
+  HopperAttr hopper = schedule.getHopper();
+  return hopper && !schedule.sharesProgram() ? hopper.getConsumers() : 1;
 }
 
 std::optional<TileLists> mlir::flashattn::listGradientTiles(OpBuilder &b, AttentionBackwardOp op,

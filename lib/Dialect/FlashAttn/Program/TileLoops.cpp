@@ -331,7 +331,7 @@ LogicalResult LoopExpander::copy(Operation *op, Step &step) {
       full.getFromMutable().clear();
   }
   // Scores are made again without a mask.
-  if (auto weights = dyn_cast<WeightsOp>(made); weights && !step.isFull)
+  if (auto weights = dyn_cast<SoftmaxStepOp>(made); weights && !step.isFull)
     weights.dropAgain();
   // A mask that is true throughout leaves nothing of what uses it.
   SmallVector<Value> folded;
@@ -411,21 +411,21 @@ LogicalResult LoopExpander::copySkewed(Step &step, Step *before) {
 std::optional<TileRun> LoopExpander::findBranching() {
   constexpr int64_t kWide = 128;
   auto full = llvm::find_if(runs, [](const TileRun &run) { return run.isFull; });
-  auto all = loop.getBody()->getOps<WeightsOp>();
+  auto all = loop.getBody()->getOps<SoftmaxStepOp>();
   if (runs.size() == 1 || full == runs.end() || all.empty())
     return std::nullopt;
-  WeightsOp weights = *all.begin();
+  SoftmaxStepOp weights = *all.begin();
   auto select = weights.getScores().getDefiningOp<arith::SelectOp>();
-  if (!weights.getAgain().empty() || !select || !getMask(select) ||
+  if (!weights.getRecompute().empty() || !select || !getMask(select) ||
       !select.getTrueValue().getDefiningOp<vector::ContractionOp>())
     return std::nullopt;
   auto threads = loop->getParentOfType<OnThreadsOp>();
-  RolesAttr roles = threads ? threads.getSchedule().getRoles() : RolesAttr();
+  HopperAttr hopper = threads ? threads.getSchedule().getHopper() : HopperAttr();
   bool isWide = llvm::any_of(loop.getState(), [](Value v) {
     auto type = dyn_cast<VectorType>(v.getType());
     return type && type.getRank() == 2 && type.getDimSize(1) >= kWide;
   });
-  if (roles && roles.getConsumers() > 1 && !isWide)
+  if (hopper && hopper.getConsumers() > 1 && !isWide)
     return std::nullopt;
   for (auto load : loop.getBody()->getOps<LoadTileOp>())
     if (!llvm::all_of(load->getUsers(), llvm::IsaPred<vector::ContractionOp>))
@@ -457,8 +457,8 @@ LogicalResult LoopExpander::runSkewed(SmallVectorImpl<Value> &results) {
   SmallVector<Value> state = lookup(carried, first);
   // Of the first step no row has a base to keep.
   for (Operation &op : *b.getInsertionBlock())
-    if (auto weights = dyn_cast<WeightsOp>(op)) {
-      weights.removeGrowthAttr();
+    if (auto weights = dyn_cast<SoftmaxStepOp>(op)) {
+      weights.removeThresholdAttr();
       weights.dropAgain();
     }
 

@@ -123,7 +123,7 @@ static std::optional<Producer> findProducer(ProjectOp op) {
   auto program = dyn_cast_if_present<ProgramOp>(before);
   ScheduleAttr schedule = program ? program.getScheduleAttr() : ScheduleAttr();
   // On a GPU, where lanes share a row, the sums of all columns would not stay in registers.
-  if (!schedule || schedule.getLanes() != 1 || schedule.getPack() != 1 ||
+  if (!schedule || schedule.getThreadsPerRow() != 1 || schedule.getPack() != 1 ||
       program.getSizes().size() != 3 || program.getAxis(1) != ProgramAxis::Head ||
       ShapedType::isDynamic(width) || width == 0 || schedule.getTileM() * width > kMostSums)
     return std::nullopt;

@@ -228,7 +228,7 @@ FAULTS = [
     ("sums: half of them are made zeros", C9, [("hopper.clear#0", ("sub", "elements 8192", "elements 4096"))], NUMBERS),
     ("sums: nobody tells that they are there", C9, [("hopper.signal_added#0", DROP)],
      r"expected 6 warps of the primary grid to have signalled but got 0 by .* at hopper\.await_added"),
-    ("products: the other consumer is never let go on", C9, [("hopper.wake_sister#1", DROP)], r"deadlock: .*"),
+    ("products: the other consumer is never let go on", C9, [("hopper.wake_peer#1", DROP)], r"deadlock: .*"),
     # Scores that warps make again, each for itself. The producer waits for values before it brings the keys of a
     # place, and values, too, are released behind the branch: the faults are those of both rings.
     ("one thread of a group releases tiles for its four warps", L9, ONE_RELEASES_K + ONE_RELEASES_V, MADE_AGAIN),

@@ -140,11 +140,11 @@ def FlashAttn_AllOfAttr : FlashAttn_Mask<"AllOf", "all_of"> {
 // Schedule
 //===----------------------------------------------------------------------===//
 
-def FlashAttn_RolesAttr : AttrDef<FlashAttn_Dialect, "Roles"> {
-  let mnemonic = "roles";
+def FlashAttn_HopperAttr : AttrDef<FlashAttn_Dialect, "Hopper"> {
+  let mnemonic = "hopper";
   let summary = "warp specialization: the producer and consumer warpgroups of a thread block";
   let description = [{
-    A thread block with roles has one producer warpgroup (128 threads), which copies tiles to shared
+    A thread block with warp specialization has one producer warpgroup (128 threads), which copies tiles to shared
     memory, and consumer warpgroups, which compute. Each consumer runs a tile program of its own, or
     all consumers share one program (see `warps` of `#flashattn.schedule`). The programs that a
     block runs at the same time are a group; they share the tiles of `k` and `v`.
@@ -154,82 +154,82 @@ def FlashAttn_RolesAttr : AttrDef<FlashAttn_Dialect, "Roles"> {
       within the query heads that share a key/value head.
     - `registers`: registers per thread of a consumer.
     - `producer_registers`: registers per thread of the producer.
-    - `rescale`: threshold of the online softmax, as a power of 2. The output is rescaled only if an
+    - `rescale_threshold`: threshold of the online softmax, as a power of 2. The output is rescaled only if an
       exponent of a row has grown by more than this number; with 0 it is rescaled whenever an
       exponent has grown.
-    - `section`: heads whose programs are started together, the longest program first. With 0, as
+    - `l2_head_group`: heads whose programs are started together, the longest program first. With 0, as
       many heads as provide a group of programs for nearly every block that runs at once.
-    - `blocks` (1 if omitted): thread blocks that run at once on a multiprocessor.
-    - `query_stages` (1 if omitted): query-tile buffers of a consumer. With 2, blocks are
+    - `blocks_per_sm` (1 if omitted): thread blocks that run at once on a multiprocessor.
+    - `q_stages` (1 if omitted): query-tile buffers of a consumer. With 2, blocks are
       persistent: only as many are launched as run at once, each runs one group after the other, and
       the tiles of the next group are prefetched.
-    - `late_rescale` (0 if omitted): with 1, the decision to rescale is based on the weights of a
+    - `lazy_rescale` (0 if omitted): with 1, the decision to rescale is based on the weights of a
       tile after they are computed, instead of on its scores before. If weights have outgrown the
       old base, their scores are computed a second time.
-    - `claims_below` (0 if omitted): with at most this many keys (backward pass: queries), thread
+    - `dynamic_scheduler_max_len` (0 if omitted): with at most this many keys (backward pass: queries), thread
       blocks are persistent and fetch groups dynamically from an atomic counter in global memory, so
       that blocks whose groups differ in length finish together. With 0, each block has a fixed
       share of the groups.
-    - `add_stages` (0 if omitted): in a backward pass whose consumers share a program and accumulate
+    - `dq_reduce_stages` (0 if omitted): in a backward pass whose consumers share a program and accumulate
       dq, the number of shared memory buffers through which consumers hand each step's contribution
       to dq to the spare warps of the producer warpgroup, which add it to global memory. With 0,
       each consumer warp adds its own part.
-    - `joins` (0 if omitted): with 1, the intervals of keys that a program's mask shows are cut into
+    - `compact_kv` (0 if omitted): with 1, the intervals of keys that a program's mask shows are cut into
       pieces of 8 keys, the pieces are joined to one sequence, and the sequence is cut into tiles. A
       program of a narrow band, or of a few scattered keys, then has no tile that is mostly hidden.
-    - `in_flight` (0 if omitted): cap on the bytes of streamed tiles in flight, in KiB per
+    - `prefetch_kib_per_sm` (0 if omitted): cap on the bytes of streamed tiles in flight, in KiB per
       multiprocessor, for all blocks that run at once taken together. With 0, every block prefetches
       up to `stages` steps.
-    - `query_columns` (0 if omitted): the number of leading columns of the queries that the threads
+    - `q_register_columns` (0 if omitted): the number of leading columns of the queries that the threads
       of a forward program hold in registers: a multiple of 16, or all columns if there are fewer.
       Products read these columns from registers instead of from shared memory at each key tile.
 
-    For bf16, a `rescale` of more than 3 requires 64, 128 or 192 columns of `v`: row sums are then
+    For bf16, a `rescale_threshold` of more than 3 requires 64, 128 or 192 columns of `v`: row sums are then
     computed as products with 8 columns of ones that follow the columns of `v`.
 
-    `late_rescale` requires that nothing but the mask shapes the scores. In tiles that the mask
+    `lazy_rescale` requires that nothing but the mask shapes the scores. In tiles that the mask
     cuts, the decision to rescale is based on the scores.
 
-    `claims_below` with `query_stages` 1: the next group's tiles reuse the buffers of the current
+    `dynamic_scheduler_max_len` with `q_stages` 1: the next group's tiles reuse the buffers of the current
     group as soon as its steps have read them. This requires that there is no `keep` operand and no
-    `joins` and, in the backward pass, that consumers share a program.
+    `compact_kv` and, in the backward pass, that consumers share a program.
 
-    `claims_below` with few groups or many keys: each block runs one group and ends if there are
-    fewer than 4 groups for each block (with `query_stages` 1, fewer than 2). With more than
-    `claims_below` keys, each block also runs one group and ends, in a kernel with one query-tile
+    `dynamic_scheduler_max_len` with few groups or many keys: each block runs one group and ends if there are
+    fewer than 4 groups for each block (with `q_stages` 1, fewer than 2). With more than
+    `dynamic_scheduler_max_len` keys, each block also runs one group and ends, in a kernel with one query-tile
     buffer and at most 8 heads at once.
 
-    `add_stages`: the spare warps also set a tile of dq to zero if nothing was added to it yet.
+    `dq_reduce_stages`: the spare warps also set a tile of dq to zero if nothing was added to it yet.
 
-    `joins` requires that only the mask depends on the index of a key. The programs of a group join
-    the keys that any of them sees. In the backward pass, `joins` applies to the programs over query
+    `compact_kv` requires that only the mask depends on the index of a key. The programs of a group join
+    the keys that any of them sees. In the backward pass, `compact_kv` applies to the programs over query
     tiles, and `tile_n`, `pack` and the roles are those of these programs; the programs over key
     tiles process at least 64 queries a step, in at most 2 blocks per multiprocessor.
 
-    `in_flight`: with few programs, each block prefetches up to `stages` steps; with more programs,
+    `prefetch_kib_per_sm`: with few programs, each block prefetches up to `stages` steps; with more programs,
     as many steps as the cap allows, but at least two. More bytes in flight would not make memory
     faster, and blocks that share a multiprocessor would finish later than those that do not.
   }];
   let parameters = (ins "int64_t":$consumers, "::mlir::flashattn::ProgramAxis":$along,
                         "int64_t":$registers, "int64_t":$producerRegisters,
-                        "int64_t":$rescale, "int64_t":$section,
-                        "int64_t":$blocks, "int64_t":$queryStages,
-                        "int64_t":$lateRescale, "int64_t":$claimsBelow,
-                        "int64_t":$addStages, "int64_t":$joins, "int64_t":$inFlight,
-                        "int64_t":$queryColumns);
-  let builders = [AttrBuilder<(ins "const ::mlir::flashattn::RolesFields &":$fields), [{
+                        "int64_t":$rescaleThreshold, "int64_t":$l2HeadGroup,
+                        "int64_t":$blocksPerSM, "int64_t":$qStages,
+                        "int64_t":$lazyRescale, "int64_t":$dynamicSchedulerMaxLen,
+                        "int64_t":$dqReduceStages, "int64_t":$compactKV, "int64_t":$prefetchKiBPerSM,
+                        "int64_t":$qRegisterColumns);
+  let builders = [AttrBuilder<(ins "const ::mlir::flashattn::HopperFields &":$fields), [{
     return $_get($_ctxt, fields.consumers, fields.along, fields.registers, fields.producerRegisters,
-                 fields.rescale, fields.section, fields.blocks, fields.queryStages,
-                 fields.lateRescale, fields.claimsBelow, fields.addStages, fields.joins, fields.inFlight,
-                 fields.queryColumns);
+                 fields.rescaleThreshold, fields.l2HeadGroup, fields.blocksPerSM, fields.qStages,
+                 fields.lazyRescale, fields.dynamicSchedulerMaxLen, fields.dqReduceStages, fields.compactKV, fields.prefetchKiBPerSM,
+                 fields.qRegisterColumns);
   }]>];
   let extraClassDeclaration = [{
-    ::mlir::flashattn::RolesFields getFields() const;
-    /// The roles of blocks that run one group each, with at most `section` heads at once.
-    RolesAttr withoutClaims(int64_t section) const;
+    ::mlir::flashattn::HopperFields getFields() const;
+    /// The roles of blocks that run one group each, with at most `l2_head_group` heads at once.
+    HopperAttr withoutClaims(int64_t section) const;
     /// Whether blocks are persistent but have buffers for the tiles of one group only, so that the
     /// next group's tiles reuse them.
-    bool reloads() const { return getClaimsBelow() > 0 && getQueryStages() == 1; }
+    bool reloads() const { return getDynamicSchedulerMaxLen() > 0 && getQStages() == 1; }
   }];
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
@@ -242,11 +242,11 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     - `tile_m`: rows of one program: queries, or keys in the programs that compute the gradients of
       keys and values.
     - `tile_n`: rows of the other operand that one step processes: keys, or queries.
-    - `warps`: warps of a program; 1 on the CPU. With `roles`, a program of more than 4 warps is
+    - `warps`: warps of a program; 1 on the CPU. With `hopper`, a program of more than 4 warps is
       shared by the consumers.
     - `stages`: tiles of `k` and `v` in shared memory at once. With 1, loads do not overlap with
       computation.
-    - `lanes`: threads that share a row. The row's sum is kept as this many partial sums and reduced
+    - `threads_per_row`: threads that share a row. The row's sum is kept as this many partial sums and reduced
       once at the end.
     - `dot_type`: element type of the operands of contractions.
     - `pack` (1 if omitted): query heads of one key/value head whose rows share a tile. The tile has
@@ -254,49 +254,49 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     - `splits` (1 if omitted): split-KV: the maximum number of parts that the keys are cut into, for
       few queries with many keys. Each part has programs of its own, and `flashattn.combine` merges
       their outputs.
-    - `min_part_tiles` (2 if omitted): with `splits`, the minimum number of key tiles in a part if
+    - `min_split_tiles` (2 if omitted): with `splits`, the minimum number of key tiles in a part if
       there are several parts.
-    - `narrow_blocks` (0 if omitted): with `splits` and one consumer, the number of narrow blocks
-      per multiprocessor. A narrow block has half as many keys per tile and a proportional share of
+    - `small_blocks_per_sm` (0 if omitted): with `splits` and one consumer, the number of small blocks
+      per multiprocessor. A small block has half as many keys per tile and a proportional share of
       the registers.
-    - `tile_q` (`tile_m` if omitted): in the backward pass, rows of a program that computes dq.
+    - `dq_tile_m` (`tile_m` if omitted): in the backward pass, rows of a program that computes dq.
     - `column_warps` (1 if omitted): in a backward pass whose programs accumulate dq, the number of
       warps that share the rows of a tile; each has a part of the columns. Products then read less
       from shared memory; the warps exchange their parts of the weights through it. Not allowed with
-      `roles`.
-    - `queries_in_registers` (optional): whether a thread keeps its part of the queries in registers
+      `hopper`.
+    - `q_in_registers` (optional): whether a thread keeps its part of the queries in registers
       during all steps, or reads it again at every step. In the backward pass it applies to the
       thread's part of both tiles that a program keeps. If it is omitted, the number of available
-      registers decides. Not allowed with `roles`.
-    - `apart` (optional): in the backward pass, whether the gradients of keys and those of values
+      registers decides. Not allowed with `hopper`.
+    - `separate_dk_dv` (optional): in the backward pass, whether the gradients of keys and those of values
       are computed by separate programs. These support wider heads and compute the scores twice.
-    - `roles` (optional): warp specialization, with contractions by `wgmma`. If it is omitted, all
+    - `hopper` (optional): warp specialization on Hopper, with contractions by `wgmma`. If it is omitted, all
       warps do the same work.
 
-    The number of parts with `splits` is chosen at each call. Parts run in narrow blocks if there
-    are `narrow_blocks`, and so do whole programs if these finish as soon in narrow blocks as in
-    `blocks` blocks with whole tiles (`flashattn.prefers_narrow`). `min_part_tiles` then counts the
-    tiles of narrow blocks.
+    The number of parts with `splits` is chosen at each call. Parts run in small blocks if there
+    are `small_blocks_per_sm`, and so do whole programs if these finish as soon in small blocks as in
+    `blocks_per_sm` blocks with whole tiles (`flashattn.prefers_small_blocks`). `min_split_tiles` then counts the
+    tiles of small blocks.
 
-    Without `tile_q`, there may be no programs that only compute dq: the programs over tiles of at
+    Without `dq_tile_m`, there may be no programs that only compute dq: the programs over tiles of at
     least 128 keys of a 16-bit type then accumulate dq too, each its contribution, unless they are
-    `apart`.
+    `separate_dk_dv`.
 
     `flashattn-select-schedule` fills in the schedule; it keeps a schedule that the op already has.
   }];
   let parameters = (ins "int64_t":$tileM, "int64_t":$tileN, "int64_t":$warps,
-                        "int64_t":$stages, "int64_t":$lanes, "::mlir::FloatType":$dotType,
-                        "int64_t":$pack, "int64_t":$splits, "int64_t":$minPartTiles,
-                        "int64_t":$narrowBlocks,
-                        "int64_t":$tileQ, "int64_t":$columnWarps,
-                        OptionalParameter<"::std::optional<bool>">:$queriesInRegisters,
-                        OptionalParameter<"::std::optional<bool>">:$apart,
-                        OptionalParameter<"::mlir::flashattn::RolesAttr">:$roles);
+                        "int64_t":$stages, "int64_t":$threadsPerRow, "::mlir::FloatType":$dotType,
+                        "int64_t":$pack, "int64_t":$splits, "int64_t":$minSplitTiles,
+                        "int64_t":$smallBlocksPerSM,
+                        "int64_t":$dqTileM, "int64_t":$columnWarps,
+                        OptionalParameter<"::std::optional<bool>">:$qInRegisters,
+                        OptionalParameter<"::std::optional<bool>">:$separateDkDv,
+                        OptionalParameter<"::mlir::flashattn::HopperAttr">:$hopper);
   let builders = [AttrBuilder<(ins "const ::mlir::flashattn::ScheduleFields &":$fields), [{
-    return $_get($_ctxt, fields.tileM, fields.tileN, fields.warps, fields.stages, fields.lanes,
-                 fields.dotType, fields.pack, fields.splits, fields.minPartTiles,
-                 fields.narrowBlocks, fields.tileQ, fields.columnWarps, fields.queriesInRegisters, fields.apart,
-                 fields.roles ? RolesAttr::get($_ctxt, *fields.roles) : RolesAttr());
+    return $_get($_ctxt, fields.tileM, fields.tileN, fields.warps, fields.stages, fields.threadsPerRow,
+                 fields.dotType, fields.pack, fields.splits, fields.minSplitTiles,
+                 fields.smallBlocksPerSM, fields.dqTileM, fields.columnWarps, fields.qInRegisters, fields.separateDkDv,
+                 fields.hopper ? HopperAttr::get($_ctxt, *fields.hopper) : HopperAttr());
   }]>];
   let extraClassDeclaration = [{
     ::mlir::flashattn::ScheduleFields getFields() const;
@@ -305,24 +305,24 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     static ScheduleAttr getVerified(
         ::llvm::function_ref<::mlir::InFlightDiagnostic()> emitError, ::mlir::MLIRContext *context,
         const ::mlir::flashattn::ScheduleFields &fields);
-    ScheduleAttr withRoles(RolesAttr roles) const;
+    ScheduleAttr withHopper(HopperAttr hopper) const;
     /// The schedule for programs of the same rows without warp specialization: each warp has rows
     /// of its own, and there are at most two stages.
-    ScheduleAttr withoutRoles() const;
+    ScheduleAttr withoutHopper() const;
     /// The schedule with at most `splits` parts. With 1 there are no parts, and the fields that
     /// describe parts are reset.
     ScheduleAttr withSplits(int64_t splits) const;
-    /// The schedule without parts in narrow blocks, with half of `tile_n` keys per tile.
-    /// `narrow_blocks` must not be 0. The narrow blocks of a multiprocessor share the registers
-    /// that its `blocks` blocks have.
-    ScheduleAttr withNarrowBlocks() const;
-    /// The schedule of programs over parts of the keys: in narrow blocks, if the schedule has them.
+    /// The schedule without parts in small blocks, with half of `tile_n` keys per tile.
+    /// `small_blocks_per_sm` must not be 0. The small blocks of a multiprocessor share the registers
+    /// that its `blocks_per_sm` blocks have.
+    ScheduleAttr withSmallBlocks() const;
+    /// The schedule of programs over parts of the keys: in small blocks, if the schedule has them.
     ScheduleAttr forParts() const;
     /// Whether the consumers of a block share one program. Each consumer has some of the program's
     /// rows or, if there are fewer than 16 rows per warp, some of its sums.
     bool sharesProgram() const;
     /// If row sums are computed by additions, bf16 weights may grow up to 2 to this power: results
-    /// are then no less accurate than with sums by products and a `rescale` of 8
+    /// are then no less accurate than with sums by products and a `rescale_threshold` of 8
     /// (docs/rationale/rescale.md).
     static constexpr int64_t kMostAdded = 3;
     /// Whether row sums are computed as products with columns of ones that follow the `dv` columns
@@ -331,7 +331,7 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     bool sumsByProducts(int64_t dv) const;
     /// Whether programs over query tiles join the keys that they see; and the number of keys that
     /// they visit or skip as a unit: those of a tile, or of a piece.
-    bool joinsKeys() const;
+    bool compactsKV() const;
     int64_t getVisitedKeys() const;
     /// Whether each of these consumers has all rows of one sum.
     bool splitsSums() const;
@@ -345,8 +345,8 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     /// In the backward pass: the schedule of the programs over query tiles, whose rows are
     /// `tile_m`.
     ScheduleAttr forQueryTiles() const;
-    /// In a backward pass with roles: the schedule of the programs that compute dv alone (if
-    /// `apart`), or dk and dv with one sum for each consumer. They have room for wider steps, whose
+    /// In a backward pass with warp specialization: the schedule of the programs that compute dv alone (if
+    /// `separate_dk_dv`), or dk and dv with one sum for each consumer. They have room for wider steps, whose
     /// products read less shared memory. If programs over query tiles join keys and pack heads, it
     /// is the schedule of the other programs, which do neither.
     ScheduleAttr forWideSteps() const;

@@ -37,27 +37,27 @@ def FlashAttn_ProgramOp : FlashAttn_ProgramLevelOp<"program", [
     tile values over the schedule's warps. Without one, it is ordinary code, which only the CPU
     runs.
 
-    `leads` and `follows` describe programmatic dependent launch. Programs with `leads` directly
-    precede programs with `follows`, which may start while the leading programs are still running,
+    `pdl_primary` and `pdl_secondary` describe programmatic dependent launch. Programs with `pdl_primary` directly
+    precede programs with `pdl_secondary`, which may start while the leading programs are still running,
     on a target where they can wait for the data that they need. The leading programs must not write
     the tiles that the following programs keep for their contractions, because these tiles are read
     first.
 
-    With `half_rows`, the contents of rows 8 to 15 of every 16 rows of its tiles are never used, for
+    With `unused_row_half`, the contents of rows 8 to 15 of every 16 rows of its tiles are never used, for
     example in a tile for few queries. A target need not compute them.
 
     Example:
 
     ```mlir
     flashattn.program (%b, %h, %t) in (%batches, %heads, %tiles) axes(batch, head, query_tile)
-        schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+        schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
       ...
     }
     ```
   }];
   let arguments = (ins Variadic<Index>:$sizes, FlashAttn_ProgramAxes:$axes,
-                       OptionalAttr<FlashAttn_ScheduleAttr>:$schedule, UnitAttr:$follows,
-                       UnitAttr:$leads, UnitAttr:$half_rows);
+                       OptionalAttr<FlashAttn_ScheduleAttr>:$schedule, UnitAttr:$pdl_secondary,
+                       UnitAttr:$pdl_primary, UnitAttr:$unused_row_half);
   let regions = (region SizedRegion<1>:$region);
   let hasCustomAssemblyFormat = 1;
   let skipDefaultBuilders = 1;
@@ -83,18 +83,18 @@ def FlashAttn_OnThreadsOp : FlashAttn_ProgramLevelOp<"on_threads", [
   let description = [{
     Replaces a `flashattn.program` inside a kernel: the threads of the schedule's warps run the
     region, and `thread` is the index of a thread among them. A tile value is spread over all
-    threads; `flashattn-distribute` gives each thread its part. `half_rows` is that of the program.
+    threads; `flashattn-distribute` gives each thread its part. `unused_row_half` is that of the program.
 
     Example:
 
     ```mlir
     flashattn.on_threads %thread
-        schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+        schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
       ...
     }
     ```
   }];
-  let arguments = (ins Index:$thread, FlashAttn_ScheduleAttr:$schedule, UnitAttr:$half_rows);
+  let arguments = (ins Index:$thread, FlashAttn_ScheduleAttr:$schedule, UnitAttr:$unused_row_half);
   let regions = (region SizedRegion<1>:$region);
   let hasCustomAssemblyFormat = 1;
   let skipDefaultBuilders = 1;
@@ -109,11 +109,11 @@ def FlashAttn_OnThreadsOp : FlashAttn_ProgramLevelOp<"on_threads", [
 
 def FlashAttn_TileYieldOp : Op<FlashAttn_Dialect, "tile_yield", [
     Pure, ReturnLike, Terminator,
-    ParentOneOf<["ProgramOp", "OnThreadsOp", "TileLoopOp", "TileMaskOp", "WeightsOp"]>]> {
+    ParentOneOf<["ProgramOp", "OnThreadsOp", "TileLoopOp", "TileMaskOp", "SoftmaxStepOp"]>]> {
   let summary = "terminate a region of a tile-level op";
   let description = [{
     Yields the state after a step to a `flashattn.tile_loop`, the value to a `flashattn.tile_mask`
-    and the scores to a `flashattn.weights`. The regions of the other ops yield nothing.
+    and the scores to a `flashattn.softmax_step`. The regions of the other ops yield nothing.
   }];
   let arguments = (ins Variadic<AnyType>:$values);
   let builders = [OpBuilder<(ins), [{ build($_builder, $_state, ::mlir::ValueRange()); }]>];
@@ -332,7 +332,7 @@ def FlashAttn_AwaitAddedOp : FlashAttn_CountedOp<"await_added"> {
   let summary = "wait until programs have added their contributions";
   let description = [{
     Waits until `programs` programs have signaled (`flashattn.signal_added`) through the element of
-    `counter` at `indices`. A program with `follows` and this op starts while the last of those
+    `counter` at `indices`. A program with `pdl_secondary` and this op starts while the last of those
     programs are still running; it must read nothing else that they write.
 
     Example: `flashattn.await_added %done[%b, %h] of %programs : memref<?x?xi32>`
@@ -461,7 +461,7 @@ def FlashAttn_TileMaskOp : FlashAttn_ProgramLevelOp<"tile_mask", [
 // Online softmax
 //===----------------------------------------------------------------------===//
 
-def FlashAttn_WeightsOp : FlashAttn_ProgramLevelOp<"weights", [
+def FlashAttn_SoftmaxStepOp : FlashAttn_ProgramLevelOp<"softmax_step", [
     RecursiveMemoryEffects, IsolatedFromAbove, SingleBlock, OperandSegments,
     AllTypesMatch<["old", "base"]>, AllTypesMatch<["scores", "weights"]>,
     RangedTypesMatchWith<"results are as the values", "values", "rescaled", "$_self">]> {
@@ -469,31 +469,31 @@ def FlashAttn_WeightsOp : FlashAttn_ProgramLevelOp<"weights", [
   let description = [{
     Computes one step of the online softmax. `weights`, which are unnormalized probabilities, are
     `exp2((scores - base) factor)`. `base` is at least the maximum of `old` and of the row's
-    `scores`, less `growth / factor`. Any base may be subtracted from the exponents of a row, as
+    `scores`, less `threshold / factor`. Any base may be subtracted from the exponents of a row, as
     long as the row's sum and output use the same one, so an old base can be kept while no weight
-    exceeds the range of its type. Without `growth`, `base` is the maximum. If it is -inf, in a row
+    exceeds the range of its type. Without `threshold`, `base` is the maximum. If it is -inf, in a row
     that has seen no key, the exponents are computed against 0. `factor` is positive. `values`,
     which were summed against `old`, are multiplied by `exp2((old - base) factor)` and returned as
     `rescaled`.
 
-    `sums` contains the sum of each row's weights by lanes: `lanes` threads share a row, and lane l
-    has columns 2 l and 2 l + 1 of every 2 `lanes` columns.
+    `sums` contains the sum of each row's weights by lanes: `threads_per_row` threads share a row, and lane l
+    has columns 2 l and 2 l + 1 of every 2 `threads_per_row` columns.
 
     If none of the rows that a target evaluates together has outgrown the base, the base is kept and
     nothing is rescaled. By default the target decides this from the scores, before it computes any
-    weight. If there is a region `again`, it decides from the weights. If some have outgrown the
+    weight. If there is a region `recompute`, it decides from the weights. If some have outgrown the
     base, the region computes the scores a second time, from tiles that it takes as operands, and
     the weights are computed again from these scores.
 
     Examples:
 
     ```mlir
-    %p, %sums, %base, %l1, %o1 = flashattn.weights %s from %old factor(%c) growth 4.0 lanes 4
+    %p, %sums, %base, %l1, %o1 = flashattn.softmax_step %s from %old factor(%c) threshold 4.0 threads_per_row 4
         rescale(%l, %o : vector<64x4xf32>, vector<64x128xf32>)
         : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
-    %p, %sums, %base, %o1 = flashattn.weights %s from %old factor(%c) growth 8.0 lanes 4
+    %p, %sums, %base, %o1 = flashattn.softmax_step %s from %old factor(%c) threshold 8.0 threads_per_row 4
         rescale(%o : vector<64x128xf32>) : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
-        again(%q, %k : vector<64x128xf16>, vector<64x128xf16>) {
+        recompute(%q, %k : vector<64x128xf16>, vector<64x128xf16>) {
     ^bb0(%a: vector<64x128xf16>, %b: vector<64x128xf16>):
       %s2 = vector.contract ... %a, %b, %zero
       flashattn.tile_yield %s2 : vector<64x64xf32>
@@ -503,25 +503,25 @@ def FlashAttn_WeightsOp : FlashAttn_ProgramLevelOp<"weights", [
   let arguments = (ins VectorOfRankAndType<[2], [F32]>:$scores,
                        VectorOfRankAndType<[1], [F32]>:$old,
                        F32:$factor,
-                       OptionalAttr<F32Attr>:$growth,
-                       ConfinedAttr<I64Attr, [IntPositive]>:$lanes,
+                       OptionalAttr<F32Attr>:$threshold,
+                       ConfinedAttr<I64Attr, [IntPositive]>:$threads_per_row,
                        Variadic<FlashAttn_TileVector>:$values,
                        Variadic<FlashAttn_TileVector>:$factors);
   let results = (outs VectorOfRankAndType<[2], [F32]>:$weights,
                       VectorOfRankAndType<[2], [F32]>:$sums,
                       VectorOfRankAndType<[1], [F32]>:$base,
                       Variadic<FlashAttn_TileVector>:$rescaled);
-  let regions = (region MaxSizedRegion<1>:$again);
+  let regions = (region MaxSizedRegion<1>:$recompute);
   let assemblyFormat = [{
-    $scores `from` $old `factor` `(` $factor `)` (`growth` $growth^)? `lanes` $lanes
+    $scores `from` $old `factor` `(` $factor `)` (`threshold` $threshold^)? `threads_per_row` $threads_per_row
     (`rescale` `(` $values^ `:` type($values) `)`)? attr-dict
     `:` type($scores) `,` type($old) `->` type($sums)
-    (`again` `(` $factors^ `:` type($factors) `)` $again)?
+    (`recompute` `(` $factors^ `:` type($factors) `)` $recompute)?
   }];
   let skipDefaultBuilders = 1;
   let builders = [
     OpBuilder<(ins "::mlir::Value":$scores, "::mlir::Value":$old, "::mlir::Value":$factor,
-                   "::mlir::FloatAttr":$growth, "int64_t":$lanes, "::mlir::ValueRange":$values)>];
+                   "::mlir::FloatAttr":$threshold, "int64_t":$threadsPerRow, "::mlir::ValueRange":$values)>];
   let extraClassDeclaration = segments # [{
     /// Removes the region, so that the decision to rescale is based on the scores.
     void dropAgain();

@@ -1,6 +1,6 @@
 //===- ScheduleFields.h - the fields of a schedule as plain data -*- C++ -*-===//
 //
-// The fields of `#flashattn.schedule` and its `roles`. This is the only list of the fields, with
+// The fields of `#flashattn.schedule` and its `hopper`. This is the only list of the fields, with
 // their names, ranges and default values; the code that parses, prints, verifies and completes
 // schedules uses it.
 //
@@ -23,25 +23,26 @@ constexpr int64_t kMaxSplits = 256;
 /// Maximum number of keys.
 constexpr int64_t kMostKeys = std::numeric_limits<int32_t>::max();
 
-/// The fields of `#flashattn.roles`; see its description.
-struct RolesFields {
+/// The fields of `#flashattn.hopper`; see its description.
+struct HopperFields {
   int64_t consumers = 1;
   ProgramAxis along = ProgramAxis::QueryTile;
-  int64_t registers = 0, producerRegisters = 0, rescale = 0, section = 1, blocks = 1,
-          queryStages = 1;
-  int64_t lateRescale = 0, claimsBelow = 0, addStages = 0, joins = 0, inFlight = 0,
-          queryColumns = 0;
+  int64_t registers = 0, producerRegisters = 0, rescaleThreshold = 0, l2HeadGroup = 1,
+          blocksPerSM = 1, qStages = 1;
+  int64_t lazyRescale = 0, dynamicSchedulerMaxLen = 0, dqReduceStages = 0, compactKV = 0,
+          prefetchKiBPerSM = 0, qRegisterColumns = 0;
 
-  bool operator==(const RolesFields &) const;
+  bool operator==(const HopperFields &) const;
 };
 
 /// The fields of `#flashattn.schedule`.
 struct ScheduleFields {
-  int64_t tileM = 64, tileN = 64, warps = 4, stages = 2, lanes = 4;
+  int64_t tileM = 64, tileN = 64, warps = 4, stages = 2, threadsPerRow = 4;
   FloatType dotType;
-  int64_t pack = 1, splits = 1, minPartTiles = 2, narrowBlocks = 0, tileQ = 0, columnWarps = 1;
-  std::optional<bool> queriesInRegisters, apart;
-  std::optional<RolesFields> roles;
+  int64_t pack = 1, splits = 1, minSplitTiles = 2, smallBlocksPerSM = 0, dqTileM = 0,
+          columnWarps = 1;
+  std::optional<bool> qInRegisters, separateDkDv;
+  std::optional<HopperFields> hopper;
 
   bool operator==(const ScheduleFields &) const;
   bool operator!=(const ScheduleFields &other) const { return !(*this == other); }
@@ -57,23 +58,25 @@ struct FieldInfo {
 /// Calls `visit(info, field)` for every field in the order of the text. Fields are numbers,
 /// `along`, `dotType`, and a std::optional for each optional field without a default value.
 template <typename Fields, typename Visitor>
-void visitRolesFields(Fields &fields, Visitor &&visit) {
+void visitHopperFields(Fields &fields, Visitor &&visit) {
   constexpr int64_t kMost = 65535;
-  const RolesFields leftOut;
+  const HopperFields leftOut;
   visit(FieldInfo{"consumers", 1, 7, {}}, fields.consumers);
   visit(FieldInfo{"along", 0, 0, {}}, fields.along);
   visit(FieldInfo{"registers", 24, 256, {}}, fields.registers);
   visit(FieldInfo{"producer_registers", 24, 256, {}}, fields.producerRegisters);
-  visit(FieldInfo{"rescale", 0, 15, {}}, fields.rescale);
-  visit(FieldInfo{"section", 0, kMost, {}}, fields.section);
-  visit(FieldInfo{"blocks", 1, 8, leftOut.blocks}, fields.blocks);
-  visit(FieldInfo{"query_stages", 1, 2, leftOut.queryStages}, fields.queryStages);
-  visit(FieldInfo{"late_rescale", 0, 1, leftOut.lateRescale}, fields.lateRescale);
-  visit(FieldInfo{"claims_below", 0, kMostKeys, leftOut.claimsBelow}, fields.claimsBelow);
-  visit(FieldInfo{"add_stages", 0, 2, leftOut.addStages}, fields.addStages);
-  visit(FieldInfo{"joins", 0, 1, leftOut.joins}, fields.joins);
-  visit(FieldInfo{"in_flight", 0, kMost, leftOut.inFlight}, fields.inFlight);
-  visit(FieldInfo{"query_columns", 0, 256, leftOut.queryColumns}, fields.queryColumns);
+  visit(FieldInfo{"rescale_threshold", 0, 15, {}}, fields.rescaleThreshold);
+  visit(FieldInfo{"l2_head_group", 0, kMost, {}}, fields.l2HeadGroup);
+  visit(FieldInfo{"blocks_per_sm", 1, 8, leftOut.blocksPerSM}, fields.blocksPerSM);
+  visit(FieldInfo{"q_stages", 1, 2, leftOut.qStages}, fields.qStages);
+  visit(FieldInfo{"lazy_rescale", 0, 1, leftOut.lazyRescale}, fields.lazyRescale);
+  visit(FieldInfo{"dynamic_scheduler_max_len", 0, kMostKeys, leftOut.dynamicSchedulerMaxLen},
+        fields.dynamicSchedulerMaxLen);
+  visit(FieldInfo{"dq_reduce_stages", 0, 2, leftOut.dqReduceStages}, fields.dqReduceStages);
+  visit(FieldInfo{"compact_kv", 0, 1, leftOut.compactKV}, fields.compactKV);
+  visit(FieldInfo{"prefetch_kib_per_sm", 0, kMost, leftOut.prefetchKiBPerSM},
+        fields.prefetchKiBPerSM);
+  visit(FieldInfo{"q_register_columns", 0, 256, leftOut.qRegisterColumns}, fields.qRegisterColumns);
 }
 
 template <typename Fields, typename Visitor>
@@ -84,22 +87,25 @@ void visitScheduleFields(Fields &fields, Visitor &&visit) {
   visit(FieldInfo{"tile_n", 1, 1024, {}}, fields.tileN);
   visit(FieldInfo{"warps", 1, 32, {}}, fields.warps);
   visit(FieldInfo{"stages", 1, 8, {}}, fields.stages);
-  visit(FieldInfo{"lanes", 1, 32, {}}, fields.lanes);
+  visit(FieldInfo{"threads_per_row", 1, 32, {}}, fields.threadsPerRow);
   visit(FieldInfo{"dot_type", 0, 0, {}}, fields.dotType);
   visit(FieldInfo{"pack", 1, fields.tileM, leftOut.pack}, fields.pack);
   visit(FieldInfo{"splits", 1, kMaxSplits, leftOut.splits}, fields.splits);
-  visit(FieldInfo{"min_part_tiles", 1, kMost, leftOut.minPartTiles}, fields.minPartTiles);
-  visit(FieldInfo{"narrow_blocks", 0, 8, leftOut.narrowBlocks}, fields.narrowBlocks);
-  visit(FieldInfo{"tile_q", 0, 1024, leftOut.tileQ}, fields.tileQ);
+  visit(FieldInfo{"min_split_tiles", 1, kMost, leftOut.minSplitTiles}, fields.minSplitTiles);
+  visit(FieldInfo{"small_blocks_per_sm", 0, 8, leftOut.smallBlocksPerSM}, fields.smallBlocksPerSM);
+  visit(FieldInfo{"dq_tile_m", 0, 1024, leftOut.dqTileM}, fields.dqTileM);
   visit(FieldInfo{"column_warps", 1, 8, leftOut.columnWarps}, fields.columnWarps);
-  visit(FieldInfo{"queries_in_registers", 0, 0, {}}, fields.queriesInRegisters);
-  visit(FieldInfo{"apart", 0, 0, {}}, fields.apart);
-  visit(FieldInfo{"roles", 0, 0, {}}, fields.roles);
+  visit(FieldInfo{"q_in_registers", 0, 0, {}}, fields.qInRegisters);
+  visit(FieldInfo{"separate_dk_dv", 0, 0, {}}, fields.separateDkDv);
+  visit(FieldInfo{"hopper", 0, 0, {}}, fields.hopper);
 }
 
 /// Returns the text of the fields as used in pins and files: "tile_m = 128, tile_n = 64, …". The
 /// fields need not form a valid schedule.
 std::string formatFields(const ScheduleFields &fields);
+
+/// Returns the new name of a field that was renamed, or nothing.
+StringRef getNewFieldName(StringRef old);
 
 /// Returns "f16", "bf16" or "f32".
 StringRef getTypeName(FloatType type);

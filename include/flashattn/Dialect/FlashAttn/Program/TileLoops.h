@@ -76,10 +76,10 @@ Value takeRows(OpBuilder &builder, Location loc, Value memref, unsigned rowDim, 
 void expandToTransfer(RewriterBase &rewriter, LoadTileOp op);
 void expandToTransfer(RewriterBase &rewriter, StoreTileOp op);
 
-/// Replaces `op` by arithmetic (flashattn-expand-rescale). With `growth`, the base is updated, and
-/// sums are rescaled, only if the scores of some row have grown by more; with a region, the weights
-/// are then computed a second time.
-void expandWeights(RewriterBase &rewriter, WeightsOp op);
+/// Replaces `op` by arithmetic (flashattn-expand-rescale). With `threshold`, the base is updated,
+/// and sums are rescaled, only if the scores of some row have grown by more; with a region, the
+/// weights are then computed a second time.
+void expandWeights(RewriterBase &rewriter, SoftmaxStepOp op);
 
 } // namespace flashattn
 } // namespace mlir

@@ -433,7 +433,7 @@ def Hopper_GroupArriveOp : Hopper_GroupOp<"group_arrive"> {
 
 /// An op of two peer warpgroups, which follow the producer's, at the block's named barriers
 /// `barrier` and `barrier + 1`. Each of the two warpgroups waits at one of these barriers.
-class Hopper_SisterOp<string mnemonic> : Hopper_OrderedOp<mnemonic> {
+class Hopper_PeerOp<string mnemonic> : Hopper_OrderedOp<mnemonic> {
   let arguments = (ins ConfinedAttr<I64Attr, [IntMinValue<1>, IntMaxValue<14>]>:$barrier);
   let assemblyFormat = "$barrier attr-dict";
   let hasVerifier = 0;
@@ -443,24 +443,24 @@ class Hopper_SisterOp<string mnemonic> : Hopper_OrderedOp<mnemonic> {
   }];
 }
 
-def Hopper_AwaitSisterOp : Hopper_SisterOp<"await_sister"> {
+def Hopper_AwaitPeerOp : Hopper_PeerOp<"await_peer"> {
   let summary = "wait until the peer warpgroup lets this one continue";
   let description = [{
     Orders two peer warpgroups, threads 128 to 255 and 256 to 383 of the block: each waits until the
-    other has executed `hopper.wake_sister` as often as it has executed this op itself. The op
+    other has executed `hopper.wake_peer` as often as it has executed this op itself. The op
     determines which of the two a thread belongs to without keeping it in a register.
 
-    Example: `hopper.await_sister 2`
+    Example: `hopper.await_peer 2`
   }];
 }
 
-def Hopper_WakeSisterOp : Hopper_SisterOp<"wake_sister"> {
+def Hopper_WakePeerOp : Hopper_PeerOp<"wake_peer"> {
   let summary = "let the peer warpgroup continue";
   let description = [{
-    Lets the peer warpgroup continue after its `hopper.await_sister` with the same number. The op
+    Lets the peer warpgroup continue after its `hopper.await_peer` with the same number. The op
     does not wait.
 
-    Example: `hopper.wake_sister 2`
+    Example: `hopper.wake_peer 2`
   }];
 }
 

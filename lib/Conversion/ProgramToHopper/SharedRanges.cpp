@@ -1,4 +1,4 @@
-//===- Hulls.cpp - tiles that programs of a block read together ------------===//
+//===- SharedRanges.cpp - tiles that programs of a block read together ------------===//
 
 #include "Block.h"
 
@@ -6,7 +6,7 @@ using namespace mlir;
 using namespace mlir::flashattn;
 
 /// The first tile and the end of an interval of one program.
-TileRange HullBuilder::boundsOf(IRMapping &mapping, Value interval) {
+TileRange SharedRangeBuilder::boundsOf(IRMapping &mapping, Value interval) {
   TileLoopOp loop = plan.loop;
   if (!interval) {
     Value begin = clone(loop.getBounds().front(), mapping);
@@ -24,7 +24,7 @@ TileRange HullBuilder::boundsOf(IRMapping &mapping, Value interval) {
 
 /// `range`, of an interval, with a tile at least in the first one where it is by a step's tiles
 /// that the places of residents are told to be free.
-TileRange HullBuilder::withStep(TileRange range, Value interval) {
+TileRange SharedRangeBuilder::withStep(TileRange range, Value interval) {
   if (!plan.drainsRings())
     return range;
   Value least = index(1);
@@ -35,10 +35,10 @@ TileRange HullBuilder::withStep(TileRange range, Value interval) {
 }
 
 /// The tiles that any of the block's programs reads.
-TileRange HullBuilder::hullOf(MutableArrayRef<IRMapping> programs, Value interval) {
+TileRange SharedRangeBuilder::hullOf(MutableArrayRef<IRMapping> programs, Value interval) {
   ProgramOp program = plan.program;
   GridBuilder grid(b, plan, block);
-  TileRange hull;
+  TileRange sharedRange;
   for (IRMapping &mapping : programs) {
     TileRange own = boundsOf(mapping, interval);
     // An empty interval may lie anywhere, as that of no program does.
@@ -48,26 +48,27 @@ TileRange HullBuilder::hullOf(MutableArrayRef<IRMapping> programs, Value interva
                                   grid.isProgram(mapping.lookup(program.getNumbers()[2])));
     Value begin = select(any, own.begin, index(std::numeric_limits<int32_t>::max()));
     Value end = select(any, own.end, index(0));
-    hull =
-        hull.begin ? TileRange{min(hull.begin, begin), max(hull.end, end)} : TileRange{begin, end};
+    sharedRange = sharedRange.begin
+                      ? TileRange{min(sharedRange.begin, begin), max(sharedRange.end, end)}
+                      : TileRange{begin, end};
   }
   if (plan.firstTile)
-    hull.begin = index(*plan.firstTile);
+    sharedRange.begin = index(*plan.firstTile);
   // Empty where every interval is.
-  hull.begin = min(hull.begin, hull.end);
-  return withStep(hull, interval);
+  sharedRange.begin = min(sharedRange.begin, sharedRange.end);
+  return withStep(sharedRange, interval);
 }
 
-void HullBuilder::store(const TileRange &hull, Value slot, Value interval) {
-  memref::StoreOp::create(b, loc, toI32(hull.begin), block.hulls,
+void SharedRangeBuilder::store(const TileRange &sharedRange, Value slot, Value interval) {
+  memref::StoreOp::create(b, loc, toI32(sharedRange.begin), block.sharedRanges,
                           ValueRange{slot, interval, index(0)});
-  memref::StoreOp::create(b, loc, toI32(hull.end), block.hulls,
+  memref::StoreOp::create(b, loc, toI32(sharedRange.end), block.sharedRanges,
                           ValueRange{slot, interval, index(1)});
 }
 
-/// Writes the hulls of a group's programs to shared memory: computed once, they cost the block one
-/// thread's time and no other's registers.
-void HullBuilder::publish(MutableArrayRef<IRMapping> programs, Value slot) {
+/// Writes the shared ranges of a group's programs to shared memory: computed once, they cost the
+/// block one thread's time and no other's registers.
+void SharedRangeBuilder::publish(MutableArrayRef<IRMapping> programs, Value slot) {
   if (plan.sharesIntervals)
     return;
   if (plan.intervals == 1)
@@ -80,12 +81,12 @@ void HullBuilder::publish(MutableArrayRef<IRMapping> programs, Value slot) {
   store(hullOf(inner, loop.getInductionVar()), slot, loop.getInductionVar());
 }
 
-/// A hull, for one thread or `byWarp`.
-TileRange HullBuilder::read(Value slot, Value interval, bool byWarp) {
+/// A shared range, for one thread or `byWarp`.
+TileRange SharedRangeBuilder::read(Value slot, Value interval, bool byWarp) {
   Value number = interval ? interval : index(0);
   auto bound = [&](int64_t which) {
     Value value = toIndex(
-        memref::LoadOp::create(b, loc, block.hulls, ValueRange{slot, number, index(which)}));
+        memref::LoadOp::create(b, loc, block.sharedRanges, ValueRange{slot, number, index(which)}));
     return byWarp ? fromLane0(value) : value;
   };
   Value begin = plan.firstTile ? index(*plan.firstTile) : bound(0);

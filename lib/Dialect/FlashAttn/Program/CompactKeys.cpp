@@ -1,6 +1,6 @@
-//===- JoinKeys.cpp --------------------------------------------------------===//
+//===- CompactKeys.cpp --------------------------------------------------------===//
 
-#include "JoinKeys.h"
+#include "CompactKeys.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
@@ -8,13 +8,13 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-JoinedKeys mlir::flashattn::joinIntervals(OpBuilder &b, Location loc,
+CompactKeys mlir::flashattn::compactIntervals(OpBuilder &b, Location loc,
                                           ArrayRef<TileInterval> pieces, int64_t tileN) {
   TileBuilder build(b, loc);
   constexpr int64_t rows = LoadTileOp::kPieceRows;
   // Every program computes this, and a GPU takes two to four times as long over 64 bits.
   auto keys = [&](Value pieces) { return build.mul(build.toIndex(pieces), rows); };
-  JoinedKeys joined;
+  CompactKeys joined;
   Value length = build.i32(0), before = build.i32(0); // pieces so far, and where they end
   Value last, lastBegin; // where the last interval is cut off, and where it begins
   int64_t least = 0;

@@ -1,6 +1,6 @@
 // RUN: flash-opt %s -flashattn-map-to-gpu -canonicalize | FileCheck %s
 
-// Narrow blocks where all programs run at once in them: of more than there are multiprocessors, but of
+// Small blocks where all programs run at once in them: of more than there are multiprocessors, but of
 // short ones, up to 15 whole tiles, only where a third of these have a second.
 // CHECK-LABEL: func @narrow
 // CHECK-SAME: %[[P:.*]]: index, %[[T:.*]]: index
@@ -19,6 +19,6 @@
 // CHECK: %[[BOTH:.*]] = arith.andi %[[FITS]], %[[EITHER]]
 // CHECK: return %[[BOTH]]
 func.func @narrow(%p: index, %t: index) -> i1 {
-  %s = flashattn.prefers_narrow %p, %t schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 3, lanes = 4, dot_type = f16, splits = 128, min_part_tiles = 1, narrow_blocks = 3, roles = <consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale = 8, section = 1, blocks = 2>>)
+  %s = flashattn.prefers_small_blocks %p, %t schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 3, threads_per_row = 4, dot_type = f16, splits = 128, min_split_tiles = 1, small_blocks_per_sm = 3, hopper = <consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale_threshold = 8, l2_head_group = 1, blocks_per_sm = 2>>)
   return %s : i1
 }

@@ -5,7 +5,7 @@
 // RUN: flash-run %s --device=model:sm_90a --function=alone --verify | FileCheck %s
 // RUN: flash-run %s --device=model:sm_90a --function=before --verify | FileCheck %s
 // RUN: flash-run %s --emit=schedule --chip=sm_90a --function=sinks | FileCheck %s --check-prefix=SCHEDULE
-// SCHEDULE: pack = 8, {{.*}}joins = 1
+// SCHEDULE: pack = 8, {{.*}}compact_kv = 1
 // CHECK: model: 1 interleaving from seed 1, no report
 // CHECK: verify dq: {{.*}}PASS
 // CHECK: verify dk: {{.*}}PASS

@@ -1,14 +1,14 @@
-//===- JoinKeys.h - visible keys as one sequence -----------------*- C++ -*-===//
+//===- CompactKeys.h - visible keys as one sequence -----------------*- C++ -*-===//
 
-#ifndef FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_JOINKEYS_H
-#define FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_JOINKEYS_H
+#ifndef FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_COMPACTKEYS_H
+#define FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_COMPACTKEYS_H
 
 #include "flashattn/Analysis/MaskTiles.h"
 
 namespace mlir::flashattn {
 
 /// The keys of several intervals, one behind the other and cut into tiles.
-struct JoinedKeys {
+struct CompactKeys {
   /// The keys of an interval, and those up to the next one's.
   struct Part {
     Value cut;     ///< where it begins in the sequence
@@ -20,8 +20,8 @@ struct JoinedKeys {
 };
 
 /// Joins `pieces`, intervals of LoadTileOp::kPieceRows keys each, to tiles of `tileN` keys.
-JoinedKeys joinIntervals(OpBuilder &b, Location loc, ArrayRef<TileInterval> pieces, int64_t tileN);
+CompactKeys compactIntervals(OpBuilder &b, Location loc, ArrayRef<TileInterval> pieces, int64_t tileN);
 
 } // namespace mlir::flashattn
 
-#endif // FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_JOINKEYS_H
+#endif // FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_COMPACTKEYS_H
