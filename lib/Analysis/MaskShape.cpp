@@ -66,16 +66,22 @@ MaskClass flashattn::classifyMask(ArrayRef<IntegerSet> visible) {
   return {limited ? MaskShape::Triangular : MaskShape::Full, {}};
 }
 
+int64_t flashattn::countPairDivisions(AffineExpr constraint) {
+  int64_t count = 0;
+  constraint.walk([&](AffineExpr expr) {
+    bool divides = expr.getKind() == AffineExprKind::Mod ||
+                   expr.getKind() == AffineExprKind::FloorDiv ||
+                   expr.getKind() == AffineExprKind::CeilDiv;
+    count += divides && expr.isFunctionOfDim(0) && expr.isFunctionOfDim(1);
+  });
+  return count;
+}
+
 int64_t flashattn::countPairDivisions(ArrayRef<IntegerSet> visible) {
   int64_t count = 0;
   for (IntegerSet set : visible)
     for (AffineExpr constraint : set.getConstraints())
-      constraint.walk([&](AffineExpr expr) {
-        bool divides = expr.getKind() == AffineExprKind::Mod ||
-                       expr.getKind() == AffineExprKind::FloorDiv ||
-                       expr.getKind() == AffineExprKind::CeilDiv;
-        count += divides && expr.isFunctionOfDim(0) && expr.isFunctionOfDim(1);
-      });
+      count += countPairDivisions(constraint);
   return count;
 }
 

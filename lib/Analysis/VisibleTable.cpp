@@ -36,6 +36,36 @@ Term MaskBuilder::bitsBelow(Term end) {
   return {make<arith::SelectOp>(isNone, splat(0), bits), end.shape};
 }
 
+std::pair<Term, Term> MaskBuilder::findColumns(ArrayRef<Slot> constraints, Term rowStep,
+                                               int64_t columnCount, bool divides) {
+  Type i32 = builder.getI32Type();
+  auto scalar = [&](Value value) { return Term{value, {}}; };
+  auto i32Of = [&](Value value) { return scalar(make<arith::IndexCastOp>(i32, value)); };
+  auto number = [&](int64_t value) { return scalar(constant(i32, value)); };
+  Term first = number(0), last = number(columnCount - 1);
+  for (const Slot &slot : constraints) {
+    Term limit = binary<arith::AddIOp>(scalar(slot.base),
+                                       binary<arith::MulIOp>(i32Of(slot.rowFactor), rowStep));
+    Term factor = i32Of(slot.columnFactor), quotient = limit;
+    if (divides) {
+      Term size = binary<arith::MaxSIOp>(factor, binary<arith::SubIOp>(number(0), factor));
+      quotient = binary<arith::FloorDivSIOp>(limit, binary<arith::MaxSIOp>(size, number(1)));
+    }
+    Term rises = compare(arith::CmpIPredicate::sgt, factor, number(0));
+    Term isFlat = compare(arith::CmpIPredicate::eq, factor, number(0));
+    Term holds = compare(arith::CmpIPredicate::sge, limit, number(0));
+    Term bound =
+        pick(binary<arith::OrIOp>(rises, binary<arith::AndIOp>(isFlat, holds)), last, quotient);
+    first = pick(rises, binary<arith::MaxSIOp>(first, binary<arith::SubIOp>(number(0), quotient)),
+                 first);
+    last = binary<arith::MinSIOp>(last, bound);
+  }
+  // Near the tile, so that differences from them fit 32 bits.
+  first = binary<arith::MinSIOp>(first, number(columnCount));
+  last = binary<arith::MaxSIOp>(last, number(-1));
+  return {first, last};
+}
+
 Term MaskBuilder::buildTable(ArrayRef<SmallVector<Linear>> table) {
   constexpr int64_t kWordBits = 32;
   bool areRowsQueries = columns == TileAxis::Keys;
@@ -43,19 +73,7 @@ Term MaskBuilder::buildTable(ArrayRef<SmallVector<Linear>> table) {
   Shape row{areRowsQueries, !areRowsQueries};
   unsigned rowAxis = areRowsQueries ? 0 : 1, columnAxis = 1 - rowAxis;
   Type index = builder.getIndexType(), i32 = builder.getI32Type(), rowType = getType(i32, row);
-  auto scalar = [&](Value value) { return Term{value, {}}; };
-  auto i32Of = [&](Value value) { return scalar(make<arith::IndexCastOp>(i32, value)); };
-  auto number = [&](int64_t value) { return scalar(constant(i32, value)); };
-  auto pick = [&](Term condition, Term yes, Term no) {
-    Shape shape = condition.shape.join(yes.shape).join(no.shape);
-    return Term{make<arith::SelectOp>(broadcast(condition, shape), broadcast(yes, shape),
-                                      broadcast(no, shape)),
-                shape};
-  };
-  auto compareTo = [&](arith::CmpIPredicate predicate, Term a, Term b) {
-    Shape shape = a.shape.join(b.shape);
-    return Term{make<arith::CmpIOp>(predicate, broadcast(a, shape), broadcast(b, shape)), shape};
-  };
+  auto number = [&](int64_t value) { return Term{constant(i32, value), {}}; };
   size_t slots = 0;
   bool divides = false;
   for (const SmallVector<Linear> &set : table) {
@@ -74,9 +92,6 @@ Term MaskBuilder::buildTable(ArrayRef<SmallVector<Linear>> table) {
     builder.setInsertionPointToStart(loop.getBody());
     SmallVector<Value> coefficients = lookUp(table, loop.getInductionVar(), slots);
     // base + rowFactor i + columnFactor j >= 0 for each slot.
-    struct Slot {
-      Value base, rowFactor, columnFactor;
-    };
     SmallVector<Slot> constraints;
     Value reaches = constant(builder.getI1Type(), 1);
     for (size_t slot = 0; slot < slots; ++slot) {
@@ -100,28 +115,7 @@ Term MaskBuilder::buildTable(ArrayRef<SmallVector<Linear>> table) {
     builder.setInsertionPointToStart(branch.elseBlock());
     scf::YieldOp::create(builder, loc, before);
     builder.setInsertionPointToStart(branch.thenBlock());
-    // The row sees columns from `first` to `last`.
-    Term first = number(0), last = number(columnCount - 1);
-    for (const Slot &slot : constraints) {
-      Term limit = binary<arith::AddIOp>(scalar(slot.base),
-                                         binary<arith::MulIOp>(i32Of(slot.rowFactor), rowStep));
-      Term factor = i32Of(slot.columnFactor), quotient = limit;
-      if (divides) {
-        Term size = binary<arith::MaxSIOp>(factor, binary<arith::SubIOp>(number(0), factor));
-        quotient = binary<arith::FloorDivSIOp>(limit, binary<arith::MaxSIOp>(size, number(1)));
-      }
-      Term rises = compareTo(arith::CmpIPredicate::sgt, factor, number(0));
-      Term isFlat = compareTo(arith::CmpIPredicate::eq, factor, number(0));
-      Term holds = compareTo(arith::CmpIPredicate::sge, limit, number(0));
-      Term bound =
-          pick(binary<arith::OrIOp>(rises, binary<arith::AndIOp>(isFlat, holds)), last, quotient);
-      first = pick(rises, binary<arith::MaxSIOp>(first, binary<arith::SubIOp>(number(0), quotient)),
-                   first);
-      last = binary<arith::MinSIOp>(last, bound);
-    }
-    // Near the tile, so that differences from them fit 32 bits.
-    first = binary<arith::MinSIOp>(first, number(columnCount));
-    last = binary<arith::MaxSIOp>(last, number(-1));
+    auto [first, last] = findColumns(constraints, rowStep, columnCount, divides);
     SmallVector<Value> after;
     for (auto [i, word] : llvm::enumerate(before)) {
       Term start = number(i * kWordBits), end = binary<arith::AddIOp>(last, number(1));
@@ -136,7 +130,7 @@ Term MaskBuilder::buildTable(ArrayRef<SmallVector<Linear>> table) {
   // Each pair takes its bit of its word.
   Term chosen{loop.getResults().back(), row};
   for (int64_t i = words.size() - 2; i >= 0; --i)
-    chosen = pick(compareTo(arith::CmpIPredicate::slt, columnStep, number((i + 1) * kWordBits)),
+    chosen = pick(compare(arith::CmpIPredicate::slt, columnStep, number((i + 1) * kWordBits)),
                   {loop.getResult(i), row}, chosen);
   Term bit =
       binary<arith::ShRUIOp>(chosen, binary<arith::AndIOp>(columnStep, number(kWordBits - 1)));

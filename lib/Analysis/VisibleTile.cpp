@@ -1,6 +1,7 @@
 //===- VisibleTile.cpp - the mask of a partial tile as IR ------------------===//
 
 #include "VisibleTile.h"
+#include "flashattn/Analysis/MaskShape.h"
 #include "mlir/Analysis/FlatLinearValueConstraints.h"
 #include "mlir/Analysis/Presburger/Simplex.h"
 #include "llvm/Support/MathExtras.h"
@@ -49,10 +50,20 @@ Term MaskBuilder::step(bool queries, Type element) {
   return {cached, shape};
 }
 
-Term MaskBuilder::compare(bool isEquality, Term lhs, Term rhs) {
+Term MaskBuilder::compare(arith::CmpIPredicate predicate, Term lhs, Term rhs) {
   Shape shape = lhs.shape.join(rhs.shape);
-  auto predicate = isEquality ? arith::CmpIPredicate::eq : arith::CmpIPredicate::sge;
   return {make<arith::CmpIOp>(predicate, broadcast(lhs, shape), broadcast(rhs, shape)), shape};
+}
+
+Term MaskBuilder::compare(bool isEquality, Term lhs, Term rhs) {
+  return compare(isEquality ? arith::CmpIPredicate::eq : arith::CmpIPredicate::sge, lhs, rhs);
+}
+
+Term MaskBuilder::pick(Term condition, Term yes, Term no) {
+  Shape shape = condition.shape.join(yes.shape).join(no.shape);
+  return {make<arith::SelectOp>(broadcast(condition, shape), broadcast(yes, shape),
+                                broadcast(no, shape)),
+          shape};
 }
 
 Term MaskBuilder::scaledStep(bool queries, int64_t factor) {
@@ -364,7 +375,10 @@ void MaskBuilder::addConstraints(ArrayRef<Constraint> constraints, Term (&parts)
   SmallVector<std::pair<int64_t, Term>> limits;
   for (const Constraint &c : constraints) {
     if (!c.linear || !isNarrow(*c.linear)) {
-      std::optional<Sum> sum = evaluateNarrow(c.expr);
+      // Other divisions run on rows and columns alone, and are few.
+      std::optional<Sum> sum;
+      if (countPairDivisions(c.expr) > 0)
+        sum = evaluateNarrow(c.expr);
       add(sum ? test(*sum, c.isEquality)
               : compare(c.isEquality, evaluate(c.expr), {constant(builder.getIndexType(), 0), {}}));
       continue;
@@ -387,10 +401,7 @@ void MaskBuilder::addConstraints(ArrayRef<Constraint> constraints, Term (&parts)
     Term &bound = limits.front().second;
     // Less than anything that a tile's numbers make.
     Term never{constant(bound.value.getType(), -kBaseLimit), bound.shape};
-    Shape shape = bound.shape.join(holds.shape);
-    bound = {make<arith::SelectOp>(broadcast(holds, shape), broadcast(bound, shape),
-                                   broadcast(never, shape)),
-             shape};
+    bound = pick(holds, bound, never);
   }
   for (const auto &[factor, bound] : limits)
     add(test(bound, factor, /*isEquality=*/false));

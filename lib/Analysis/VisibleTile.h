@@ -38,6 +38,12 @@ struct Term {
   Shape shape;
 };
 
+/// base + rowFactor i + columnFactor j >= 0 for row i and column j of a tile. The base is 32 bits
+/// wide, and the factors are indices.
+struct Slot {
+  Value base, rowFactor, columnFactor;
+};
+
 /// A 32-bit part of a sum and the bounds of its elements. The value is null for 0.
 struct Offset {
   Term term;
@@ -99,7 +105,10 @@ private:
   /// Positions or keys after the first, in `element`.
   Term step(bool queries, Type element);
   Term scaledStep(bool queries, int64_t factor);
+  Term compare(arith::CmpIPredicate predicate, Term lhs, Term rhs);
+  /// lhs >= rhs, or lhs == rhs.
   Term compare(bool isEquality, Term lhs, Term rhs);
+  Term pick(Term condition, Term yes, Term no);
 
   /// Coefficients of `linear` along the axis of limits and along that of `numbers`.
   int64_t ofLimits(const Linear &linear) const { return linear[areLimitsQueries() ? 0 : 1]; }
@@ -135,6 +144,10 @@ private:
   Term buildTable(ArrayRef<SmallVector<Linear>> table);
   /// The coefficients of set `number`: `slots` constraints, of which the missing ones always hold.
   SmallVector<Value> lookUp(ArrayRef<SmallVector<Linear>> table, Value number, size_t slots);
+  /// The first and the last column that each row sees; the last is less than the first if there are
+  /// none. `divides`: factors of columns may be other than 0, 1 and -1.
+  std::pair<Term, Term> findColumns(ArrayRef<Slot> constraints, Term rowStep, int64_t columnCount,
+                                    bool divides);
   /// Bits below `end`, of 32.
   Term bitsBelow(Term end);
 

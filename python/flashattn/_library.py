@@ -570,6 +570,8 @@ class Library:
         options.elementType, options.group, options.packs = ELEMENT_TYPES[element], group, packs
         options.gradients = gradients
         for name, values in lists.items():
+            if name not in TRIAL_LISTS:
+                raise ArgumentError(f"expected lists {', '.join(TRIAL_LISTS)} but got {name}")
             if values:
                 array = (ctypes.c_int64 * len(values))(*values)
                 setattr(options, name, _Numbers(array, len(values)))

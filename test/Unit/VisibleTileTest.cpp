@@ -64,7 +64,8 @@ private:
     return true;
   }
 
-  bool run(Operation &op) {
+  /// An op with regions; nullopt if it is none.
+  std::optional<bool> runControl(Operation &op) {
     if (isa<scf::YieldOp>(op))
       return true;
     if (auto loop = dyn_cast<scf::ForOp>(op))
@@ -80,6 +81,12 @@ private:
                            : choice.getCaseRegions()[found - choice.getCases().begin()],
                        op.getResults());
     }
+    return std::nullopt;
+  }
+
+  bool run(Operation &op) {
+    if (std::optional<bool> ran = runControl(op))
+      return *ran;
     std::vector<int64_t> &out = values[op.getResult(0)];
     Type type = op.getResult(0).getType();
     out.resize(size(type));
@@ -118,14 +125,8 @@ private:
         .Case([&](arith::OrIOp) {
           return each([&](size_t i) { return operand(0, i) | operand(1, i); });
         })
-        .Case([&](arith::RemSIOp) {
+        .Case<arith::RemSIOp, arith::RemUIOp>([&](Operation *) {
           return each([&](size_t i) { return operand(0, i) % operand(1, i); });
-        })
-        .Case([&](arith::RemUIOp) {
-          return each([&](size_t i) { return operand(0, i) % operand(1, i); });
-        })
-        .Case([&](arith::DivUIOp) {
-          return each([&](size_t i) { return operand(0, i) / operand(1, i); });
         })
         .Case([&](arith::XOrIOp) {
           return each([&](size_t i) { return operand(0, i) ^ operand(1, i); });
@@ -145,11 +146,10 @@ private:
             return int32_t(std::min(uint32_t(operand(0, i)), uint32_t(operand(1, i))));
           });
         })
-        .Case([&](arith::ExtUIOp) { return each([&](size_t i) { return operand(0, i); }); })
         .Case([&](arith::MaxSIOp) {
           return each([&](size_t i) { return std::max(operand(0, i), operand(1, i)); });
         })
-        .Case([&](arith::FloorDivSIOp) {
+        .Case<arith::DivUIOp, arith::FloorDivSIOp>([&](Operation *) {
           return each(
               [&](size_t i) { return llvm::divideFloorSigned(operand(0, i), operand(1, i)); });
         })
@@ -163,7 +163,7 @@ private:
                                             APInt(64, operand(1, i), true));
           });
         })
-        .Case<arith::IndexCastOp, vector::ShapeCastOp>(
+        .Case<arith::IndexCastOp, arith::ExtUIOp, vector::ShapeCastOp>(
             [&](Operation *) { return each([&](size_t i) { return operand(0, i); }); })
         .Case([&](vector::StepOp) { return each([&](size_t i) { return int64_t(i); }); })
         .Case([&](vector::BroadcastOp broadcast) {

@@ -359,7 +359,7 @@ CASES = [
     (
         lambda: attention(Q, K, K, schedule={"tile_m": 8, "tile_n": 16, "depth": 2}),
         ArgumentError,
-        "expected schedule fields tile_m, tile_n, warps, stages, lanes, dot_type, pack, splits, min_split_tiles, small_blocks_per_sm, dq_tile_m, column_warps, q_in_registers, apart, roles but got depth",
+        "expected schedule fields tile_m, tile_n, warps, stages, threads_per_row, dot_type, pack, splits, min_split_tiles, small_blocks_per_sm, dq_tile_m, column_warps, q_in_registers, separate_dk_dv, hopper but got depth",
     ),
     (
         lambda: attention(Q, K, K, schedule=[]),
@@ -374,17 +374,17 @@ CASES = [
     (
         lambda: attention(Q, K, K, schedule={"tile_n": 16, "hopper": {"along": "head"}}),
         ArgumentError,
-        "expected roles field consumers but got along",
+        "expected hopper field consumers but got along",
     ),
     (
         lambda: attention(Q, K, K, schedule="tile_n = 16, hopper = <consumers = 2, depth = 2>"),
         ArgumentError,
-        "expected roles fields consumers, along, registers, producer_registers, rescale, section, blocks, q_stages, lazy_rescale, dynamic_scheduler_max_len, dq_reduce_stages, joins, prefetch_kib_per_sm, q_register_columns but got depth",
+        "expected hopper fields consumers, along, registers, producer_registers, rescale_threshold, l2_head_group, blocks_per_sm, q_stages, lazy_rescale, dynamic_scheduler_max_len, dq_reduce_stages, compact_kv, prefetch_kib_per_sm, q_register_columns but got depth",
     ),
     (
         lambda: attention(Q, K, K, schedule={"tile_n": 16, "hopper": {"consumers": "two"}}),
         ArgumentError,
-        "expected an integer as roles field consumers but got 'two'",
+        "expected an integer as hopper field consumers but got 'two'",
     ),
     (
         lambda: attention(Q, K, K, schedule={"tile_n": 16, "hopper": {"consumers": 2}}),

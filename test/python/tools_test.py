@@ -518,9 +518,11 @@ class TuneTest(unittest.TestCase):
         self.assertEqual(len(given), 14)
         self.assertTrue(all("registers = 216, producer_registers = 24" in s for s in given))
         packed = list(
-            tune.candidates("f16", "sm_90a", 8, tile_n=[32], stages=[2], consumers=[1], blocks=[3], pack=[1, 8])
+            tune.candidates("f16", "sm_90a", 8, tile_n=[32], stages=[2], consumers=[1], blocks_per_sm=[3], pack=[1, 8])
         )  # fmt: skip
         self.assertEqual(len(packed), 10)
+        with self.assertRaisesRegex(flashattn.ArgumentError, "expected lists tile_m, .* but got blocks"):
+            tune.candidates("f16", "sm_90a", blocks=[3])
         self.assertTrue(all("blocks_per_sm = 3" in s for s in packed))
         self.assertEqual(sum("dot_type = f16, pack = 8, hopper = <" in s for s in packed), 3)
         # On the CPU, where a tile has as many rows of each head.
@@ -528,7 +530,7 @@ class TuneTest(unittest.TestCase):
         self.assertEqual([re.findall(r"tile_m = \d+|pack = \d+", s) for s in packed],
                          [["tile_m = 16"], ["tile_m = 16", "pack = 4"], ["tile_m = 6"]])  # fmt: skip
         banded = list(
-            tune.candidates("f16", "sm_90a", 8, True, tile_n=[48], stages=[2], consumers=[1], blocks=[4], pack=[8])
+            tune.candidates("f16", "sm_90a", 8, True, tile_n=[48], stages=[2], consumers=[1], blocks_per_sm=[4], pack=[8])
         )  # fmt: skip
         self.assertEqual(sum("compact_kv = 1" in s for s in banded), 3)
         self.assertEqual(len(banded), 6)

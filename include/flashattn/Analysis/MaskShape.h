@@ -34,6 +34,7 @@ MaskClass classifyMask(ArrayRef<IntegerSet> visible);
 /// Returns the number of `mod`, `floordiv` and `ceildiv` in `visible` whose dividend depends on both
 /// the query and the key. A kernel repeats them for every pair of a partial tile.
 int64_t countPairDivisions(ArrayRef<IntegerSet> visible);
+int64_t countPairDivisions(AffineExpr constraint);
 
 /// Whether it is certain that no pair of these lengths, any of which may be dynamic, is visible.
 bool hidesEveryPair(ArrayRef<IntegerSet> visible, int64_t nq, int64_t nk);
