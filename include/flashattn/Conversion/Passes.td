@@ -60,11 +60,12 @@ def MapToGPU : Pass<"flashattn-map-to-gpu"> {
     multiprocessors.
 
     Programmatic dependent launch: blocks of programs over parts of the keys let the kernel that
-    merges the parts start (`flashattn.launch_dependents`), and blocks of programs with `pdl_primary` let
-    the programs with `pdl_secondary` start. The blocks of the latter wait before their first memory
-    access (`flashattn.wait_prerequisite_grids`). Blocks that `flashattn-specialize-warps` creates
-    do the same, except that they wait after they have started to load the tiles that they keep. A
-    block that awaits sums (`flashattn.await_added`) waits for the previous kernel at its end.
+    merges the parts start (`flashattn.launch_dependents`), and blocks of programs with
+    `pdl_primary` let the programs with `pdl_secondary` start. The blocks of the latter wait before
+    their first memory access (`flashattn.wait_prerequisite_grids`). Blocks that
+    `flashattn-specialize-warps` creates do the same, except that they wait after they have started
+    to load the tiles that they keep. A block that awaits sums (`flashattn.await_added`) waits for
+    the previous kernel at its end.
 
     Example: test/Conversion/FlashAttnToGPU/map-to-gpu.mlir
   }];
@@ -77,12 +78,12 @@ def MapToGPU : Pass<"flashattn-map-to-gpu"> {
 def StageShared : Pass<"flashattn-stage-shared"> {
   let summary = "stage the tiles that contractions read in shared memory";
   let description = [{
-    Replaces every `flashattn.load_tile` that a contraction reads, in a program without warp specialization, by an
-    asynchronous copy (`cp.async`) to swizzled shared memory and a read from there. If the schedule
-    has two stages, loads in a `flashattn.tile_loop` are double-buffered: the copy of the next tile
-    overlaps with the computation on the current one, from an interval's first tile to its last. A
-    loop over several intervals becomes a loop over the interval numbers that contains a loop over
-    one interval.
+    Replaces every `flashattn.load_tile` that a contraction reads, in a program without warp
+    specialization, by an asynchronous copy (`cp.async`) to swizzled shared memory and a read from
+    there. If the schedule has two stages, loads in a `flashattn.tile_loop` are double-buffered:
+    the copy of the next tile overlaps with the computation on the current one, from an interval's
+    first tile to its last. A loop over several intervals becomes a loop over the interval numbers
+    that contains a loop over one interval.
 
     Tiles that warps compute for each other go through shared memory too: the tiles over whose rows
     a product contracts and, if warps share rows (`column_warps`), all left-hand sides of products.
@@ -165,8 +166,8 @@ def ConvertMathToNVVM : Pass<"flashattn-math-to-nvvm"> {
 def SpecializeWarps : Pass<"flashattn-specialize-warps"> {
   let summary = "map groups of neighboring tile programs to warp-specialized thread blocks";
   let description = [{
-    Lowers each `flashattn.program` whose schedule has warp specialization to a `gpu.launch`. Tiles that
-    contractions read go through shared memory in one of two ways:
+    Lowers each `flashattn.program` whose schedule has warp specialization to a `gpu.launch`. Tiles
+    that contractions read go through shared memory in one of two ways:
 
     - A tile that the program itself loads is resident: each consumer has a buffer of its own for
       it.
@@ -187,11 +188,11 @@ def SpecializeWarps : Pass<"flashattn-specialize-warps"> {
     If the loop has a list of tiles, the programs of a block share it, and rings count the list's
     places.
 
-    With `q_stages = 2` blocks are persistent: only as many are launched as run at once. Each
-    block runs its group and then, in a grid-stride loop, further ones. The producer loads the tiles
-    of the next group while the consumers finish the current one. With `dynamic_scheduler_max_len`, a block
-    fetches the next group from a counter that an earlier grid sets to 0; with more keys, another
-    kernel is launched, with one block for each group.
+    With `q_stages = 2` blocks are persistent: only as many are launched as run at once. Each block
+    runs its group and then, in a grid-stride loop, further ones. The producer loads the tiles of
+    the next group while the consumers finish the current one. With `dynamic_scheduler_max_len`, a
+    block fetches the next group from a counter that an earlier grid sets to 0; with more keys,
+    another kernel is launched, with one block for each group.
 
     Example: test/Conversion/ProgramToHopper/specialize-warps.mlir
   }];

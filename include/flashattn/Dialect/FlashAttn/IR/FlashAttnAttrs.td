@@ -144,21 +144,22 @@ def FlashAttn_HopperAttr : AttrDef<FlashAttn_Dialect, "Hopper"> {
   let mnemonic = "hopper";
   let summary = "warp specialization: the producer and consumer warpgroups of a thread block";
   let description = [{
-    A thread block with warp specialization has one producer warpgroup (128 threads), which copies tiles to shared
-    memory, and consumer warpgroups, which compute. Each consumer runs a tile program of its own, or
-    all consumers share one program (see `warps` of `#flashattn.schedule`). The programs that a
-    block runs at the same time are a group; they share the tiles of `k` and `v`.
+    A thread block with warp specialization has one producer warpgroup (128 threads), which copies
+    tiles to shared memory, and consumer warpgroups, which compute. Each consumer runs a tile
+    program of its own, or all consumers share one program (see `warps` of `#flashattn.schedule`).
+    The programs that a block runs at the same time are a group; they share the tiles of `k` and
+    `v`.
 
     - `consumers`: consumer warpgroups of a block.
     - `along`: the axis along which the programs of a group are neighbors: `query_tile`, or `head`
       within the query heads that share a key/value head.
     - `registers`: registers per thread of a consumer.
     - `producer_registers`: registers per thread of the producer.
-    - `rescale_threshold`: threshold of the online softmax, as a power of 2. The output is rescaled only if an
-      exponent of a row has grown by more than this number; with 0 it is rescaled whenever an
-      exponent has grown.
-    - `l2_head_group`: heads whose programs are started together, the longest program first. With 0, as
-      many heads as provide a group of programs for nearly every block that runs at once.
+    - `rescale_threshold`: threshold of the online softmax, as a power of 2. The output is rescaled
+      only if an exponent of a row has grown by more than this number; with 0 it is rescaled
+      whenever an exponent has grown.
+    - `l2_head_group`: heads whose programs are started together, the longest program first. With
+      0, as many heads as provide a group of programs for nearly every block that runs at once.
     - `blocks_per_sm` (1 if omitted): thread blocks that run at once on a multiprocessor.
     - `q_stages` (1 if omitted): query-tile buffers of a consumer. With 2, blocks are
       persistent: only as many are launched as run at once, each runs one group after the other, and
@@ -166,49 +167,53 @@ def FlashAttn_HopperAttr : AttrDef<FlashAttn_Dialect, "Hopper"> {
     - `lazy_rescale` (0 if omitted): with 1, the decision to rescale is based on the weights of a
       tile after they are computed, instead of on its scores before. If weights have outgrown the
       old base, their scores are computed a second time.
-    - `dynamic_scheduler_max_len` (0 if omitted): with at most this many keys (backward pass: queries), thread
-      blocks are persistent and fetch groups dynamically from an atomic counter in global memory, so
-      that blocks whose groups differ in length finish together. With 0, each block has a fixed
-      share of the groups.
-    - `dq_reduce_stages` (0 if omitted): in a backward pass whose consumers share a program and accumulate
-      dq, the number of shared memory buffers through which consumers hand each step's contribution
-      to dq to the spare warps of the producer warpgroup, which add it to global memory. With 0,
-      each consumer warp adds its own part.
-    - `compact_kv` (0 if omitted): with 1, the intervals of keys that a program's mask shows are cut into
-      pieces of 8 keys, the pieces are joined to one sequence, and the sequence is cut into tiles. A
-      program of a narrow band, or of a few scattered keys, then has no tile that is mostly hidden.
+    - `dynamic_scheduler_max_len` (0 if omitted): with at most this many keys (backward pass:
+      queries), thread blocks are persistent and fetch groups dynamically from an atomic counter in
+      global memory, so that blocks whose groups differ in length finish together. With 0, each
+      block has a fixed share of the groups.
+    - `dq_reduce_stages` (0 if omitted): in a backward pass whose consumers share a program and
+      accumulate dq, the number of shared memory buffers through which consumers hand each step's
+      contribution to dq to the spare warps of the producer warpgroup, which add it to global
+      memory. With 0, each consumer warp adds its own part.
+    - `compact_kv` (0 if omitted): with 1, the intervals of keys that a program's mask shows are
+      cut into pieces of 8 keys, the pieces are joined to one sequence, and the sequence is cut
+      into tiles. A program of a narrow band, or of a few scattered keys, then has no tile that is
+      mostly hidden.
     - `prefetch_kib_per_sm` (0 if omitted): cap on the bytes of streamed tiles in flight, in KiB per
       multiprocessor, for all blocks that run at once taken together. With 0, every block prefetches
       up to `stages` steps.
-    - `q_register_columns` (0 if omitted): the number of leading columns of the queries that the threads
-      of a forward program hold in registers: a multiple of 16, or all columns if there are fewer.
-      Products read these columns from registers instead of from shared memory at each key tile.
+    - `q_register_columns` (0 if omitted): the number of leading columns of the queries that the
+      threads of a forward program hold in registers: a multiple of 16, or all columns if there are
+      fewer. Products read these columns from registers instead of from shared memory at each key
+      tile.
 
-    For bf16, a `rescale_threshold` of more than 3 requires 64, 128 or 192 columns of `v`: row sums are then
-    computed as products with 8 columns of ones that follow the columns of `v`.
+    For bf16, a `rescale_threshold` of more than 3 requires 64, 128 or 192 columns of `v`: row sums
+    are then computed as products with 8 columns of ones that follow the columns of `v`.
 
     `lazy_rescale` requires that nothing but the mask shapes the scores. In tiles that the mask
     cuts, the decision to rescale is based on the scores.
 
-    `dynamic_scheduler_max_len` with `q_stages` 1: the next group's tiles reuse the buffers of the current
-    group as soon as its steps have read them. This requires that there is no `keep` operand and no
-    `compact_kv` and, in the backward pass, that consumers share a program.
+    `dynamic_scheduler_max_len` with `q_stages` 1: the next group's tiles reuse the buffers of the
+    current group as soon as its steps have read them. This requires that there is no `keep`
+    operand and no `compact_kv` and, in the backward pass, that consumers share a program.
 
-    `dynamic_scheduler_max_len` with few groups or many keys: each block runs one group and ends if there are
-    fewer than 4 groups for each block (with `q_stages` 1, fewer than 2). With more than
-    `dynamic_scheduler_max_len` keys, each block also runs one group and ends, in a kernel with one query-tile
-    buffer and at most 8 heads at once.
+    `dynamic_scheduler_max_len` with few groups or many keys: each block runs one group and ends if
+    there are fewer than 4 groups for each block (with `q_stages` 1, fewer than 2). With more than
+    `dynamic_scheduler_max_len` keys, each block also runs one group and ends, in a kernel with one
+    query-tile buffer and at most 8 heads at once.
 
-    `dq_reduce_stages`: the spare warps also set a tile of dq to zero if nothing was added to it yet.
+    `dq_reduce_stages`: the spare warps also set a tile of dq to zero if nothing was added to it
+    yet.
 
-    `compact_kv` requires that only the mask depends on the index of a key. The programs of a group join
-    the keys that any of them sees. In the backward pass, `compact_kv` applies to the programs over query
-    tiles, and `tile_n`, `pack` and the roles are those of these programs; the programs over key
-    tiles process at least 64 queries a step, in at most 2 blocks per multiprocessor.
+    `compact_kv` requires that only the mask depends on the index of a key. The programs of a group
+    join the keys that any of them sees. In the backward pass, `compact_kv` applies to the programs
+    over query tiles, and `tile_n`, `pack` and the roles are those of these programs; the programs
+    over key tiles process at least 64 queries a step, in at most 2 blocks per multiprocessor.
 
-    `prefetch_kib_per_sm`: with few programs, each block prefetches up to `stages` steps; with more programs,
-    as many steps as the cap allows, but at least two. More bytes in flight would not make memory
-    faster, and blocks that share a multiprocessor would finish later than those that do not.
+    `prefetch_kib_per_sm`: with few programs, each block prefetches up to `stages` steps; with more
+    programs, as many steps as the cap allows, but at least two. More bytes in flight would not
+    make memory faster, and blocks that share a multiprocessor would finish later than those that
+    do not.
   }];
   let parameters = (ins "int64_t":$consumers, "::mlir::flashattn::ProgramAxis":$along,
                         "int64_t":$registers, "int64_t":$producerRegisters,
@@ -246,8 +251,8 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
       shared by the consumers.
     - `stages`: tiles of `k` and `v` in shared memory at once. With 1, loads do not overlap with
       computation.
-    - `threads_per_row`: threads that share a row. The row's sum is kept as this many partial sums and reduced
-      once at the end.
+    - `threads_per_row`: threads that share a row. The row's sum is kept as this many partial sums
+      and reduced once at the end.
     - `dot_type`: element type of the operands of contractions.
     - `pack` (1 if omitted): query heads of one key/value head whose rows share a tile. The tile has
       `tile_m / pack` positions of each head, in the order in which they are stored in memory.
@@ -256,9 +261,9 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
       their outputs.
     - `min_split_tiles` (2 if omitted): with `splits`, the minimum number of key tiles in a part if
       there are several parts.
-    - `small_blocks_per_sm` (0 if omitted): with `splits` and one consumer, the number of small blocks
-      per multiprocessor. A small block has half as many keys per tile and a proportional share of
-      the registers.
+    - `small_blocks_per_sm` (0 if omitted): with `splits` and one consumer, the number of small
+      blocks per multiprocessor. A small block has half as many keys per tile and a proportional
+      share of the registers.
     - `dq_tile_m` (`tile_m` if omitted): in the backward pass, rows of a program that computes dq.
     - `column_warps` (1 if omitted): in a backward pass whose programs accumulate dq, the number of
       warps that share the rows of a tile; each has a part of the columns. Products then read less
@@ -268,19 +273,20 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
       during all steps, or reads it again at every step. In the backward pass it applies to the
       thread's part of both tiles that a program keeps. If it is omitted, the number of available
       registers decides. Not allowed with `hopper`.
-    - `separate_dk_dv` (optional): in the backward pass, whether the gradients of keys and those of values
-      are computed by separate programs. These support wider heads and compute the scores twice.
-    - `hopper` (optional): warp specialization on Hopper, with contractions by `wgmma`. If it is omitted, all
-      warps do the same work.
+    - `separate_dk_dv` (optional): in the backward pass, whether the gradients of keys and those of
+      values are computed by separate programs. These support wider heads and compute the scores
+      twice.
+    - `hopper` (optional): warp specialization on Hopper, with contractions by `wgmma`. If it is
+      omitted, all warps do the same work.
 
     The number of parts with `splits` is chosen at each call. Parts run in small blocks if there
-    are `small_blocks_per_sm`, and so do whole programs if these finish as soon in small blocks as in
-    `blocks_per_sm` blocks with whole tiles (`flashattn.prefers_small_blocks`). `min_split_tiles` then counts the
-    tiles of small blocks.
+    are `small_blocks_per_sm`, and so do whole programs if these finish as soon in small blocks as
+    in `blocks_per_sm` blocks with whole tiles (`flashattn.prefers_small_blocks`).
+    `min_split_tiles` then counts the tiles of small blocks.
 
-    Without `dq_tile_m`, there may be no programs that only compute dq: the programs over tiles of at
-    least 128 keys of a 16-bit type then accumulate dq too, each its contribution, unless they are
-    `separate_dk_dv`.
+    Without `dq_tile_m`, there may be no programs that only compute dq: the programs over tiles of
+    at least 128 keys of a 16-bit type then accumulate dq too, each its contribution, unless they
+    are `separate_dk_dv`.
 
     `flashattn-select-schedule` fills in the schedule; it keeps a schedule that the op already has.
   }];

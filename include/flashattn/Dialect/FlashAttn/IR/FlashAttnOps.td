@@ -406,9 +406,9 @@ def FlashAttn_CountSplitsOp : Op<FlashAttn_Dialect, "count_splits", [Pure]> {
 def FlashAttn_PrefersSmallBlocksOp : Op<FlashAttn_Dialect, "prefers_small_blocks", [Pure]> {
   let summary = "whether small blocks are as fast as wide ones";
   let description = [{
-    Returns whether `programs` tile programs over `key_tiles` whole key tiles each, none of which is
-    cut into parts, finish as soon in the small blocks of the schedule (`small_blocks_per_sm`) as in its
-    `blocks_per_sm` blocks.
+    Returns whether `programs` tile programs over `key_tiles` whole key tiles each, none of which
+    is cut into parts, finish as soon in the small blocks of the schedule (`small_blocks_per_sm`)
+    as in its `blocks_per_sm` blocks.
 
     Example: test/Dialect/FlashAttn/tile-splits.mlir
   }];

@@ -37,14 +37,14 @@ def FlashAttn_ProgramOp : FlashAttn_ProgramLevelOp<"program", [
     tile values over the schedule's warps. Without one, it is ordinary code, which only the CPU
     runs.
 
-    `pdl_primary` and `pdl_secondary` describe programmatic dependent launch. Programs with `pdl_primary` directly
-    precede programs with `pdl_secondary`, which may start while the leading programs are still running,
-    on a target where they can wait for the data that they need. The leading programs must not write
-    the tiles that the following programs keep for their contractions, because these tiles are read
-    first.
+    `pdl_primary` and `pdl_secondary` describe programmatic dependent launch. Programs with
+    `pdl_primary` directly precede programs with `pdl_secondary`, which may start while the leading
+    programs are still running, on a target where they can wait for the data that they need. The
+    leading programs must not write the tiles that the following programs keep for their
+    contractions, because these tiles are read first.
 
-    With `unused_row_half`, the contents of rows 8 to 15 of every 16 rows of its tiles are never used, for
-    example in a tile for few queries. A target need not compute them.
+    With `unused_row_half`, the contents of rows 8 to 15 of every 16 rows of its tiles are never
+    used, for example in a tile for few queries. A target need not compute them.
 
     Example:
 
@@ -83,7 +83,8 @@ def FlashAttn_OnThreadsOp : FlashAttn_ProgramLevelOp<"on_threads", [
   let description = [{
     Replaces a `flashattn.program` inside a kernel: the threads of the schedule's warps run the
     region, and `thread` is the index of a thread among them. A tile value is spread over all
-    threads; `flashattn-distribute` gives each thread its part. `unused_row_half` is that of the program.
+    threads; `flashattn-distribute` gives each thread its part. `unused_row_half` is that of the
+    program.
 
     Example:
 
@@ -332,8 +333,8 @@ def FlashAttn_AwaitAddedOp : FlashAttn_CountedOp<"await_added"> {
   let summary = "wait until programs have added their contributions";
   let description = [{
     Waits until `programs` programs have signaled (`flashattn.signal_added`) through the element of
-    `counter` at `indices`. A program with `pdl_secondary` and this op starts while the last of those
-    programs are still running; it must read nothing else that they write.
+    `counter` at `indices`. A program with `pdl_secondary` and this op starts while the last of
+    those programs are still running; it must read nothing else that they write.
 
     Example: `flashattn.await_added %done[%b, %h] of %programs : memref<?x?xi32>`
   }];
@@ -471,13 +472,13 @@ def FlashAttn_SoftmaxStepOp : FlashAttn_ProgramLevelOp<"softmax_step", [
     `exp2((scores - base) factor)`. `base` is at least the maximum of `old` and of the row's
     `scores`, less `threshold / factor`. Any base may be subtracted from the exponents of a row, as
     long as the row's sum and output use the same one, so an old base can be kept while no weight
-    exceeds the range of its type. Without `threshold`, `base` is the maximum. If it is -inf, in a row
-    that has seen no key, the exponents are computed against 0. `factor` is positive. `values`,
+    exceeds the range of its type. Without `threshold`, `base` is the maximum. If it is -inf, in a
+    row that has seen no key, the exponents are computed against 0. `factor` is positive. `values`,
     which were summed against `old`, are multiplied by `exp2((old - base) factor)` and returned as
     `rescaled`.
 
-    `sums` contains the sum of each row's weights by lanes: `threads_per_row` threads share a row, and lane l
-    has columns 2 l and 2 l + 1 of every 2 `threads_per_row` columns.
+    `sums` contains the sum of each row's weights by lanes: `threads_per_row` threads share a row,
+    and lane l has columns 2 l and 2 l + 1 of every 2 `threads_per_row` columns.
 
     If none of the rows that a target evaluates together has outgrown the base, the base is kept and
     nothing is rescaled. By default the target decides this from the scores, before it computes any

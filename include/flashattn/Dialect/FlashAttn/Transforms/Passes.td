@@ -51,11 +51,11 @@ def Tile : Pass<"flashattn-tile"> {
     each. If the number of heads in a group is not a multiple of `pack`, one program of the group
     has extra rows, which read as 0 and are not written.
 
-    If the schedule splits the keys, there are `flashattn.count_splits` programs in place of each of
-    these. Each runs over an equal share of the key tiles, and `flashattn.combine` merges their f32
-    outputs. If the count is 1, a program without parts runs instead, unless there is a `keep`
-    operand, or `sink_logits` with several heads per tile. With `small_blocks_per_sm` there are two such
-    programs; `flashattn.prefers_small_blocks` chooses one of them.
+    If the schedule splits the keys, there are `flashattn.count_splits` programs in place of each
+    of these. Each runs over an equal share of the key tiles, and `flashattn.combine` merges their
+    f32 outputs. If the count is 1, a program without parts runs instead, unless there is a `keep`
+    operand, or `sink_logits` with several heads per tile. With `small_blocks_per_sm` there are two
+    such programs; `flashattn.prefers_small_blocks` chooses one of them.
 
     With a `keep` operand, unless the keys are split, `flashattn.list_tiles` first lists the key
     tiles of each program, or of the programs that share a block. The loop then runs over the places
@@ -331,11 +331,11 @@ def ExpandLoops : Pass<"flashattn-expand-loops"> {
 def ExpandRescale : Pass<"flashattn-expand-rescale"> {
   let summary = "lower online softmax steps, whose rescaling may be skipped, to arithmetic";
   let description = [{
-    Lowers `flashattn.softmax_step` to `arith`, `math` and `vector` ops. With `threshold`, the base that is
-    subtracted from the exponents is kept until the scores of some row exceed it by more than
-    `threshold` allows; only then are sum and output rescaled. Both use the same base, so the result is
-    exact. With a region, this is decided from weights that are computed against the old base, and
-    the scores of weights that have outgrown it are computed again.
+    Lowers `flashattn.softmax_step` to `arith`, `math` and `vector` ops. With `threshold`, the base
+    that is subtracted from the exponents is kept until the scores of some row exceed it by more
+    than `threshold` allows; only then are sum and output rescaled. Both use the same base, so the
+    result is exact. With a region, this is decided from weights that are computed against the old
+    base, and the scores of weights that have outgrown it are computed again.
 
     Example: test/Dialect/FlashAttn/expand-rescale.mlir
   }];
