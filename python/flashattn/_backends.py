@@ -23,6 +23,7 @@ from . import (
     _bench_read,
     _library,
     _reference,
+    _signals,
 )
 from ._bench_features import mask_of
 
@@ -481,7 +482,7 @@ def forget_compiled_kernels() -> None:
 
 @functools.lru_cache(maxsize=None)
 def _cache_folder() -> str:
-    folder = tempfile.TemporaryDirectory(prefix="flashattn-bench-")
+    folder = _signals.temporary_folder("bench")
     atexit.register(folder.cleanup)
     return folder.name
 

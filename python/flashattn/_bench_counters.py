@@ -9,9 +9,10 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any, Dict, List, Optional
+
+from . import _signals
 
 #: Percent of what the unit can do at most, over the whole time of a kernel, by the column's name.
 #: Products of wgmma and of mma.sync are both the tensor pipe's; XU evaluates the exponentials.
@@ -74,7 +75,7 @@ class Profiler:
 
     def _run(self, command: List[str]) -> str:
         """What ncu says of the kernels between the starts and stops of the command's profiler."""
-        with tempfile.TemporaryDirectory(prefix="flashattn-ncu-") as folder:
+        with _signals.temporary_folder("ncu") as folder:
             path = Path(folder, "log")
             options = [
                 "--csv", "--print-units", "base", "--log-file", str(path), "--profile-from-start", "off",

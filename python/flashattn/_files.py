@@ -9,6 +9,8 @@ import sys
 import tempfile
 from typing import Optional
 
+from . import _signals
+
 
 def write_output(path: str, content: bytes) -> None:
     """A regular file appears whole or not at all, beside its place before; of a symbolic link it is the
@@ -39,15 +41,16 @@ def _write(path: str, content: bytes) -> None:
     target = os.path.realpath(path)
     mode = stat.S_IMODE(os.stat(target).st_mode) if os.path.exists(target) else 0o666 & ~_umask()
     os.makedirs(os.path.dirname(target), exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=os.path.dirname(target), prefix=os.path.basename(target) + ".")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.chmod(name, mode)
-        os.replace(name, target)
-    except BaseException:
-        os.unlink(name)
-        raise
+    with _signals.delayed():
+        handle, name = tempfile.mkstemp(dir=os.path.dirname(target), prefix=os.path.basename(target) + ".")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            os.chmod(name, mode)
+            os.replace(name, target)
+        except BaseException:
+            os.unlink(name)
+            raise
 
 
 def _descriptor_of(path: str) -> Optional[int]:

@@ -13,13 +13,12 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import time
 from typing import Any, Callable, Dict, Tuple
 
 import numpy
 
-from . import _attention, _backward, _bench_features, _environment, _library
+from . import _attention, _backward, _bench_features, _environment, _library, _signals
 from .errors import DeviceError, FlashAttnError
 
 #: Of the benchmark: sizes B, Hq, Hkv, Nq, Nk and D, dtype, mask and what more that has.
@@ -175,7 +174,7 @@ def _run(shape: Shape, backward: bool, on_gpu: bool, folder: str) -> Dict[str, f
 def first_call_ms(shape: Shape, backward: bool, on_gpu: bool) -> float:
     """Milliseconds of the first call in a new process, with what comes with the library and nothing
     that an earlier process has kept. Raises DeviceError where the process fails."""
-    with tempfile.TemporaryDirectory() as folder:
+    with _signals.temporary_folder("timing") as folder:
         return _run(shape, backward, on_gpu, folder)["first call"]
 
 
@@ -190,7 +189,7 @@ def report() -> None:
     width = max(map(len, map(_label, shapes)))
     print(" ".join([f"{'(B,H/G,N:K,D)':{width}}", "process", *(f"{name:>{max(7, len(name))}}" for name in COLUMNS)]))
     for shape in shapes:
-        with tempfile.TemporaryDirectory() as folder:
+        with _signals.temporary_folder("timing") as folder:
             for which in ("first", "second"):
                 took = _run(shape, False, on_gpu, folder)
                 cells = (_format(name, took.get(name, 0.0)) for name in COLUMNS)

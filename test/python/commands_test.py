@@ -18,7 +18,7 @@ from pathlib import Path
 from unittest import mock
 
 import flashattn
-from flashattn import __main__, _bench_record, _bench_stack, _environment, _files, bench, tune
+from flashattn import __main__, _bench_record, _bench_stack, _environment, _files, _signals, bench, tune
 
 
 class OutputTest(unittest.TestCase):
@@ -108,12 +108,43 @@ class SignalTest(unittest.TestCase):
                     env={**os.environ, "TMPDIR": folder}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                 )  # fmt: skip
                 end = time.monotonic() + 120
-                while not os.listdir(folder) and time.monotonic() < end and process.poll() is None:
-                    time.sleep(0.02)
-                self.assertTrue(os.listdir(folder), "expected a temporary folder of the benchmark's")
+                while time.monotonic() < end and process.poll() is None:
+                    # Python itself creates a file, to see whether it may, and removes it.
+                    if any(Path(folder).glob("flashattn-bench-*")):
+                        break
+                    time.sleep(0.001)
+                self.assertIsNone(process.poll(), "expected a benchmark with a temporary folder")
                 process.send_signal(number)
                 self.assertEqual(process.wait(120), 128 + number)
                 self.assertEqual(os.listdir(folder), [])
+
+    def test_no_temporary_folder_is_left_between_its_creation_and_its_removal(self):
+        with tempfile.TemporaryDirectory() as parent:
+            create_folder = tempfile.mkdtemp
+
+            def interrupted(suffix, prefix, _):
+                folder = create_folder(suffix, prefix, parent)
+                os.kill(os.getpid(), signal.SIGTERM)
+                return folder
+
+            with mock.patch.object(tempfile, "mkdtemp", interrupted), self.assertRaises(SystemExit) as ended:
+                with _signals.ending_in_order():
+                    _signals.temporary_folder("test")
+            self.assertEqual(ended.exception.code, 128 + signal.SIGTERM)
+            self.assertEqual(os.listdir(parent), [])
+
+    def test_a_signal_ends_no_write(self):
+        replace = os.replace
+
+        def interrupted(*arguments):
+            replace(*arguments)
+            os.kill(os.getpid(), signal.SIGHUP)
+
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(os, "replace", interrupted):
+            with self.assertRaises(SystemExit) as ended, _signals.ending_in_order():
+                _files.write_output(os.path.join(folder, "file"), b"whole")
+            self.assertEqual(ended.exception.code, 128 + signal.SIGHUP)
+            self.assertEqual([path.read_bytes() for path in Path(folder).iterdir()], [b"whole"])
 
 
 class ProgressTest(unittest.TestCase):
