@@ -1,4 +1,4 @@
-//===- VisibleTable.cpp - the mask of a partial tile from many sets --------===//
+//===- VisibleTable.cpp - the mask of a partial tile from many sets -------===//
 
 #include "VisibleTile.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -93,10 +93,11 @@ Term MaskBuilder::buildTable(ArrayRef<SmallVector<Linear>> table) {
     SmallVector<Value> coefficients = lookUp(table, loop.getInductionVar(), slots);
     // base + rowFactor i + columnFactor j >= 0 for each slot.
     SmallVector<Slot> constraints;
+    constexpr size_t kSize = std::tuple_size_v<Linear>;
     Value reaches = constant(builder.getI1Type(), 1);
     for (size_t slot = 0; slot < slots; ++slot) {
-      ArrayRef<Value> mine = ArrayRef(coefficients).slice(slot * 5, 5);
-      Value base = mine[4];
+      ArrayRef<Value> mine = ArrayRef(coefficients).slice(slot * kSize, kSize);
+      Value base = mine.back();
       for (unsigned i = 0; i < operands.size(); ++i)
         base = make<arith::AddIOp>(base, make<arith::MulIOp>(mine[i], operands[i]));
       constraints.push_back({clamp(base), mine[rowAxis], mine[columnAxis]});

@@ -1,4 +1,4 @@
-//===- VisibleTile.h - builds the mask of a partial tile ---------*- C++ -*-===//
+//===- VisibleTile.h - builds the mask of a partial tile --------*- C++ -*-===//
 //
 // Queries are vector<Mx1>, keys vector<1xN>, or the transposes: a pass that
 // distributes tiles to threads sees at the type what an operand depends on, and

@@ -181,7 +181,7 @@ mlir::flashattn::completeSchedule(StringRef text, FloatType element, bool onCPU)
     fields.hopper = *found;
   }
   FieldReader reader("schedule", given);
-  // With roles the rows of a warpgroup; without, 16 for each warp.
+  // With warp specialization the rows of a warpgroup; without, 16 for each warp.
   fields.tileM = reader.getNumber("tile_m", 64);
   fields.warps = onCPU ? 1 : std::max<int64_t>(1, fields.tileM / 16);
   fields.stages = onCPU ? 1 : 2;
@@ -201,10 +201,10 @@ Expected<bool> mlir::flashattn::hasFields(const ScheduleFields &fields, StringRe
   if (auto hopper = given.find("hopper"); hopper != given.end()) {
     // Of a copy where there are none, so that text that is none is an error anyhow.
     HopperFields own = fields.hopper.value_or(HopperFields());
-    Expected<GivenFields> givenRoles = splitHopper(hopper->second);
-    if (!givenRoles)
-      return givenRoles.takeError();
-    FieldReader reader("hopper", std::move(*givenRoles));
+    Expected<GivenFields> givenHopper = splitHopper(hopper->second);
+    if (!givenHopper)
+      return givenHopper.takeError();
+    FieldReader reader("hopper", std::move(*givenHopper));
     visitHopperFields(own, reader);
     if (Error error = reader.finish())
       return error;
@@ -226,7 +226,7 @@ static ScheduleFields replaceFields(ScheduleFields fields, StringRef text, Float
     fields.hopper = llvm::cantFail(completeHopperText(hopper->second, element));
   int64_t rows = fields.tileM;
   visitScheduleFields(fields, reader);
-  // Without roles as many rows a warp as before; the CPU's one has them all.
+  // Without warp specialization as many rows a warp as before; the CPU's one has them all.
   if (!onCPU && !fields.hopper && !reader.has("warps") && fields.tileM != rows)
     fields.warps = std::max<int64_t>(1, fields.warps * fields.tileM / rows);
   llvm::cantFail(reader.finish());

@@ -30,19 +30,13 @@ TEST_F(ScheduleText, ReadsWhatItWrites) {
   for (StringRef text :
        {"tile_m = 64, tile_n = 80, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16",
         "tile_m = 64, tile_n = 80, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16, "
-        "pack = 4, "
-        "splits "
-        "= 8, min_split_tiles = 4, q_in_registers = false",
+        "pack = 4, splits = 8, min_split_tiles = 4, q_in_registers = false",
         "tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, "
-        "dq_tile_m = 128, "
-        "column_warps = 2, q_in_registers = true, separate_dk_dv = true",
+        "dq_tile_m = 128, column_warps = 2, q_in_registers = true, separate_dk_dv = true",
         "tile_m = 64, tile_n = 80, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, "
-        "hopper = "
-        "<consumers = 3, along = head, registers = 160, producer_registers = 32, rescale_threshold "
-        "= 4, "
-        "l2_head_group "
-        "= 1, blocks_per_sm = 2, q_stages = 2, lazy_rescale = 1, dynamic_scheduler_max_len = "
-        "2048>"}) {
+        "hopper = <consumers = 3, along = head, registers = 160, producer_registers = 32, "
+        "rescale_threshold = 4, l2_head_group = 1, blocks_per_sm = 2, q_stages = 2, lazy_rescale "
+        "= 1, dynamic_scheduler_max_len = 2048>"}) {
     ScheduleAttr schedule = parseScheduleFields(text, &ctx);
     ASSERT_TRUE(schedule) << text.str();
     EXPECT_EQ(getScheduleFields(schedule), text);
@@ -60,10 +54,9 @@ TEST_F(ScheduleText, CompletesWhatIsLeftOut) {
             "tile_m = 16, tile_n = 64, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32");
   EXPECT_EQ(
       complete("tile_n = 80, hopper = <consumers = 3>"),
-      "tile_m = 64, tile_n = 80, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, roles "
-      "= "
-      "<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = "
-      "4, l2_head_group = 1>");
+      "tile_m = 64, tile_n = 80, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, "
+      "hopper = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, "
+      "rescale_threshold = 4, l2_head_group = 1>");
   EXPECT_NE(
       complete("tile_n = 80, hopper = <consumers = 1, producer_registers = 56, blocks_per_sm = 2>")
           .find("registers = 200, producer_registers = 56"),
@@ -78,28 +71,52 @@ TEST_F(ScheduleText, LeavesTileSizesToTheOp) {
 TEST_F(ScheduleText, Refusals) {
   EXPECT_EQ(
       complete("tile_m = 64, depth = 2"),
-      "expected schedule fields tile_m, tile_n, warps, stages, lanes, dot_type, pack, splits, "
-      "min_split_tiles, small_blocks_per_sm, dq_tile_m, column_warps, "
-      "q_in_registers, "
-      "apart, roles but got depth");
+      "expected schedule fields tile_m, tile_n, warps, stages, threads_per_row, dot_type, pack, "
+      "splits, min_split_tiles, small_blocks_per_sm, dq_tile_m, column_warps, q_in_registers, "
+      "separate_dk_dv, hopper but got depth");
   EXPECT_EQ(complete("tile_m = 64, tile_n = x"),
             "expected an integer as schedule field tile_n but got 'x'");
   EXPECT_EQ(
       complete("tile_n = 64, depth = 2, hopper = <consumers = 1>"),
-      "expected schedule fields tile_m, tile_n, warps, stages, lanes, dot_type, pack, splits, "
-      "min_split_tiles, small_blocks_per_sm, dq_tile_m, column_warps, "
-      "q_in_registers, "
-      "apart, roles but got depth");
+      "expected schedule fields tile_m, tile_n, warps, stages, threads_per_row, dot_type, pack, "
+      "splits, min_split_tiles, small_blocks_per_sm, dq_tile_m, column_warps, q_in_registers, "
+      "separate_dk_dv, hopper but got depth");
   EXPECT_EQ(complete("tile_m = 64, tile_n = 64, dot_type = f64"),
             "expected f16, bf16 or f32 as schedule field dot_type but got 'f64'");
   EXPECT_EQ(complete("tile_m = 64, tile_n = 64, q_in_registers = 1"),
             "expected true or false as schedule field q_in_registers but got '1'");
-  EXPECT_EQ(complete("tile_n = 64, roles = 3"),
+  EXPECT_EQ(complete("tile_n = 64, hopper = 3"),
             "expected schedule field hopper to be fields in <> but got '3'");
   EXPECT_EQ(complete("tile_n = 64, hopper = <along = head>"),
-            "expected roles field consumers but got along");
+            "expected hopper field consumers but got along");
   EXPECT_EQ(complete("tile_n = 64, hopper = <consumers = 2, along = batch>"),
-            "expected query_tile or head as roles field along but got 'batch'");
+            "expected query_tile or head as hopper field along but got 'batch'");
+}
+
+// What had another name is refused with the name that it has now.
+TEST_F(ScheduleText, NamesRenamedFields) {
+  SmallVector<StringRef> names;
+  auto add = [&](const FieldInfo &info, const auto &) { names.push_back(info.name); };
+  ScheduleFields fields;
+  HopperFields hopper;
+  visitScheduleFields(fields, add);
+  visitHopperFields(hopper, add);
+  for (StringRef old : {"lanes", "min_part_tiles", "narrow_blocks", "tile_q",
+                        "queries_in_registers", "apart", "roles"}) {
+    std::string text = complete(("tile_m = 64, " + old + " = 1").str());
+    StringRef name = getNewFieldName(old);
+    EXPECT_TRUE(llvm::is_contained(names, name)) << old.str();
+    EXPECT_TRUE(StringRef(text).ends_with(("; " + old + " is now named " + name).str())) << text;
+  }
+  for (StringRef old : {"rescale", "section", "blocks", "query_stages", "late_rescale",
+                        "claims_below", "add_stages", "joins", "in_flight", "query_columns"}) {
+    std::string text = complete(("hopper = <consumers = 1, " + old + " = 1>").str());
+    StringRef name = getNewFieldName(old);
+    EXPECT_TRUE(llvm::is_contained(names, name)) << old.str();
+    EXPECT_TRUE(StringRef(text).ends_with(("; " + old + " is now named " + name).str())) << text;
+  }
+  for (StringRef name : names)
+    EXPECT_EQ(getNewFieldName(name), "") << name.str();
 }
 
 TEST_F(ScheduleText, Trials) {

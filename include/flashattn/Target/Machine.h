@@ -45,7 +45,7 @@ public:
   bool isCPU() const { return chip->name == kCPU; }
   int64_t getVectorWidth() const { return vectorWidth; }
   bool hasDependentLaunch() const { return chip->features & ChipInfo::kDependentLaunch; }
-  /// Whether schedules may have roles.
+  /// Whether schedules may have warp specialization.
   bool hasWarpgroups() const { return chip->features & ChipInfo::kWarpgroups; }
   int64_t getPTXVersion() const { return chip->ptxVersion; }
   /// Bytes of shared memory that one block may use.

@@ -71,8 +71,8 @@ ScheduleAttr parseScheduleFields(StringRef fields, MLIRContext *context);
 
 /// Returns the fields of a text such as "tile_n = 80, hopper = <consumers = 3>", in any order, with
 /// defaults for omitted fields: `warps`, `stages`, `threads_per_row` and `dot_type` depend on the
-/// kind of machine and the operands' element type; `tile_m` and most of the roles depend on the
-/// numbers of consumers and blocks. Returns nullopt if the tile sizes are omitted; pinSchedule
+/// kind of machine and the operands' element type; `tile_m` and most fields of `hopper` depend on
+/// the numbers of consumers and blocks. Returns nullopt if the tile sizes are omitted; pinSchedule
 /// chooses these. Errors: unknown fields, and values that are not numbers, but not numbers that no
 /// schedule can have.
 llvm::Expected<std::optional<ScheduleFields>> completeSchedule(StringRef text, FloatType element,
@@ -104,8 +104,8 @@ private:
   std::vector<Reason> reasons;
 };
 
-/// Returns the roles for these numbers of consumers and blocks, with as many registers as a
-/// multiprocessor has for them.
+/// Returns the fields of `hopper` for these numbers of consumers and blocks, with as many registers
+/// as a multiprocessor has for them.
 HopperFields completeHopper(int64_t consumers, int64_t blocks, FloatType element,
                             std::optional<int64_t> producerRegisters = {});
 

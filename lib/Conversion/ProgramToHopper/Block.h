@@ -1,4 +1,4 @@
-//===- Block.h - a block of warpgroups with warp specialization ----------------*- C++ -*-===//
+//===- Block.h - a block of warpgroups with warp specialization -*- C++ -*-===//
 //
 // What flashattn-specialize-warps builds, by job. Each builder holds a plan and the values that all
 // of them share; what changes from place to place is passed on.

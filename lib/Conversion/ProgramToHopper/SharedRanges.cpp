@@ -1,4 +1,4 @@
-//===- SharedRanges.cpp - tiles that programs of a block read together ------------===//
+//===- SharedRanges.cpp - tiles that programs of a block read together ----===//
 
 #include "Block.h"
 

@@ -1,4 +1,4 @@
-//===- Schedules.cpp - schedules with warp specialization ---------------------------------===//
+//===- Schedules.cpp - schedules with warp specialization -----------------===//
 //
 // Blocks of warpgroups: one brings tiles by tensor copies, the others multiply by wgmma.
 //
@@ -207,7 +207,7 @@ std::string warpgroups::explainShapeRefusal(AttentionOpInterface op, ScheduleAtt
   HopperAttr hopper = schedule.getHopper();
   int64_t n = schedule.getTileN(), consumers = hopper.getConsumers();
   if (!machine.hasWarpgroups())
-    return llvm::formatv("expected chip {0} for roles but got {1}",
+    return llvm::formatv("expected chip {0} for warp specialization but got {1}",
                          listChips(ChipInfo::kWarpgroups), machine.getName());
   if (op.getElementType().isF32())
     return "expected elements of f16 or bf16, as wgmma has them, but got f32";

@@ -798,3 +798,13 @@ func.func @f(%x: vector<64x4x2xi1>) {
   %r = flashattn.any_row %x : vector<64x4x2xi1>
   return
 }
+
+// -----
+
+// expected-error@+1 {{expected schedule field 'threads_per_row', in the fields' order, but got lanes, which is now named 'threads_per_row'}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>} { return }
+
+// -----
+
+// expected-error@+1 {{expected another field of the schedule, in their order, but got apart, which is now named 'separate_dk_dv'}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, apart = true>} { return }

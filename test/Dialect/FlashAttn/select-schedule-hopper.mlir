@@ -12,7 +12,7 @@
 // SM90-NOT: roles =
 // SM90-COUNT-15: schedule(<tile_m = {{[0-9]+}}, tile_n = {{[0-9]+}}, warps = {{[0-9]+}}, stages = 2, threads_per_row = 4, dot_type = {{b?}}f16>)
 // SM90-NOT: roles =
-// CHIP: error: {{.*}}cannot be compiled for sm_90 with the schedule given: expected chip sm_90a for roles but got sm_90
+// CHIP: error: {{.*}}cannot be compiled for sm_90 with the schedule given: expected chip sm_90a for warp specialization but got sm_90
 // CPU: error: {{.*}}cannot be compiled for cpu with the schedule given: expected no warp specialization on the CPU
 // PINNED: hopper = <consumers = 2, along = query_tile, registers = 200, producer_registers = 40, rescale_threshold = 0, l2_head_group = 2>
 

@@ -346,7 +346,7 @@ void BackwardBuilder::buildQueryTile(const QuerySums &sums, const QueryTiles &of
   operands.storeOutput(finish(dq, scale), of.to, point);
 }
 
-/// Of programs that only read sums, in tiles of `rows` rows.
+/// The schedule of programs that only read sums, in tiles of `rows` rows.
 ScheduleAttr BackwardBuilder::getSumSchedule(int64_t rows) const {
   ScheduleFields fields = schedule.withoutHopper().getFields();
   fields.tileM = rows;

@@ -114,7 +114,7 @@ public:
                       const QuerySums &sums, bool repeats = false);
 
   void build();
-  /// Whether its programs have roles.
+  /// Whether its programs have warp specialization.
   bool isWarpSpecialized() const { return static_cast<bool>(schedule.getHopper()); }
 
 private:
@@ -152,11 +152,11 @@ private:
 
 } // namespace
 
-/// Of programs of elements where the op's schedule has warp specialization: two warpgroups share a
-/// tile, of which a thread holds scores, gradients of weights and a sum. Programs are short, a step
-/// for each pair of batch and head that they are sums of: blocks stay, so that tiles of the next
-/// are on their way. Two stages take 213 KB with D = Dv = 128, and one as much with 256; in shared
-/// memory columns are whole panels of 64.
+/// The schedule of programs of elements if the op's schedule has warp specialization. Two
+/// warpgroups share a tile, of which a thread holds scores, gradients of weights and a sum.
+/// Programs are short, a step for each pair of batch and head that they are sums of: blocks stay,
+/// so that tiles of the next are on their way. Two stages take 213 KB with D = Dv = 128, and one as
+/// much with 256; in shared memory columns are whole panels of 64.
 static ScheduleAttr getElementSchedule(AttentionBackwardOp op) {
   constexpr int64_t kConsumers = 2, kWarps = 4, kRows = 64, kTwoStages = 256, kPanel = 64;
   ScheduleFields fields = getScheduleBeside(op).getFields();

@@ -1,4 +1,4 @@
-//===- CompactKeys.cpp --------------------------------------------------------===//
+//===- CompactKeys.cpp ----------------------------------------------------===//
 
 #include "CompactKeys.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"

@@ -1,4 +1,4 @@
-//===- CompactKeys.h - visible keys as one sequence -----------------*- C++ -*-===//
+//===- CompactKeys.h - visible keys as one sequence -------------*- C++ -*-===//
 
 #ifndef FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_COMPACTKEYS_H
 #define FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_COMPACTKEYS_H

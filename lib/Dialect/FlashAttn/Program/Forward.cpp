@@ -205,7 +205,7 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
   RowState state = softmax.begin();
   if (intervals.empty())
     return state;
-  // Of compacted keys a tile is one of their sequence.
+  // With compacted keys, a tile number counts along their sequence.
   std::optional<CompactKeys> joined;
   if (schedule.compactsKV()) {
     joined = compactIntervals(b, loc, intervals, schedule.getTileN());
@@ -235,8 +235,8 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
   Value p = softmax.step(inner, shaped, factors, [&](ValueRange factors) {
     return scores.multiply(factors.front(), factors.back());
   });
-  // With roles two products that do not wait for each other stand side by side, and the softmax of
-  // this tile beside the second.
+  // With warp specialization two products that do not wait for each other stand side by side, and
+  // the softmax of this tile beside the second.
   StageOp::create(b, loc, /*lag=*/schedule.getHopper() ? 1 : 0);
   Value v = operands.loadKeys(op.getV(), at, tile, seen, schedule.sumsByProducts(op.getDv()), join);
   inner.out = product(p, v, inner.out);

@@ -123,7 +123,7 @@ Value ScoreBuilder::findQueries(const ScorePlace &at) const {
                                vector::BroadcastOp::create(b, loc, tile, step(queries)));
 }
 
-/// The pairs that the mask shows. Of compacted keys those behind each cut are at numbers of their own.
+/// The pairs that the mask shows. The compacted keys behind each cut have positions of their own.
 Value ScoreBuilder::findInMask(const ScorePlace &at) const {
   // A thread of a warpgroup keeps the limits of its few rows, and compares them with constants.
   // Elsewhere, without registers for that, they stand at the queries.

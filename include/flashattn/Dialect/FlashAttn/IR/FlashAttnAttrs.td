@@ -230,7 +230,7 @@ def FlashAttn_HopperAttr : AttrDef<FlashAttn_Dialect, "Hopper"> {
   }]>];
   let extraClassDeclaration = [{
     ::mlir::flashattn::HopperFields getFields() const;
-    /// The roles of blocks that run one group each, with at most `l2_head_group` heads at once.
+    /// The attribute for blocks that run one group each, with at most `l2_head_group` heads at once.
     HopperAttr withoutClaims(int64_t section) const;
     /// Whether blocks are persistent but have buffers for the tiles of one group only, so that the
     /// next group's tiles reuse them.
