@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what is missing, configures, builds and does one thing with the result: see usage below.
-# Only this file installs anything, and only Debian or Ubuntu packages, through apt.
+# Installs missing packages, configures, builds, and runs one command on the result: see usage
+# below. No other file installs system packages. The packages are Debian's or Ubuntu's, through apt.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -36,9 +36,9 @@ fail() {
   exit 1
 }
 
-# What the build needs, as "path or command : package". A path or command that is there counts,
-# wherever it came from, so LLVM's own packages of release 22 serve as well as Debian's.
-# "import NAME" is a module of some Python.
+# Requirements of the build, as "path or command:package". An existing path or command counts,
+# whatever its origin, so LLVM's own packages of release 22 serve as well as Debian's. "import NAME"
+# is a Python module.
 requirements=(
   "cmake:cmake"
   "ninja:ninja-build"
@@ -60,8 +60,8 @@ if [[ $preset == debug ]]; then
   requirements+=("$llvm/lib/clang/22/lib/linux/libclang_rt.asan-$(uname -m).a:libclang-rt-22-dev")
 fi
 
-# What only tests need: of the Python package NumPy, and what makes and installs a wheel; of the C library
-# pkg-config.
+# Requirements of the tests alone: for the Python package, NumPy and the tools that build and
+# install a wheel; for the C library, pkg-config.
 test_requirements=(
   "pkg-config:pkg-config"
   "import numpy:python3-numpy"
@@ -126,7 +126,7 @@ install_missing() {
       "Debian 12 has it in bookworm-security; elsewhere add LLVM's own apt source for release 22" \
       "(apt.llvm.org) and try again"
   done
-  # A list of packages that has grown old names files that the mirror no longer has.
+  # An outdated package list names files that the mirror no longer has.
   "${apt[@]}" install --no-install-recommends -y "${missing[@]}" >&2 ||
     { "${apt[@]}" update >&2 && "${apt[@]}" install --no-install-recommends -y "${missing[@]}" >&2; } ||
     fail "apt-get could not install ${missing[*]}" "its own message stands above"
@@ -149,7 +149,7 @@ configure() {
 build() {
   install_missing
   configure
-  # On standard error: what flash-run prints has standard output to itself.
+  # To standard error, because standard output is reserved for flash-run.
   cmake --build "$root/build/$preset" -j "$jobs" "$@" >&2
 }
 
@@ -169,7 +169,7 @@ run_tests() {
   local tree=$root/build/$preset status=0
   rm -f "$tree/test/results.json"
   LIT_OPTS="${LIT_OPTS:-} $*" cmake --build "$tree" -j "$jobs" --target check-flashattn || status=$?
-  # The counts are the last line of all, and the build's own failure counts too.
+  # The counts are the last line of the output. A failed build is a failure too.
   python3 "$root/test/summary.py" "$tree/test/results.json" || status=1
   return "$status"
 }
@@ -198,7 +198,7 @@ bench)
   ;;
 bundle)
   preset=bundle
-  # For the kernels that are made ahead.
+  # For the kernels that are compiled ahead of time.
   requirements+=("import numpy:python3-numpy" "import pip:python3-pip")
   build --target bundle
   ;;

@@ -1,8 +1,8 @@
 # flashattn_add_kernel(target file.mlir CHIPS chip... [FUNCTION name] [CPU level] [CUBIN])
 #
-# A static library `target` with the functions of an .mlir file, compiled ahead of time for the chips
-# (sm_90a, sm_80, cpu, …; see flash-compile --help). Who links it includes <target.h> and needs neither
-# LLVM nor the C++ library.
+# Adds the static library `target`: the functions of an .mlir file, compiled ahead of time for the
+# chips (sm_90a, sm_80, cpu, …; see flash-compile --help). Code that links it includes <target.h>
+# and needs neither LLVM nor the C++ library.
 function(flashattn_add_kernel target file)
   cmake_parse_arguments(ARG "CUBIN" "FUNCTION;CPU" "CHIPS" ${ARGN})
   if(ARG_UNPARSED_ARGUMENTS)
@@ -25,7 +25,7 @@ function(flashattn_add_kernel target file)
     list(APPEND flags --cubin)
   endif()
   get_filename_component(source "${file}" ABSOLUTE)
-  # A folder of its own, which is all that who links it sees.
+  # A separate folder, so that the include path of users contains only this header.
   set(folder "${CMAKE_CURRENT_BINARY_DIR}/${target}.flashattn")
   file(MAKE_DIRECTORY "${folder}")
   set(object "${folder}/${target}.o")
@@ -33,7 +33,7 @@ function(flashattn_add_kernel target file)
     COMMAND "${FLASHATTN_COMPILE}" "${source}" ${flags} -o "${object}"
     DEPENDS "${source}" "${FLASHATTN_COMPILE}"
     COMMENT "Compiling ${file} for ${chips}" VERBATIM)
-  # The header has to be there before anyone includes it.
+  # The header must exist before a user's source file includes it.
   add_custom_target(${target}-kernels DEPENDS "${object}" "${folder}/${target}.h")
   add_library(${target} STATIC "${object}")
   set_source_files_properties("${object}" PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)

@@ -1,5 +1,5 @@
-# Installs the project, and lets others find it: find_package(FlashAttn) gives the libraries as
-# FlashAttn::… targets, and pkg-config's flashattn the C library.
+# Installs the project. find_package(FlashAttn) then defines the libraries as targets FlashAttn::…,
+# and pkg-config finds the C library as flashattn.
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -11,29 +11,30 @@ install(TARGETS flashattn_options ${flashattn_libraries} EXPORT FlashAttnTargets
   ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 foreach(tool flash-compile flash-opt flash-run flash-lsp-server)
   if(TARGET ${tool})
-    # LLVM's shared libraries are where the build found them.
+    # The installed tools find LLVM's shared libraries where the build found them.
     set_target_properties(${tool} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
     install(TARGETS ${tool} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
   endif()
 endforeach()
 install(TARGETS FlashAttnCPURuntime EXPORT FlashAttnTargets
   LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
-# What compiles ahead of time, and what is linked to that: an export set that knows no MLIR either.
+# The runtime of code compiled ahead of time, and the function that adds such code to a project, in
+# an export set without MLIR.
 install(TARGETS FlashAttnAOTRuntime EXPORT FlashAttnAOTTargets
   ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 install(EXPORT FlashAttnAOTTargets NAMESPACE FlashAttn:: DESTINATION "${flashattn_package_dir}")
 install(FILES cmake/FlashAttnKernels.cmake DESTINATION "${flashattn_package_dir}")
-# The C API, for C and for Python: the header and one shared library, in an export set that knows no
-# MLIR. `cmake --install … --component capi` installs them alone.
+# The C API, for C and for Python: the header and one shared library, in an export set without MLIR.
+# `cmake --install … --component capi` installs only these.
 install(TARGETS FlashAttnC EXPORT FlashAttnCTargets
   LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT capi)
-# ONNX Runtime loads it by its path: nobody links to it.
+# ONNX Runtime loads this library by its path; nothing links to it.
 install(TARGETS FlashAttnONNX LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT capi)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/flashattn-c"
   DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT capi)
 install(EXPORT FlashAttnCTargets NAMESPACE FlashAttn:: DESTINATION "${flashattn_package_dir}"
   COMPONENT capi)
-# From the file's own folder, so that an installed tree can be moved.
+# The prefix is relative to the .pc file, so that an installed tree can be moved.
 file(RELATIVE_PATH flashattn_pc_prefix "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
 configure_file(cmake/flashattn.pc.in flashattn.pc @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/flashattn.pc"
@@ -57,7 +58,8 @@ install(FILES "${PROJECT_BINARY_DIR}/FlashAttnConfig.cmake"
   COMPONENT capi)
 install(EXPORT FlashAttnTargets NAMESPACE FlashAttn:: DESTINATION "${flashattn_package_dir}")
 
-# The same as an archive, for machines without the checkout: `cpack --config BUILD/CPackConfig.cmake`.
+# The installed tree as an archive, for machines without the checkout: `cpack --config
+# BUILD/CPackConfig.cmake`.
 set(CPACK_GENERATOR TGZ)
 set(CPACK_PACKAGE_VENDOR "flash-mlir")
 set(CPACK_PACKAGE_FILE_NAME "flash-mlir-dev-${PROJECT_VERSION}-linux-${CMAKE_SYSTEM_PROCESSOR}")

@@ -1,7 +1,8 @@
-# Makes MLIR's exported static archives link LLVM's static archives: as Debian exports them they name
-# the shared libLLVM, which the machine that a bundle goes to does not have.
+# Makes MLIR's static archives link LLVM's static archives. Debian's exported targets name the
+# shared libLLVM instead, which is missing on the machines that use a bundle.
 
-# What the passes, the JIT and the two back ends can reach. The linker takes only what is used.
+# Components that the passes, the JIT and the two back ends may use. The linker takes only those in
+# use.
 llvm_map_components_to_libnames(flashattn_llvm_archives
   AsmParser BitReader BitWriter Core ExecutionEngine InstCombine IPO IRReader Linker MC
   NVPTX NVPTXCodeGen NVPTXDesc NVPTXInfo OrcJIT Passes Remarks ScalarOpts Support Target TargetParser
@@ -10,8 +11,8 @@ list(REMOVE_DUPLICATES flashattn_llvm_archives)
 add_library(flashattn_llvm INTERFACE)
 target_link_libraries(flashattn_llvm INTERFACE ${flashattn_llvm_archives})
 
-# zlib and zstd are the only libraries beside glibc and libstdc++ that the code in use needs. Z3, libxml2,
-# libffi and libedit serve parts of LLVM that no tool here links; --as-needed leaves them out.
+# Besides glibc and libstdc++, the linked code needs only zlib and zstd. Z3, libxml2, libffi and
+# libedit serve libraries of LLVM that no tool here links; --as-needed drops them.
 find_library(FLASHATTN_ZLIB_ARCHIVE NAMES libz.a REQUIRED)
 find_library(FLASHATTN_ZSTD_ARCHIVE NAMES libzstd.a REQUIRED)
 
@@ -34,5 +35,5 @@ foreach(target ${MLIR_EXPORTED_TARGETS})
 endforeach()
 flashattn_replace_links(LLVMSupport)
 
-# The machine may have an older libstdc++ than this one, or none.
+# The target machine may have an older libstdc++, or none.
 add_link_options($<$<LINK_LANGUAGE:CXX>:-static-libstdc++> -static-libgcc)

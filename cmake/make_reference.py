@@ -1,9 +1,9 @@
-"""Makes the reference pages of docs/reference from the .td files, or compares them.
+"""Generates the pages of docs/reference from the .td files, or checks them.
 
 usage: make_reference.py --tblgen PROGRAM --include FOLDER... [--check]
 
-FOLDERs hold MLIR's own .td files. With --check nothing is written: the exit status is 1 where a page is not
-what TableGen prints.
+Each FOLDER contains .td files of MLIR. With --check, nothing is written; the exit status is 1 if a page differs
+from the output of TableGen.
 """
 
 import argparse
@@ -16,7 +16,8 @@ import sys
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PAGES = os.path.join("docs", "reference")
 IR = "Dialect/FlashAttn/IR/"
-# The title of each page, where it is not TableGen's own, and what is printed of which file.
+# For each page: its title (None: that of TableGen), and its sections (heading, .td file, TableGen
+# flags).
 CONTENT = {
     "flashattn.md": (None, [("", IR + "FlashAttn.td", "-gen-dialect-doc", "-dialect=flashattn")]),
     "hopper.md": (None, [("", "Dialect/Hopper/IR/Hopper.td", "-gen-dialect-doc", "-dialect=hopper")]),

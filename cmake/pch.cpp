@@ -1,1 +1,1 @@
-// Holds nothing: it only gives the precompiled header a target to belong to.
+// Empty: the target of the precompiled header needs a source file.

@@ -1,11 +1,11 @@
-// What the sanitizers must know about LLVM's libraries, which are built without them. Each option
-// can still be set in ASAN_OPTIONS or UBSAN_OPTIONS.
+// Default options of the sanitizers for use with LLVM's libraries, which are built without them.
+// ASAN_OPTIONS and UBSAN_OPTIONS override each option.
 
-// LLVM keeps what it registers until the process ends, which would count as leaked. Its allocators
-// poison what they hold in reserve only where they are compiled with the sanitizer, so a slab that
-// the project's code opens and the library's code fills would read as poisoned; a std::vector that
-// both sides grow is the same case. An allocation of absurd size must fail as it does without the
-// sanitizer.
+// LLVM keeps its registries until the process ends, which would be reported as leaks. Its
+// allocators poison unused memory only in code compiled with the sanitizer. A slab that the
+// project's code allocates and the library's code fills would therefore appear poisoned; the same
+// holds for a std::vector that both sides grow. An allocation of an absurd size must fail as it
+// does without the sanitizer.
 extern "C" const char *__asan_default_options() {
   return "detect_leaks=0:allow_user_poisoning=0:detect_container_overflow=0:"
          "allocator_may_return_null=1";

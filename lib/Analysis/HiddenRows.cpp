@@ -1,4 +1,4 @@
-//===- HiddenRows.cpp - rows that see no key, whatever the lengths ---------===//
+//===- HiddenRows.cpp - warnings about rows that see no key ---------------===//
 
 #include "MaskBounds.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
@@ -11,7 +11,8 @@ using namespace mlir::flashattn::bounds;
 
 namespace {
 
-/// What is known of an op's lengths: all of them and where its queries are, or nothing.
+/// The lengths of an op and the positions of its queries, if all of them are static. Otherwise, no
+/// length is known, and the positions are all p >= 0.
 struct Lengths {
   std::optional<int64_t> nq, nk;
   PositionRange positions;
@@ -36,7 +37,7 @@ struct Lengths {
   }
 };
 
-/// Which positions see a key: ranges, and where these are not exact position by position.
+/// Finds the positions that see a key: as ranges, and one by one in ranges that are not exact.
 class Seeing {
 public:
   Seeing(ArrayRef<IntegerSet> visible, const Lengths &lengths) : lengths(lengths) {
@@ -50,17 +51,17 @@ public:
 
   bool isEmpty() const { return sets.empty(); }
 
-  /// Whether a position is proven to see no key, and the last one from there on of which that is
-  /// the same: none if it is so for all.
+  /// Returns whether it is proven that `position` sees no key, and the last position up to which
+  /// the same result holds, or nullopt if it holds for all later positions.
   std::pair<bool, std::optional<int64_t>> isHidden(int64_t position);
 
-  /// Whether there were more positions than are looked at one by one, or some whose keys are not
-  /// known.
+  /// Whether the limit of positions that are examined one by one was exceeded, or some of these
+  /// positions could not be decided.
   bool isUnknown() const { return isSpent || someUnknown; }
   bool isSpent = false;
 
 private:
-  /// Most sets that are looked at for positions of their own.
+  /// The maximum number of sets that are projected for single positions.
   static constexpr int64_t kMostLooks = 2048;
 
   PositionRange project(const FlatSet &set, const PositionRange &within, Budget &budget) const {
@@ -82,7 +83,7 @@ std::pair<bool, std::optional<int64_t>> Seeing::isHidden(int64_t position) {
   for (const auto &[set, range] : sets) {
     if (!range.exact || !range.contains(position))
       continue;
-    // The one that goes furthest.
+    // Takes the range that ends last.
     bool isFurther = !seen || (last && (!range.last || *range.last > *last));
     last = isFurther ? range.last : last;
     seen = true;
@@ -110,13 +111,14 @@ std::pair<bool, std::optional<int64_t>> Seeing::isHidden(int64_t position) {
   return {true, alone ? position : last};
 }
 
-/// "0 to 7, 9 and others": the positions that are hidden, at most so many runs of them.
+/// Returns the hidden positions as text, for example "0 to 7, 9 and others", with at most kMostRuns
+/// runs of positions.
 static std::string listHidden(Seeing &seeing, const PositionRange &positions) {
   constexpr unsigned kMostRuns = 3;
   std::string text;
   llvm::raw_string_ostream os(text);
   unsigned runs = 0;
-  std::optional<int64_t> begin; // of the run so far
+  std::optional<int64_t> begin; // of the current run
   auto end = [&](int64_t last) {
     if (!begin)
       return;
@@ -159,7 +161,7 @@ void flashattn::warnHiddenRows(AttentionOpInterface op) {
   Lengths lengths(op);
   SmallVector<IntegerSet> visible = op.getVisibleSets();
   Seeing seeing(visible, lengths);
-  // Where no length is known a set may be seen through from negative positions alone.
+  // If no length is known, a set may show keys to negative positions only.
   Lengths anywhere = lengths;
   if (!lengths.nk)
     anywhere.positions.first = -(int64_t(1) << 31);

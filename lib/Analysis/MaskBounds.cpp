@@ -1,4 +1,4 @@
-//===- MaskBounds.cpp ------------------------------------------------------===//
+//===- MaskBounds.cpp -----------------------------------------------------===//
 
 #include "MaskBounds.h"
 #include "mlir/Analysis/FlatLinearValueConstraints.h"
@@ -21,7 +21,8 @@ bool bounds::dependsOnParameters(const Row &row) {
                       [](const DynamicAPInt &value) { return value != 0; });
 }
 
-/// As many pivots as rows, each of all elements, whose numbers grow with the columns.
+/// Assumes one pivot for each row. A pivot visits all elements, whose size grows with the number of
+/// columns.
 bool Budget::take(int64_t rows, int64_t columns) {
   int64_t cost = rows * rows * columns * (1 + columns / 16);
   if (cost > left)
@@ -97,8 +98,9 @@ bool Parameters::fits(const Row &row) const {
 
 std::optional<Row> Parameters::getFloor(Row dividend, DynamicAPInt divisor) {
   dividend = widen(dividend);
-  // What the divisor divides stands before the quotient, and of the rest equal ones look equal:
-  // a positive coefficient first, a constant in [0, divisor).
+  // Multiples of the divisor are moved out of the quotient. The remaining dividend is made
+  // canonical, so that equal quotients have equal rows: its first coefficient is positive, and its
+  // constant is in [0, divisor).
   Row result(getNumColumns(), DynamicAPInt(0));
   for (auto [value, whole] : llvm::zip(dividend, result)) {
     if (&value != &dividend.back() && value % divisor != 0)
@@ -183,7 +185,7 @@ void Bounds::simplify(ArrayRef<Row> context, Budget &budget) {
       if (!implies(given, rows, row, budget))
         rows.insert(rows.begin() + i, row);
     }
-    // Constants last, as canonical operands are.
+    // Constants come last, as in canonical operand order.
     SmallVector<Row> varying, constant;
     for (Row &row : rows)
       (dependsOnParameters(row) ? varying : constant).push_back(std::move(row));
@@ -203,7 +205,7 @@ bool Bounds::isOrdered(ArrayRef<Row> context, int64_t slack, Budget &budget) con
     for (const Row &high : upper) {
       if (low[X] != 1 || high[X] != -1)
         return false;
-      // x + e >= 0 and e' - x >= 0: e' + e + slack >= 0.
+      // x + e >= 0 and e' - x >= 0 are ordered if e' + e + slack >= 0.
       Row sum;
       for (auto [l, h] : llvm::zip(low, high))
         sum.push_back(l + h);
@@ -227,7 +229,7 @@ std::array<Row, 2> bounds::getAxis(TileAxis axis) {
   return {lower, upper};
 }
 
-/// How many quotients the value of an expression takes.
+/// Returns the number of quotients in an expression.
 static unsigned countQuotients(AffineExpr expr) {
   unsigned count = 0;
   expr.walk([&](AffineExpr e) {
@@ -237,7 +239,8 @@ static unsigned countQuotients(AffineExpr expr) {
   return count;
 }
 
-/// The first constraints of a set of very many, and none whose quotients are too many.
+/// Returns the first constraints of `set`, up to kMostConstraints and without those whose quotients
+/// would exceed kMostQuotients.
 static IntegerSet takeFirst(IntegerSet set) {
   SmallVector<AffineExpr> taken;
   SmallVector<bool> eqFlags;
@@ -264,7 +267,7 @@ FlatSet bounds::flatten(IntegerSet whole, TileAxis axis) {
   (void)flattened;
   unsigned numLocals = divisions.getNumLocalVars();
 
-  // From [p, k, nq, nk, locals, constant].
+  // Converts a row over [p, k, nq, nk, locals, constant].
   auto toRow = [&](auto &&source) {
     Row row(Locals + numLocals + 1, DynamicAPInt(0));
     DynamicAPInt p(source[0]), k(source[1]);
@@ -295,8 +298,8 @@ FlatSet bounds::flatten(IntegerSet whole, TileAxis axis) {
   return result;
 }
 
-/// Whether `a`, the pairs of set `of`, is known to be within `b`: each constraint of `b` is one of
-/// `of`, or no point of `a` violates it.
+/// Whether it is proven that `a`, the pairs of set `of`, is within `b`: each constraint of `b` is a
+/// constraint of `of`, or no point of `a` violates it.
 static bool isWithin(IntegerSet of, const IntegerPolyhedron &a, IntegerSet b, Budget &budget) {
   auto holds = [&](ArrayRef<int64_t> row, int sign) {
     Row violated(a.getNumCols(), DynamicAPInt(0));
@@ -321,7 +324,7 @@ static bool isWithin(IntegerSet of, const IntegerPolyhedron &a, IntegerSet b, Bu
 }
 
 SmallVector<IntegerSet> bounds::dropRedundantSets(ArrayRef<IntegerSet> visible, Budget &budget) {
-  // Pairs of sets are compared; a mask of very many sets stays as it is.
+  // Every pair of sets is compared, so a mask of more sets stays as it is.
   constexpr size_t kMaxCompared = 16;
   SmallVector<IntegerSet> sets;
   std::vector<IntegerPolyhedron> polyhedra;

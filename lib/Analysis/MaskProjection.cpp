@@ -1,4 +1,4 @@
-//===- MaskProjection.cpp - from a set to bounds along one axis ------------===//
+//===- MaskProjection.cpp - from a set to bounds along one axis -----------===//
 
 #include "MaskBounds.h"
 #include "mlir/Analysis/Presburger/IntegerRelation.h"
@@ -18,16 +18,18 @@ using presburger::VarKind;
 
 namespace {
 
-/// Projects the columns behind the parameters out, one after the other.
+/// Projects out the columns after the parameters, one after the other.
 class Eliminator {
 public:
-  /// The polyhedron has the columns of a set's rows; what the parameters have already goes between.
+  /// `poly` has the columns of a set's rows. The constructor inserts columns for the quotients that
+  /// `parameters` already has.
   Eliminator(IntegerPolyhedron &poly, Parameters &parameters, Budget &budget)
       : poly(poly), parameters(parameters), budget(budget) {
     addQuotients();
   }
 
-  /// Whether no integer point was won.
+  /// Projects out all columns. Returns whether the result is exact, that is, has no additional
+  /// integer point.
   bool run(bool roundToIntegers);
 
 private:
@@ -62,7 +64,7 @@ SmallVector<Row> Eliminator::getInequalities() const {
   return rows;
 }
 
-/// What holds for the parameters, and the equalities.
+/// Returns the constraints on the parameters, and each equality as two inequalities.
 SmallVector<Row> Eliminator::getContext() const {
   SmallVector<Row> rows = parameters.getContext();
   for (Row &row : rows)
@@ -75,8 +77,8 @@ SmallVector<Row> Eliminator::getContext() const {
   return rows;
 }
 
-/// Of one column alone g*z + r >= 0 is z + floor(r / g) >= 0: so the quotients of the tile's ends
-/// become parameters.
+/// Tightens rows with a single column z to project out: g*z + r >= 0 becomes z + floor(r / g) >= 0.
+/// Quotients of the tile's ends become parameters in this way.
 void Eliminator::tighten() {
   for (unsigned i = poly.getNumInequalities(); i-- > 0;) {
     Row row(poly.getInequality(i));
@@ -99,7 +101,7 @@ void Eliminator::tighten() {
   }
 }
 
-/// The products of wide coefficients cost time, and would be too wide in the end.
+/// Drops rows with wide coefficients: their products cost time, and would be too wide in the end.
 void Eliminator::dropWide() {
   const DynamicAPInt kWidest(int64_t(1) << 20);
   for (unsigned i = poly.getNumInequalities(); i-- > 0;) {
@@ -123,9 +125,10 @@ void Eliminator::dropImplied() {
   }
 }
 
-/// Whether each integer point that is left has an integer at `column`: some equality has a unit
-/// there, or of each lower bound a*z >= l and upper bound b*z <= u one has a unit or
-/// a*u - b*l >= (a - 1)*(b - 1) holds anyway (the Omega test's dark shadow).
+/// Whether projecting out `column` (z) is exact over the integers. If z occurs in equalities, one
+/// of them must have a coefficient of 1 or -1. Otherwise, for each lower bound a*z >= l and upper
+/// bound b*z <= u, a or b must be 1, or a*u - b*l >= (a - 1)*(b - 1) must be implied (the dark
+/// shadow of the Omega test).
 bool Eliminator::isExact(unsigned column) const {
   bool inEquality = false;
   for (unsigned i = 0, e = poly.getNumEqualities(); i < e; ++i) {
@@ -154,7 +157,7 @@ bool Eliminator::isExact(unsigned column) const {
   return true;
 }
 
-/// How many inequalities the projection of a column makes of how many.
+/// Returns the number of inequalities that projecting out `column` adds.
 int64_t Eliminator::getThreshold(unsigned column) const {
   int64_t lower = 0, upper = 0;
   for (unsigned i = 0, e = poly.getNumInequalities(); i < e; ++i) {
@@ -164,7 +167,8 @@ int64_t Eliminator::getThreshold(unsigned column) const {
   return lower * upper - lower - upper;
 }
 
-/// Without some bounds the rest makes few enough, and the cover is wider.
+/// Drops bounds of `column` until projecting it out leaves at most kMostBounds inequalities. The
+/// result is then a wider cover.
 void Eliminator::limitGrowth(unsigned column) {
   for (unsigned i = 0, e = poly.getNumEqualities(); i < e; ++i)
     if (poly.atEq(i, column) != 0)
@@ -178,7 +182,7 @@ void Eliminator::limitGrowth(unsigned column) {
   }
 }
 
-/// Leaves out all constraints of the columns that are left.
+/// Drops the remaining columns, and all constraints that contain them.
 void Eliminator::dropColumns() {
   exact = false;
   auto isOfThem = [&](ArrayRef<DynamicAPInt> row) {
@@ -224,7 +228,7 @@ bool Eliminator::run(bool roundToIntegers) {
   return exact;
 }
 
-/// The polyhedron of a set, with the columns of its rows.
+/// Returns the polyhedron of a set, with the columns of its rows.
 static IntegerPolyhedron toPolyhedron(const FlatSet &set) {
   IntegerPolyhedron poly(PresburgerSpace::getSetSpace(Locals + set.divisors.size()));
   for (const Row &row : set.inequalities)
@@ -255,7 +259,7 @@ Projection bounds::projectVisible(const FlatSet &set, TileAxis axis, std::option
       Row ofSet = row;
       ofSet.insert(ofSet.end() - 1, columns - row.size(), DynamicAPInt(0));
       poly.addInequality(ofSet);
-      row[X] *= DynamicAPInt(*tile); // of the tile's first index
+      row[X] *= DynamicAPInt(*tile); // the tile's first index
     }
     result.bounds.add(parameters.widen(row));
   }
@@ -300,7 +304,7 @@ Projection bounds::projectVisible(const FlatSet &set, TileAxis axis, std::option
 // Positions
 //===----------------------------------------------------------------------===//
 
-/// `x` where it has 64 bits, which positions have; else what is as far away as any of them.
+/// Clamps `x` to 2^62 in absolute value, which is beyond all positions.
 static int64_t clamp(const DynamicAPInt &x) {
   constexpr int64_t kFar = int64_t(1) << 62;
   return x > kFar ? kFar : x < -kFar ? -kFar : int64_t(x);
@@ -310,7 +314,7 @@ PositionRange bounds::projectPositions(const FlatSet &set, std::optional<int64_t
                                        std::optional<int64_t> nk, const PositionRange &within,
                                        Budget &budget) {
   IntegerPolyhedron poly = toPolyhedron(set);
-  // From k to p; the lengths go behind, where they are projected out.
+  // Exchanges k and p, and moves the lengths to the end, from where they are projected out.
   poly.swapVar(X, Y);
   constexpr unsigned kKey = Y;
   SmallVector<unsigned> lengths;
@@ -319,7 +323,7 @@ PositionRange bounds::projectPositions(const FlatSet &set, std::optional<int64_t
     poly.swapVar(column, lengths.back());
   }
   if (within.last == within.first) {
-    // A number, so that it shows which equations have no solution in integers.
+    // Replaces X by the position, so that equations without integer solutions are detected.
     auto insert = [&](auto at, unsigned count) {
       for (unsigned i = 0; i < count; ++i)
         at(i, poly.getNumVars()) += std::exchange(at(i, X), DynamicAPInt(0)) * within.first;
@@ -367,22 +371,24 @@ PositionRange bounds::projectPositions(const FlatSet &set, std::optional<int64_t
 
 namespace {
 
-/// Takes each constraint of a set at its worst end of the tile.
+/// Evaluates each constraint of a set at its worst end of the tile.
 class WorstEnds {
 public:
   WorstEnds(const FlatSet &set, Parameters &parameters) : set(set), parameters(parameters) {}
 
-  /// Finds the ends of the quotients; false if they do not fit 64 bits.
+  /// Computes the ends of the quotients. Returns false if they do not fit 64 bits.
   bool prepare();
 
-  /// The bound where `row >= 0` for every y; none if it does not fit 64 bits.
+  /// Returns the bound that makes `row >= 0` hold for every y, or nullopt if it does not fit 64
+  /// bits.
   std::optional<Row> getBound(Row row);
 
-  /// Whether every bound so far is no stronger than it must be.
+  /// Whether no bound so far is stronger than necessary.
   bool exact = true;
 
 private:
-  /// A quotient that does not depend on x, at either end of the tile.
+  /// The least and the greatest value, over the tile, of a quotient that does not depend on x; and
+  /// whether some term of it rises with y, and some term falls.
   struct Ends {
     Row least, greatest;
     bool rises = false, falls = false;
@@ -399,13 +405,14 @@ private:
 
   const FlatSet &set;
   Parameters &parameters;
-  SmallVector<std::optional<Ends>, 0> quotients; // none: it depends on x
+  SmallVector<std::optional<Ends>, 0> quotients; // nullopt: depends on x
 };
 
 } // namespace
 
-/// The least value of a row over y, where its quotients do not depend on x; whether some part of
-/// it rises with y, and some part falls, so that the least value may be reached nowhere.
+/// Returns the least value of `row` over y. Its quotients must not depend on x. Sets `rises` if
+/// some term rises with y, and `falls` if some term falls. If both are set, no y may attain the
+/// least value.
 Row WorstEnds::getLeast(const Row &row, bool &rises, bool &falls) const {
   Row least = parameters.widen(row, Y);
   least[row[Y] > 0 ? First : Last] += row[Y];
@@ -451,7 +458,8 @@ bool WorstEnds::prepare() {
   return true;
 }
 
-/// Of a row with several of one quotient of x alone, and x nowhere else, the quotient's number.
+/// Returns the index of the quotient that is the only term of `row` with x, if it depends on x
+/// alone and has a factor other than 1 and -1.
 std::optional<unsigned> WorstEnds::findQuotientOfX(const Row &row) const {
   std::optional<unsigned> found;
   for (auto [i, ends] : llvm::enumerate(quotients)) {
@@ -484,9 +492,9 @@ std::optional<Row> WorstEnds::getBound(Row row) {
     normalize(bound);
     return parameters.fits(bound) ? std::optional(bound) : std::nullopt;
   }
-  // A quotient q = floor(e / d) is between (e - d + 1) / d and e / d. Of integers,
-  // q + r >= 0 is e + d*r >= 0 and r - q >= 0 is d*r + d - 1 - e >= 0: exact. A
-  // later quotient may depend on an earlier one.
+  // A quotient q = floor(e / d) is between (e - d + 1) / d and e / d. Over the integers, q + r >= 0
+  // is exactly e + d*r >= 0, and r - q >= 0 is exactly d*r + d - 1 - e >= 0. A later quotient may
+  // depend on an earlier one, so the last is replaced first.
   for (unsigned i = set.divisors.size(); i-- > 0;) {
     DynamicAPInt factor = row[Locals + i];
     if (factor == 0 || quotients[i])

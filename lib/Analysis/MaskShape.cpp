@@ -1,4 +1,4 @@
-//===- MaskShape.cpp - how much of the keys a mask leaves ------------------===//
+//===- MaskShape.cpp - how many keys a mask shows -------------------------===//
 
 #include "flashattn/Analysis/MaskShape.h"
 #include "MaskBounds.h"
@@ -13,7 +13,7 @@ using presburger::IntegerRelation;
 using presburger::Simplex;
 using presburger::VarKind;
 
-/// The largest value of coefficients . x among the rational points of `set`, if it has one.
+/// Returns the largest value of dims . x among the rational points of `set`, if there is one.
 static presburger::MaybeOptimum<presburger::Fraction> getLargest(const IntegerRelation &set,
                                                                  ArrayRef<int64_t> dims) {
   Simplex simplex(set);
@@ -23,15 +23,16 @@ static presburger::MaybeOptimum<presburger::Fraction> getLargest(const IntegerRe
   return simplex.computeOptimum(Simplex::Direction::Up, row);
 }
 
-/// Whether it has a largest value; so it has where there are no points at all.
+/// Whether dims . x has a largest value in `set`, or `set` is empty.
 static bool isBounded(const IntegerRelation &set, ArrayRef<int64_t> dims) {
   return !getLargest(set, dims).isUnbounded();
 }
 
-/// Most keys of one query, below 2^31; none where the lengths bound it alone.
+/// Returns the maximum number of keys of a query, below 2^31, or nullopt if only the lengths bound
+/// it.
 static std::optional<int64_t> getWidth(const IntegerPolyhedron &pairs) {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  // (p, k, k') of which p sees both k and k'.
+  // All (p, k, k') such that p sees both k and k'.
   IntegerPolyhedron both = pairs, other = pairs;
   both.insertVar(VarKind::SetDim, 2);
   other.insertVar(VarKind::SetDim, 1);
@@ -50,7 +51,7 @@ MaskClass flashattn::classifyMask(ArrayRef<IntegerSet> visible) {
   bounds::Budget budget;
   for (IntegerSet set : visible) {
     IntegerPolyhedron pairs = FlatLinearValueConstraints(set);
-    // Three times at most, once of twice as much.
+    // Covers at most three optimizations, one of which has twice as many constraints.
     if (!budget.take(4 * pairs.getNumConstraints(), 2 * pairs.getNumCols()))
       return {MaskShape::Full, {}};
     SmallVector<int64_t> key(pairs.getNumCols(), 0);

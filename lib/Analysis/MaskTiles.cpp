@@ -1,7 +1,7 @@
-//===- MaskTiles.cpp - tile intervals of a mask ----------------------------===//
+//===- MaskTiles.cpp - tile intervals of a mask ---------------------------===//
 //
-// From the bounds of the visible indices (MaskBounds.h) to arithmetic that gives
-// the tiles between them.
+// Emits the arithmetic that computes tile intervals from the bounds of the visible indices
+// (MaskBounds.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,12 +24,13 @@ using llvm::DynamicAPInt;
 
 namespace {
 
-/// Emits index arithmetic, folded where it can be.
+/// Emits index arithmetic, folded if possible.
 struct Emitter {
   OpBuilder &builder;
   Location loc;
   ArrayRef<Parameters::Quotient> quotients;
-  /// Values of the columns from First on; null where no bound reads one, or has yet.
+  /// Values of the columns from First on. An unused offset, and a quotient that no bound has read
+  /// yet, are null.
   SmallVector<Value> parameters;
 
   template <typename Op, typename... Args> Value make(Args &&...args) {
@@ -65,7 +66,7 @@ struct Emitter {
     }
     return value;
   }
-  /// sign * (the row without X) + extra.
+  /// Returns sign * (row without X) + extra.
   Value linear(const Row &row, int sign, int64_t extra) {
     Value sum;
     auto addTerms = [&](bool positive) {
@@ -87,7 +88,7 @@ struct Emitter {
     int64_t constantTerm = sign * int64_t(row.back()) + extra;
     return sum ? addConstant(sum, constantTerm) : constant(constantTerm);
   }
-  /// The least x of the lower bounds.
+  /// Returns the least x that satisfies the lower bounds.
   Value lower(const Bounds &bounds) {
     Value result;
     for (const Row &row : bounds.lower) {
@@ -96,7 +97,7 @@ struct Emitter {
     }
     return result;
   }
-  /// One past the greatest x of the upper bounds.
+  /// Returns one past the greatest x that satisfies the upper bounds.
   Value upper(const Bounds &bounds) {
     Value result;
     for (const Row &row : bounds.upper) {
@@ -107,7 +108,7 @@ struct Emitter {
     }
     return result;
   }
-  /// Whether `given` (null: true) and the conditions hold; null if there are none.
+  /// Returns whether `given` (null: true) and the conditions hold, or null if there are none.
   Value conditions(const Bounds &bounds, Value given = nullptr) {
     for (const Row &row : bounds.conditions) {
       Value test = compare(arith::CmpIPredicate::sge, linear(row, 1, 0), constant(0));
@@ -121,27 +122,28 @@ struct Emitter {
 
 struct TileIntervalPlan::Interval {
   Bounds visible;
-  /// The visible bounds are those of tiles, not of indices.
+  /// Whether the visible bounds count tiles, not indices.
   bool ofTiles = false;
-  /// The lower bound is one constant multiple of the tile: a maximum is enough
-  /// to tell an empty interval.
+  /// Whether the only lower bound is a constant multiple of the tile. Then the maximum of begin and
+  /// end is the correct end of an empty interval, too.
   bool alignedBegin = false;
-  /// The bounds cross by at most one index (and not at all), for all values.
+  /// Whether, for all values, the bounds cross by at most one index; and whether they do not cross.
   bool ordered = false, nonEmpty = false;
 
-  /// Nothing where no tile can be full.
+  /// Bounds of the indices that see the whole tile; nullopt if no tile can be full.
   std::optional<Bounds> full;
   bool fullOrdered = false;
-  /// The full bounds are within the visible ones, for all values.
+  /// Whether the full bounds are within the visible bounds, for all values.
   bool fullLowerWithin = false, fullUpperWithin = false;
 
-  /// Whether no tile without a visible pair lies between the bounds, and each full tile is found.
+  /// Whether every tile between the bounds contains a visible pair, and whether every full tile is
+  /// found.
   bool exact = false, fullExact = false;
 
-  /// Fewer rows of the bounds, and what can be said of them for all `parameters`.
+  /// Drops redundant bounds, and sets the flags that hold for all `parameters`.
   void simplify(const Parameters &parameters, int64_t tile, Budget &budget);
   TileInterval emit(Emitter &emitter, int64_t tile) const;
-  /// The only tile that the interval may have, whatever the parameters.
+  /// Returns the only tile that the interval can contain for any parameters, if there is only one.
   std::optional<int64_t> getOnlyTile(int64_t tile) const;
 };
 
@@ -159,8 +161,7 @@ void TileIntervalPlan::Interval::simplify(const Parameters &parameters, int64_t 
 
   if (!full)
     return;
-  // A full tile needs its first index above the lower and its last below the
-  // upper bounds.
+  // The first index of a full tile satisfies the lower bounds, and its last index the upper bounds.
   full->widen(parameters);
   SmallVector<Row> rows(context);
   for (Row row : full->all()) {
@@ -230,7 +231,7 @@ TileInterval TileIntervalPlan::Interval::emit(Emitter &e, int64_t tile) const {
 std::optional<int64_t> TileIntervalPlan::Interval::getOnlyTile(int64_t tile) const {
   if (ofTiles)
     return std::nullopt;
-  // A row says row[X] * x + constant >= 0; of upper bounds row[X] is negative.
+  // A row is row[X] * x + constant >= 0; row[X] is negative in upper bounds.
   std::optional<int64_t> first, last;
   for (const Row &row : visible.lower)
     if (!dependsOnParameters(row)) {
@@ -259,7 +260,8 @@ TileIntervalPlan::TileIntervalPlan(ArrayRef<IntegerSet> visible, TileAxis axis, 
   Budget budget;
   SmallVector<FlatSet, 0> sets = llvm::map_to_vector<0>(
       dropRedundantSets(visible, budget), [&](IntegerSet set) { return flatten(set, axis); });
-  // With quotients visible indices may be some way apart; each tile between them still holds one.
+  // With quotients, there may be gaps between visible indices. The bounds are then those of the
+  // tiles that contain a visible index.
   bool ofTiles = llvm::any_of(sets, [](const FlatSet &set) { return !set.divisors.empty(); });
   for (const FlatSet &set : sets) {
     auto &interval = intervals.emplace_back(std::make_unique<Interval>());
@@ -271,7 +273,7 @@ TileIntervalPlan::TileIntervalPlan(ArrayRef<IntegerSet> visible, TileAxis axis, 
   }
   for (auto [interval, set] : llvm::zip(intervals, sets)) {
     if (isGrouped())
-      break; // none is full
+      break; // groups have no full tiles
     if (std::optional<Projection> full = projectFull(set, axis, *parameters)) {
       interval->full = std::move(full->bounds);
       interval->fullExact = full->exact;
@@ -288,7 +290,7 @@ TileIntervalPlan::TileIntervalPlan(ArrayRef<IntegerSet> visible, TileAxis axis, 
       return implies(context, b.visible.lower, row, budget);
     });
   };
-  // Provably earlier ones first, so that most exchanges below are settled here.
+  // Intervals that provably begin earlier come first, so that `emit` needs few exchanges.
   for (size_t i = 1; i < intervals.size(); ++i)
     for (size_t j = i; j > 0 && beginsFirst(*intervals[j], *intervals[j - 1]) &&
                        !beginsFirst(*intervals[j - 1], *intervals[j]);
@@ -312,8 +314,8 @@ bool TileIntervalPlan::findsEveryFullTile() const {
   return intervals.empty() || (intervals.size() == 1 && intervals.front()->fullExact);
 }
 
-/// One interval of each of `count` groups of neighbours: from where the first of those that are not
-/// empty begins to where the last one ends, none of it full.
+/// Merges `count` groups of adjacent intervals into one interval each, without full tiles: from the
+/// first begin to the last end of the group's nonempty intervals.
 static SmallVector<TileInterval> joinGroups(Emitter &e, ArrayRef<TileInterval> intervals,
                                             size_t count) {
   Value none = e.constant(0), far = e.constant(std::numeric_limits<int32_t>::max());
@@ -352,8 +354,8 @@ SmallVector<TileInterval> TileIntervalPlan::emit(OpBuilder &builder, Location lo
   if (isGrouped())
     result = joinGroups(e, result, n);
 
-  // Sort by begin: a bubble network in which an exchange is left out where its
-  // outcome is proven for every interval that may stand there.
+  // Sort by begin with a bubble sort network. An exchange is omitted if its outcome is proven for
+  // every interval that may be at these two positions.
   SmallVector<SmallVector<size_t>> candidates;
   for (size_t i = 0; i < n; ++i)
     candidates.push_back({i});
@@ -388,7 +390,7 @@ SmallVector<TileInterval> TileIntervalPlan::emit(OpBuilder &builder, Location lo
       candidates[i + 1] = candidates[i];
     }
 
-  // Sweep: what an earlier interval holds is taken from the later ones.
+  // Sweep: remove the tiles of earlier intervals from each interval.
   for (size_t i = 1; i < n; ++i) {
     TileInterval &interval = result[i];
     Value start = e.make<arith::MaxSIOp>(interval.begin, result[i - 1].end);
@@ -400,8 +402,8 @@ SmallVector<TileInterval> TileIntervalPlan::emit(OpBuilder &builder, Location lo
   return result;
 }
 
-/// What holds for the parameters of a plan whose other axis is all there is, where that is not
-/// empty.
+/// Returns the constraints on the parameters of a plan that covers the whole other axis, if both
+/// axes are not empty.
 static SmallVector<Row> getWholeContext(const Parameters &parameters, TileAxis axis,
                                         std::optional<Align> align) {
   SmallVector<Row> rows = parameters.getContext();
@@ -418,7 +420,7 @@ static SmallVector<Row> getWholeContext(const Parameters &parameters, TileAxis a
   };
   add({{Nq, 1}}, -1, /*isEquality=*/false);
   add({{Nk, 1}}, -1, /*isEquality=*/false);
-  // Positions from the first query's on, or keys from 0 on.
+  // The other axis has the positions from the first query's on, or the keys from 0 on.
   unsigned start = axis == TileAxis::Keys ? First : Offset;
   if (axis == TileAxis::Keys) {
     add({{Last, 1}, {First, -1}, {Nq, -1}}, 1, /*isEquality=*/true);
@@ -446,7 +448,7 @@ IndexRange TileIntervalPlan::emitHull(OpBuilder &builder, Location loc, Value fi
   auto isSeen = [&](const Bounds &bounds) {
     return bounds.isOrdered(context, 0, budget) && llvm::all_of(bounds.conditions, proves);
   };
-  // Where there is one set, what it does not show nobody asks for.
+  // If the only set shows nothing, the result does not matter.
   bool isOnly = intervals.size() == 1, beginsAtStart = false, endsAtEnd = false;
   for (const auto &interval : intervals) {
     const Bounds &bounds = interval->visible;
@@ -469,7 +471,7 @@ IndexRange TileIntervalPlan::emitHull(OpBuilder &builder, Location loc, Value fi
   Emitter e{builder, loc, parameters->getQuotients(), {first, last, nq, nk, offset}};
   e.parameters.resize(Offset + parameters->getQuotients().size());
   Value zero = e.constant(0), size = axis == TileAxis::Keys ? nk : nq;
-  // A set that shows nothing begins where it widens no other's range.
+  // An empty set begins at a position that does not widen the range of another set.
   Value noBegin = isOnly && !endsAtEnd ? zero : size;
   IndexRange range;
   for (const auto &interval : intervals) {

@@ -1,4 +1,4 @@
-//===- PrintMaskTiles.cpp - draws a mask's tile map ------------------------===//
+//===- PrintMaskTiles.cpp - draws a mask's tile map -----------------------===//
 
 #include "flashattn/Analysis/MaskTiles.h"
 #include "flashattn/Analysis/Passes.h"
@@ -18,7 +18,8 @@ namespace mlir::flashattn {
 using namespace mlir;
 using namespace mlir::flashattn;
 
-// The reference of `flash-run --verify` has an evaluator of its own, to be independent of this one.
+// The reference of `flash-run --verify` has its own evaluator, so that it does not depend on this
+// one.
 static int64_t evaluate(AffineExpr expr, ArrayRef<int64_t> operands) {
   if (auto constant = dyn_cast<AffineConstantExpr>(expr))
     return constant.getValue();
@@ -86,8 +87,8 @@ private:
 
 namespace {
 
-/// A mask's tiles, counted. A line stands for `tileM` queries and a character for `tileN` keys, or
-/// the other way round.
+/// Draws and counts the tiles of a mask. A line stands for `tileM` queries and a character for
+/// `tileN` keys, or vice versa.
 struct TileMap : TileMapSizes {
   TileMap(const TileMapSizes &sizes, TileAxis axis, ArrayRef<IntegerSet> visible)
       : TileMapSizes(sizes), axis(axis), visible(visible) {
@@ -96,20 +97,21 @@ struct TileMap : TileMapSizes {
         constraint.walk([&](AffineExpr) { ++termsOfPair; });
   }
 
-  TileAxis axis; ///< what characters stand for
+  TileAxis axis; ///< the axis whose tiles are characters
   ArrayRef<IntegerSet> visible;
   int64_t full = 0, partial = 0, empty = 0, pairs = 0;
-  bool countsAll = true; ///< no visible pair is missing in `pairs`
+  bool countsAll = true; ///< whether `pairs` includes every visible pair
 
   bool areLinesQueries() const { return axis == TileAxis::Keys; }
   int64_t getLineLength() const { return areLinesQueries() ? nq : nk; }
   int64_t getLength() const { return areLinesQueries() ? nk : nq; }
 
-  /// The tiles of the line from query (or key) `first` on, a character each; they are counted.
+  /// Returns the line that begins at query (or key) `first`, with a character for each tile, and
+  /// counts its tiles.
   std::string draw(const TileIntervalPlan &plan, Location loc, int64_t first);
 
 private:
-  /// A budget of terms that are evaluated, about a second's.
+  /// The maximum number of evaluated terms, about one second.
   static constexpr int64_t kMostTerms = int64_t(1) << 27;
 
   void countPairs(int64_t p, int64_t k, int64_t queries, int64_t keys);
@@ -130,7 +132,7 @@ void TileMap::countPairs(int64_t p, int64_t k, int64_t queries, int64_t keys) {
 }
 
 std::string TileMap::draw(const TileIntervalPlan &plan, Location loc, int64_t first) {
-  // The intervals are folded from constants, in a module of their own.
+  // The intervals are folded from constants in a scratch module.
   OwningOpRef<ModuleOp> scratch = ModuleOp::create(loc);
   OpBuilder builder = OpBuilder::atBlockEnd(scratch->getBody());
   auto constant = [&](int64_t value) -> Value {
@@ -166,7 +168,7 @@ std::string TileMap::draw(const TileIntervalPlan &plan, Location loc, int64_t fi
   return line;
 }
 
-/// What several tiles look like in one place.
+/// Returns the character that represents several tiles.
 static char merge(StringRef tiles) {
   return tiles.find_first_not_of('#') == StringRef::npos   ? '#'
          : tiles.find_first_not_of('.') == StringRef::npos ? '.'
@@ -175,7 +177,7 @@ static char merge(StringRef tiles) {
 
 void flashattn::printTileMap(raw_ostream &os, MaskAttrInterface mask, ArrayRef<IntegerSet> visible,
                              Location loc, const TileMapSizes &sizes, TileAxis axis) {
-  constexpr int64_t kMost = 100; // characters along an axis
+  constexpr int64_t kMost = 100; // maximum number of characters along an axis
   TileMap map(sizes, axis, visible);
   TileIntervalPlan plan(visible, map.axis, map.tileN);
   int64_t down = llvm::divideCeil(llvm::divideCeil(map.getLineLength(), map.tileM), kMost);
@@ -210,7 +212,7 @@ void flashattn::printTileMap(raw_ostream &os, MaskAttrInterface mask, ArrayRef<I
      << map.nq * map.nk << " pairs visible\n";
 }
 
-/// For whoever reads the output of the pass: remarks come at the map that they are about.
+/// Emits the remark about a map directly before the map.
 static void printTiles(AttentionOpInterface op, const TileMapSizes &sizes, TileAxis axis) {
   remarkInexactTiles(op, sizes.tileN, axis);
   printTileMap(llvm::outs(), op.getMaskAttr(), op.getVisibleSets(), op->getLoc(), sizes, axis);
@@ -225,7 +227,7 @@ LogicalResult PrintMaskTiles::draw(AttentionOpInterface op) {
     if (ShapedType::isDynamic(*size))
       return op->emitError() << "expected option '" << name << "' as the size is dynamic in "
                              << type;
-    constexpr int64_t kMostSize = std::numeric_limits<int32_t>::max(); // so that pairs are a number
+    constexpr int64_t kMostSize = std::numeric_limits<int32_t>::max(); // pairs fit 64 bits
     if (*size < 1 || *size > kMostSize)
       return op->emitError() << "expected a size from 1 to " << kMostSize << " for '" << name
                              << "' but got " << *size;
@@ -248,10 +250,10 @@ LogicalResult PrintMaskTiles::draw(AttentionOpInterface op) {
   map.nq = numQueries;
   map.nk = numKeys;
   map.offset = start;
-  // With packed heads a tile has as many rows of each.
+  // With packed heads, a tile has an equal share of the rows for each head.
   map.tileM = tileM != 0 ? tileM : schedule ? schedule.getTileM() / schedule.getPack() : 64;
   map.tileN = tileN != 0 ? tileN : schedule ? schedule.getTileN() : 64;
-  // What would take many minutes has a length by mistake.
+  // Larger maps would take many minutes; the length is probably a mistake.
   constexpr int64_t kMostTiles = int64_t(1) << 26;
   int64_t down = llvm::divideCeil(map.nq, map.tileM), across = llvm::divideCeil(map.nk, map.tileN);
   if (down > kMostTiles / across)

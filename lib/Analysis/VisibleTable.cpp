@@ -60,7 +60,7 @@ std::pair<Term, Term> MaskBuilder::findColumns(ArrayRef<Slot> constraints, Term 
                  first);
     last = binary<arith::MinSIOp>(last, bound);
   }
-  // Near the tile, so that differences from them fit 32 bits.
+  // Clamped to the tile and its neighbours, so that differences fit 32 bits.
   first = binary<arith::MinSIOp>(first, number(columnCount));
   last = binary<arith::MaxSIOp>(last, number(-1));
   return {first, last};
@@ -82,7 +82,7 @@ Term MaskBuilder::buildTable(ArrayRef<SmallVector<Linear>> table) {
       divides |= std::abs(linear[columnAxis]) > 1;
   }
 
-  // Both stand before the loop, so that they are computed once.
+  // The steps are built before the loop, so that they are computed once.
   Term rowStep = step(areRowsQueries, i32), columnStep = step(!areRowsQueries, i32);
   SmallVector<Value> words(llvm::divideCeil(columnCount, kWordBits), constant(rowType, 0));
   Value zero = constant(index, 0), one = constant(index, 1);
@@ -128,7 +128,7 @@ Term MaskBuilder::buildTable(ArrayRef<SmallVector<Linear>> table) {
     scf::YieldOp::create(builder, loc, after);
   }
 
-  // Each pair takes its bit of its word.
+  // Selects the bit of each pair from its word.
   Term chosen{loop.getResults().back(), row};
   for (int64_t i = words.size() - 2; i >= 0; --i)
     chosen = pick(compare(arith::CmpIPredicate::slt, columnStep, number((i + 1) * kWordBits)),

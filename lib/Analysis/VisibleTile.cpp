@@ -1,4 +1,4 @@
-//===- VisibleTile.cpp - the mask of a partial tile as IR ------------------===//
+//===- VisibleTile.cpp - the mask of a partial tile as IR -----------------===//
 
 #include "VisibleTile.h"
 #include "flashattn/Analysis/MaskShape.h"
@@ -149,7 +149,7 @@ Term MaskBuilder::evaluate(AffineExpr expr) {
   if (expr.getKind() == AffineExprKind::Mod) {
     if (isPowerOf2)
       return binary<arith::AndIOp>(lhs, splat(divisor - 1));
-    // remsi has the sign of the dividend, mod has none.
+    // remsi has the sign of the dividend; mod is never negative.
     Term remainder = binary<arith::RemSIOp>(lhs, splat(divisor));
     Term wrapped = binary<arith::AddIOp>(remainder, splat(divisor));
     Value negative =
@@ -183,7 +183,7 @@ std::optional<Sum> MaskBuilder::divide(AffineExprKind kind, Sum sum, int64_t div
   if (!sum.queries.term.value && !sum.keys.term.value && !sum.pairs.term.value)
     return Sum{isMod ? remainder : quotient, {}, {}, {}};
 
-  // Parts that are divided on their own. The base's remainder goes with the first.
+  // Parts that are divided separately. The base's remainder is added to the first part.
   SmallVector<Offset> parts;
   if (sum.pairs.term.value)
     parts.push_back(add(add(sum.queries, sum.keys), sum.pairs));
@@ -196,7 +196,7 @@ std::optional<Sum> MaskBuilder::divide(AffineExprKind kind, Sum sum, int64_t div
   int64_t raised = 0;
   SmallVector<Term> quotients, remainders;
   for (Offset &part : parts) {
-    // Raised by a multiple of the divisor, so that it is not negative.
+    // Adds a multiple of the divisor, so that the part is not negative.
     uint64_t below = -std::min<int64_t>(part.least, 0);
     int64_t raise = llvm::divideCeil(below, static_cast<uint64_t>(divisor)) * divisor;
     raised += raise / divisor;
@@ -232,7 +232,7 @@ std::optional<Sum> MaskBuilder::divide(AffineExprKind kind, Sum sum, int64_t div
     place(remainders.front(), divisor - 1);
   if (parts.size() == 1)
     return result;
-  // Two remainders exceed the divisor once at most.
+  // The sum of two remainders is less than twice the divisor.
   Term both = binary<arith::AddIOp>(remainders[0], remainders[1]);
   if (!isMod) {
     Term carries = compare(/*isEquality=*/false, both, number(divisor));
@@ -240,7 +240,7 @@ std::optional<Sum> MaskBuilder::divide(AffineExprKind kind, Sum sum, int64_t div
   } else if (isPowerOf2) {
     place(binary<arith::AndIOp>(both, number(divisor - 1)), divisor - 1);
   } else {
-    // What is less than the divisor wraps to a number above all others.
+    // If the sum is below the divisor, the difference wraps around and is the larger operand.
     place(binary<arith::MinUIOp>(both, binary<arith::SubIOp>(both, number(divisor))), divisor - 1);
   }
   return result;
@@ -307,7 +307,8 @@ Term MaskBuilder::test(Sum sum, bool isEquality) {
   Term zero{constant(i32, 0), {}};
   if (!sum.queries.term.value && !sum.keys.term.value && !sum.pairs.term.value)
     return compare(isEquality, {sum.base, {}}, {constant(builder.getIndexType(), 0), {}});
-  // The fewest operations on pairs: what depends on less stands on the other side.
+  // Terms that depend on one axis or none are moved to the other side, so that few operations run
+  // on pairs.
   Offset limit = add({{clamp(sum.base), {}}, 0, 0}, sum.queries), number = sum.keys;
   if (sum.pairs.term.value) {
     limit = add(limit, number);
@@ -319,7 +320,7 @@ Term MaskBuilder::test(Sum sum, bool isEquality) {
 }
 
 SmallVector<Constraint> MaskBuilder::simplify(IntegerSet set, bool addKeyExists) const {
-  // What the rest implies is left out; 0 <= k, nq, nk always holds, and k < nk where it is
+  // Drops constraints that the others imply. 0 <= k, nq, nk always hold, and k < nk holds if it is
   // added.
   SmallVector<Linear> known = {{0, 1, 0, 0, 0}, {0, 0, 1, 0, 0}, {0, 0, 0, 1, 0}};
   if (addKeyExists)
@@ -327,7 +328,7 @@ SmallVector<Constraint> MaskBuilder::simplify(IntegerSet set, bool addKeyExists)
   SmallVector<Constraint> constraints;
   for (auto [expr, isEquality] : llvm::zip(set.getConstraints(), set.getEqFlags()))
     constraints.push_back({expr, isEquality, getLinear(expr)});
-  // Of very many they stay: proofs would take longer than they save.
+  // Longer lists stay as they are: proofs would take longer than they save.
   constexpr size_t kMostCompared = 32;
   for (size_t i = 0; i < constraints.size() && constraints.size() <= kMostCompared;) {
     SmallVector<Linear> given(known);
@@ -370,12 +371,12 @@ void MaskBuilder::addConstraints(ArrayRef<Constraint> constraints, Term (&parts)
   auto add = [&](Term test) {
     combine<arith::AndIOp>(parts[test.shape.queries][test.shape.keys], test);
   };
-  // Limits of the same direction along the numbers make one: what depends on the whole tile
-  // is compared once.
+  // Limits with the same factor along `numbers` are combined into their minimum, so that each
+  // element of the tile is compared once.
   SmallVector<std::pair<int64_t, Term>> limits;
   for (const Constraint &c : constraints) {
     if (!c.linear || !isNarrow(*c.linear)) {
-      // Other divisions run on rows and columns alone, and are few.
+      // Divisions of other constraints run on rows or columns alone, and are few.
       std::optional<Sum> sum;
       if (countPairDivisions(c.expr) > 0)
         sum = evaluateNarrow(c.expr);
@@ -393,13 +394,13 @@ void MaskBuilder::addConstraints(ArrayRef<Constraint> constraints, Term (&parts)
     else
       combine<arith::MinSIOp>(same->second, mine);
   }
-  // What no number takes part in, a limit says too: one comparison fewer of each pair.
+  // A constraint with factor 0 is folded into another limit, which saves a comparison per pair.
   auto *apart = llvm::find_if(limits, [](const auto &limit) { return limit.first == 0; });
   if (apart != limits.end() && limits.size() > 1) {
     Term holds = test(apart->second, /*factor=*/0, /*isEquality=*/false);
     limits.erase(apart);
     Term &bound = limits.front().second;
-    // Less than anything that a tile's numbers make.
+    // Less than any value that the indices of a tile produce.
     Term never{constant(bound.value.getType(), -kBaseLimit), bound.shape};
     bound = pick(holds, bound, never);
   }
@@ -408,7 +409,7 @@ void MaskBuilder::addConstraints(ArrayRef<Constraint> constraints, Term (&parts)
 }
 
 Value MaskBuilder::build(ArrayRef<IntegerSet> visible) {
-  // k < nk belongs to every set, unless each of them says so already.
+  // k < nk is added to every set, unless all sets imply it.
   bool implied = llvm::all_of(visible, [&](IntegerSet set) {
     SmallVector<Linear> rows;
     for (auto [expr, isEquality] : llvm::zip(set.getConstraints(), set.getEqFlags()))
@@ -440,7 +441,7 @@ Value MaskBuilder::build(ArrayRef<IntegerSet> visible) {
     SmallVector<Constraint> constraints = simplify(set, /*addKeyExists=*/!implied);
     unrolled.push_back(constraints);
   }
-  // Unrolled, each set costs every element of the tile comparisons of its own.
+  // An unrolled set costs separate comparisons for every element of the tile.
   constexpr size_t kMostUnrolled = 8;
   if (unrolled.size() > kMostUnrolled)
     llvm::erase_if(unrolled, [&](ArrayRef<Constraint> constraints) {

@@ -1,8 +1,8 @@
 //===- VisibleTile.h - builds the mask of a partial tile --------*- C++ -*-===//
 //
-// Queries are vector<Mx1>, keys vector<1xN>, or the transposes: a pass that
-// distributes tiles to threads sees at the type what an operand depends on, and
-// every operation runs at the smallest shape that holds its result.
+// Values that depend on the queries alone are vector<Mx1>, and values that depend on the keys alone
+// are vector<1xN>, or the transposes. The type thus shows a pass that distributes tiles to threads
+// what an operand depends on, and every operation runs at the smallest shape that holds its result.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,8 +15,8 @@
 
 namespace mlir::flashattn::masktile {
 
-/// The base of a linear constraint is clamped to this magnitude before it becomes
-/// 32 bits wide; what the queries and keys of a tile add must be less.
+/// The base of a linear constraint is clamped to this magnitude before it is converted to 32 bits.
+/// The queries and keys of a tile must add less than this.
 constexpr int64_t kBaseLimit = int64_t(1) << 30;
 constexpr int64_t kMaxNarrowCoefficient = int64_t(1) << 20;
 
@@ -24,7 +24,7 @@ constexpr int64_t kMaxNarrowCoefficient = int64_t(1) << 20;
 using Linear = std::array<int64_t, 5>;
 constexpr Linear kKeyExists = {0, -1, 0, 1, -1}; // k < nk
 
-/// What a value depends on, and so the shape it is computed at.
+/// The axes that a value depends on, which determine the shape at which it is computed.
 struct Shape {
   bool queries = false, keys = false;
   bool operator==(const Shape &other) const {
@@ -34,24 +34,24 @@ struct Shape {
 };
 
 struct Term {
-  Value value; // null: nothing emitted yet
+  Value value; // null if nothing is emitted yet
   Shape shape;
 };
 
-/// base + rowFactor i + columnFactor j >= 0 for row i and column j of a tile. The base is 32 bits
-/// wide, and the factors are indices.
+/// The constraint base + rowFactor i + columnFactor j >= 0 for row i and column j of a tile. The
+/// base is an i32, and the factors are index values.
 struct Slot {
   Value base, rowFactor, columnFactor;
 };
 
-/// A 32-bit part of a sum and the bounds of its elements. The value is null for 0.
+/// A 32-bit summand and the bounds of its elements. The value is null if the summand is 0.
 struct Offset {
   Term term;
   int64_t least = 0, most = 0;
 };
 
-/// The value of an expression: base + queries + keys + pairs. The base is a scalar in index, and
-/// the others are vectors that depend on the tile's queries, on its keys, or on both.
+/// The value of an expression: base + queries + keys + pairs. The base is an index scalar. The
+/// other summands are vectors that depend on the tile's queries, on its keys, or on both.
 struct Sum {
   Value base;
   Offset queries, keys, pairs;
@@ -102,53 +102,56 @@ private:
     return {make<Op>(broadcast(a, shape), broadcast(b, shape)), shape};
   }
   template <typename Op> void combine(Term &a, Term b) { a = a.value ? binary<Op>(a, b) : b; }
-  /// Positions or keys after the first, in `element`.
+  /// Returns the offsets of the tile's positions from p0, or of its keys from k0, in type
+  /// `element`.
   Term step(bool queries, Type element);
   Term scaledStep(bool queries, int64_t factor);
   Term compare(arith::CmpIPredicate predicate, Term lhs, Term rhs);
-  /// lhs >= rhs, or lhs == rhs.
+  /// Returns lhs >= rhs or, for an equality, lhs == rhs.
   Term compare(bool isEquality, Term lhs, Term rhs);
   Term pick(Term condition, Term yes, Term no);
 
-  /// Coefficients of `linear` along the axis of limits and along that of `numbers`.
+  /// Return the coefficient of `linear` along the axis of the limits, and along the axis `numbers`.
   int64_t ofLimits(const Linear &linear) const { return linear[areLimitsQueries() ? 0 : 1]; }
   int64_t ofNumbers(const Linear &linear) const { return linear[areLimitsQueries() ? 1 : 0]; }
   bool areLimitsQueries() const { return numbers == TileAxis::Keys; }
-  /// The base of a constraint in 32 bits. Clamping it keeps the answer of the test, as the queries
-  /// and keys of a tile together add less than the limit.
+  /// Returns the base of a constraint as an i32. Clamping does not change the result of a test
+  /// because the queries and keys of a tile together add less than kBaseLimit.
   Value clamp(Value base);
-  /// The base and the limits' part of `linear`, in 32 bits; in index where it depends on neither
-  /// axis.
+  /// Returns the base of `linear` plus its term along the axis of the limits, as i32; or the base
+  /// as an index value if `linear` depends on neither axis.
   Term limit(const Linear &linear);
-  /// limit >= -factor * number, or equal.
+  /// Returns limit >= -factor * number or, for an equality, limit == -factor * number.
   Term test(Term limit, int64_t factor, bool isEquality);
-  /// The value of an expression in index arithmetic, each part at its own shape.
+  /// Evaluates an expression in index arithmetic, each subexpression at its own shape.
   Term evaluate(AffineExpr expr);
-  /// The same as a sum whose parts are 32 bits wide, or nothing if they might not fit. Divisions
-  /// take queries and keys apart where they can, so that few operations run on pairs.
+  /// Evaluates an expression as a sum of 32-bit summands, or returns nullopt if they may not fit.
+  /// Divisions separate queries and keys if possible, so that few operations run on pairs.
   std::optional<Sum> evaluateNarrow(AffineExpr expr);
   std::optional<Sum> divide(AffineExprKind kind, Sum sum, int64_t divisor);
   Offset add(Offset a, Offset b);
-  /// base + sum >= 0, or equal to 0.
+  /// Returns sum >= 0 or, for an equality, sum == 0.
   Term test(Sum sum, bool isEquality);
-  /// The constraints of `set` that the others, and what always holds, do not imply.
+  /// Returns the constraints of `set` that are not implied by the others or by 0 <= k, nq, nk. With
+  /// `addKeyExists`, k < nk is one of them.
   SmallVector<Constraint> simplify(IntegerSet set, bool addKeyExists) const;
-  /// Whether the queries and keys of a tile add less to `linear` than the limit of its base.
+  /// Whether the queries and keys of a tile add less than kBaseLimit to `linear`.
   bool isNarrow(const Linear &linear) const;
-  /// The conjunction of a set's constraints that depend on neither axis, on
-  /// either, and on both, each its own.
+  /// Computes the conjunction of the constraints that depend on neither axis, on the keys, on the
+  /// queries, and on both: parts[queries][keys].
   void addConstraints(ArrayRef<Constraint> constraints, Term (&parts)[2][2]);
 
-  /// The union of sets of narrow linear constraints. A loop over a table of their coefficients
-  /// finds the columns that each row sees, as bits of 32-bit words.
+  /// Returns the union of sets of narrow linear constraints. A loop over a table of their
+  /// coefficients computes the columns that each row sees, as bits of 32-bit words.
   Term buildTable(ArrayRef<SmallVector<Linear>> table);
-  /// The coefficients of set `number`: `slots` constraints, of which the missing ones always hold.
+  /// Returns the coefficients of set `number`, for `slots` constraints. Missing constraints are 0
+  /// >= 0.
   SmallVector<Value> lookUp(ArrayRef<SmallVector<Linear>> table, Value number, size_t slots);
-  /// The first and the last column that each row sees; the last is less than the first if there are
-  /// none. `divides`: factors of columns may be other than 0, 1 and -1.
+  /// Returns the first and the last column that each row sees. The last is less than the first if
+  /// the row sees none. `divides`: column factors other than 0, 1 and -1 may occur.
   std::pair<Term, Term> findColumns(ArrayRef<Slot> constraints, Term rowStep, int64_t columnCount,
                                     bool divides);
-  /// Bits below `end`, of 32.
+  /// Returns a 32-bit word in which the bits below `end` are set.
   Term bitsBelow(Term end);
 
   OpBuilder &builder;
@@ -157,7 +160,7 @@ private:
   int64_t m, n;
   RowPattern pattern;
   TileAxis columns, numbers;
-  /// Steps by axis and element type; emitted once.
+  /// Results of `step` by axis and element type, emitted once.
   Value steps[2][2];
   std::array<Value, 2> positions; // p0 + i, k0 + j in index
 };

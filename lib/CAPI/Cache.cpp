@@ -1,4 +1,4 @@
-//===- Cache.cpp - the user's cache of compiled code -----------------------===//
+//===- Cache.cpp - the user's cache of compiled code ----------------------===//
 
 #include "Cache.h"
 #include "Status.h"
@@ -21,7 +21,7 @@ extern "C" int32_t flashattnGetCacheInfo(FlashAttnCacheInfo *info) {
           capi::checkStruct(info, "FlashAttnCacheInfo", offsetof(FlashAttnCacheInfo, archiveFile)))
     return status;
   DiskCache cache = capi::getDiskCache();
-  // What the thread was given last.
+  // The strings that were last returned on this thread.
   static thread_local std::string folder, offReason;
   folder = cache.getFolder();
   offReason = cache.getOffReason();

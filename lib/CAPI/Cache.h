@@ -1,4 +1,4 @@
-//===- Cache.h - what is kept of compilations -------------------*- C++ -*-===//
+//===- Cache.h - disk cache of the C API ------------------------*- C++ -*-===//
 
 #ifndef FLASHATTN_LIB_CAPI_CACHE_H
 #define FLASHATTN_LIB_CAPI_CACHE_H
@@ -7,7 +7,7 @@
 
 namespace mlir::flashattn::capi {
 
-/// The user's cache of KernelCode, as the environment says at this time.
+/// Returns the user's cache of KernelCode, according to the current environment variables.
 DiskCache getDiskCache();
 
 } // namespace mlir::flashattn::capi

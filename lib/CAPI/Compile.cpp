@@ -1,4 +1,4 @@
-//===- Compile.cpp - text to kernel ----------------------------------------===//
+//===- Compile.cpp - from text to kernel ----------------------------------===//
 
 #include "flashattn/Pipelines/Compile.h"
 #include "Cache.h"
@@ -22,7 +22,7 @@ using namespace mlir::flashattn::capi;
 
 namespace {
 
-/// Hands diagnostics to the caller and keeps the errors.
+/// Passes diagnostics to the caller and collects the errors.
 class Diagnostics {
 public:
   Diagnostics(MLIRContext *context, const FlashAttnCompileOptions &options)
@@ -31,11 +31,11 @@ public:
           return success();
         }) {}
 
-  /// The errors so far, or `otherwise`.
+  /// Returns the errors so far, or else `otherwise`.
   std::string getErrors(const llvm::Twine &otherwise) const {
     return errors.empty() ? otherwise.str() : errors;
   }
-  /// What was said since the last call.
+  /// Returns the diagnostics since the last call.
   std::vector<Remark> takeRemarks() { return std::exchange(remarks, {}); }
 
   void hand(const Remark &remark) {
@@ -82,7 +82,7 @@ private:
   const FlashAttnCompileOptions &options;
   std::string errors;
   std::vector<Remark> remarks;
-  bool isError = false; ///< the diagnostic that notes belong to
+  bool isError = false; ///< whether the last diagnostic, to which notes belong, is an error
   ScopedDiagnosticHandler handler;
 };
 
@@ -95,7 +95,7 @@ static std::string print(ModuleOp module) {
   return text;
 }
 
-/// The fields of each attention's schedule, a line each.
+/// Returns the fields of each attention's schedule, one line each.
 static std::string printSchedules(ModuleOp module) {
   std::string text;
   module->walk([&](AttentionOpInterface attention) {
@@ -105,11 +105,11 @@ static std::string printSchedules(ModuleOp module) {
   return text;
 }
 
-/// The names of texts, in the order in which they are made; the last one of GPUs.
+/// Names of the texts, in the order in which they are generated; kPTX only for GPUs.
 static constexpr StringLiteral kSource = "mlir", kSchedule = "schedule", kTiled = "tiled",
                                kLowered = "lowered", kPTX = "ptx";
 
-/// Keeps the text of a stage.
+/// Appends the text of a stage.
 template <typename Stages>
 static void keepStage(Stages &stages, PipelineStage stage, ModuleOp module) {
   switch (stage) {
@@ -126,7 +126,7 @@ static void keepStage(Stages &stages, PipelineStage stage, ModuleOp module) {
   llvm_unreachable("unknown stage");
 }
 
-/// The same of FLASHATTN_DEVICE_MODEL.
+/// Same for FLASHATTN_DEVICE_MODEL.
 static int32_t chooseModel(Kernel &kernel) {
   if (kernel.chip.empty() || kernel.chip == "cpu")
     return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
@@ -142,7 +142,7 @@ static int32_t chooseModel(Kernel &kernel) {
   return FLASHATTN_OK;
 }
 
-/// Opens the device and decides on the chip.
+/// Opens the device and selects the chip.
 static int32_t chooseDevice(Kernel &kernel, const FlashAttnCompileOptions &options) {
   kernel.chip = options.chip ? options.chip : "";
   if (options.device < FLASHATTN_DEVICE_MODEL)
@@ -187,29 +187,29 @@ static int32_t chooseDevice(Kernel &kernel, const FlashAttnCompileOptions &optio
 }
 
 namespace {
-/// A module on its way to code.
+/// A module that is being compiled.
 struct Compilation {
   Kernel &kernel;
   ModuleOp module;
   CompileOptions options;
   Diagnostics &diagnostics;
   StageTimer &timer;
-  /// Who names a GPU gets its texts on any machine.
+  /// Whether the caller named the chip, and receives the texts even without a device for them.
   bool keepsTexts;
-  /// The schedules, where one of them is of the user's file.
+  /// The schedules, if any of them is from the user's file; otherwise empty.
   std::string tuned;
 
-  /// Whether it is for a card, be there one or not.
+  /// Whether the code is for a GPU, present or not.
   bool isForCard() const { return kernel.chip != "cpu" && !kernel.model; }
 };
 } // namespace
 
-/// What a kernel that cannot be loaded is: an error, or a reason not to launch it.
+/// Returns the error that a kernel cannot be loaded, or stores it as the reason not to launch it.
 static int32_t refuse(const Compilation &compilation, llvm::Error error) {
   Kernel &kernel = compilation.kernel;
   bool isCPU = kernel.chip == "cpu" || kernel.model;
   FlashAttnStatus status = isCPU ? FLASHATTN_ERROR_COMPILE : FLASHATTN_ERROR_DEVICE;
-  // There is no card that could launch it.
+  // There is no device that could launch the kernel.
   if (!kernel.reason.empty()) {
     llvm::consumeError(std::move(error));
     return FLASHATTN_OK;
@@ -222,7 +222,7 @@ static int32_t refuse(const Compilation &compilation, llvm::Error error) {
   return FLASHATTN_OK;
 }
 
-/// The PTX that an image loads, one group of kernels behind the other.
+/// Returns the PTX of all groups of kernels that an image loads.
 static std::string joinPTX(const HostImage &image) {
   std::string text;
   for (const auto &kernels : image.kernels)
@@ -230,8 +230,8 @@ static std::string joinPTX(const HostImage &image) {
   return text;
 }
 
-/// The PTX of `kernels`, and of what the module had, for the image that loads it, and as a text
-/// where that is another one.
+/// Stores the PTX of `kernels` in the image. If the PTX of `kernels` and of the module differs from
+/// that of the image, it is stored as a text too.
 static void addPTX(ModuleOp module, const KernelsToPTX &kernels, KernelCode &code) {
   std::string text;
   visitPTX(module, [&](StringRef, StringRef ptx) { text += ptx; });
@@ -245,7 +245,7 @@ static void addPTX(ModuleOp module, const KernelsToPTX &kernels, KernelCode &cod
     code.stages.push_back({kPTX.str(), std::move(text)});
 }
 
-/// Compiles the module, and the host code of what is to be launched.
+/// Compiles the module and its host code; with `scheduleOnly`, only selects schedules.
 static int32_t makeCode(Compilation &compilation, KernelCode &code) {
   static const bool initialized = [] {
     initializeBackEnds();
@@ -254,14 +254,14 @@ static int32_t makeCode(Compilation &compilation, KernelCode &code) {
   (void)initialized;
   Kernel &kernel = compilation.kernel;
   ModuleOp module = compilation.module;
-  // What has a schedule is something that the chip can compute.
+  // If schedules were found, the chip can compute the module.
   bool isScheduled = false;
   compilation.options.visitStage = [&](PipelineStage stage, ModuleOp staged) {
     isScheduled = true;
     if (stage == PipelineStage::Lowered)
       compilation.timer.end("passes");
-    // The others are nine tenths of all that is kept, and can be made again. But by then the user's
-    // file may be another one.
+    // The other texts would be nine tenths of the stored bytes and can be generated again, except
+    // if the user's file has changed by then.
     if (stage == PipelineStage::Scheduled || !compilation.tuned.empty())
       keepStage(code.stages, stage, staged);
   };
@@ -275,7 +275,7 @@ static int32_t makeCode(Compilation &compilation, KernelCode &code) {
         compilation.diagnostics.getErrors("the module cannot be compiled for " + kernel.chip));
   };
   if (failed(compile(module, compilation.options))) {
-    // What its threads have to say is said before it is read.
+    // The threads must report their diagnostics before these are read.
     (void)background.finish();
     return failToCompile();
   }
@@ -283,13 +283,13 @@ static int32_t makeCode(Compilation &compilation, KernelCode &code) {
     return FLASHATTN_OK;
   if (kernel.chip != "cpu")
     code.workspaceBytes = allocatesMemory(module) ? -1 : 0;
-  // Also for a card that is not here: what is kept may be read where one is.
+  // Compiled even without such a GPU: the cached code may be read on a machine that has one.
   llvm::Expected<HostImage> image(compileHostCode(module, kernel.model ? HostTarget::Model
                                                           : compilation.isForCard()
                                                               ? HostTarget::Portable
                                                               : HostTarget::Native));
   compilation.timer.end("host code");
-  // The kernels took their time meanwhile.
+  // The kernels were compiled in the background.
   bool hasKernels = succeeded(background.finish());
   compilation.timer.end("kernels");
   code.remarks = compilation.diagnostics.takeRemarks();
@@ -328,7 +328,7 @@ const std::string *capi::getText(const Kernel &kernel, StringRef stage) {
     if (made != PipelineStage::Scheduled)
       keepStage(kernel.texts, made, staged);
   };
-  // What it made code of, it can compile.
+  // The same text was compiled before.
   if (!module || failed(compile(*module, options)) || !find()) {
     fail(FLASHATTN_ERROR_COMPILE,
          llvm::formatv("cannot compile the kernel again to print its '{0}': {1}", stage, errors)
@@ -338,7 +338,7 @@ const std::string *capi::getText(const Kernel &kernel, StringRef stage) {
   return find();
 }
 
-/// Gives the kernel the texts that the code came with.
+/// Moves the texts of the code to the kernel.
 static void keepTexts(const Compilation &compilation, StringRef source, KernelCode &code) {
   Kernel &kernel = compilation.kernel;
   kernel.options = compilation.options;
@@ -354,14 +354,14 @@ static void keepTexts(const Compilation &compilation, StringRef source, KernelCo
     kernel.texts.push_back({kPTX.str(), joinPTX(code.image)});
 }
 
-/// All that `makeCode` depends on, but for the build.
+/// Returns everything that `makeCode` depends on, except for the build of the library.
 static std::vector<std::string> getInput(const Compilation &compilation, StringRef text) {
   const Kernel &kernel = compilation.kernel;
   const CompileOptions &options = compilation.options;
   std::vector<std::string> input = {text.str(),       options.function,
                                     options.chip,     kernel.model ? "model" : "",
                                     options.schedule, compilation.tuned};
-  // Machines with the same kind of card share it.
+  // Machines with the same kind of GPU share the code.
   if (compilation.isForCard()) {
     input.push_back(getPortableHostCPU().str());
     return input;
@@ -369,7 +369,7 @@ static std::vector<std::string> getInput(const Compilation &compilation, StringR
   input.push_back(std::to_string(options.vectorWidth));
   input.push_back(optimizesForCPU() ? "" : "not optimized");
   input.push_back(llvm::sys::getHostCPUName().str());
-  // Host code uses what this processor has.
+  // Host code uses the features of this processor.
   std::set<std::string> features;
   for (const auto &feature : llvm::sys::getHostCPUFeatures())
     if (feature.second)
@@ -378,7 +378,7 @@ static std::vector<std::string> getInput(const Compilation &compilation, StringR
   return input;
 }
 
-/// Finds the code on disk, or makes it and keeps it there.
+/// Finds the code on disk, or generates it and stores it there.
 static int32_t findCode(Compilation &compilation, StringRef text, KernelCode &code) {
   int32_t status = FLASHATTN_OK;
   std::vector<std::string> input = getInput(compilation, text);
@@ -401,7 +401,7 @@ static int32_t findCode(Compilation &compilation, StringRef text, KernelCode &co
   return status;
 }
 
-/// Without a `handle` only what is refused before any code is made.
+/// Without a `handle`, only finds the errors that precede code generation.
 static int32_t compileKernel(StringRef text, const FlashAttnCompileOptions &options,
                              FlashAttnKernel *handle) {
   StageTimer timer(handle ? "compile" : "check");
@@ -413,7 +413,7 @@ static int32_t compileKernel(StringRef text, const FlashAttnCompileOptions &opti
                     "expected a vector width of at least 0 but got {0}", options.vectorWidth);
   timer.end("device");
 
-  // A module is one function: threads would cost more than they bring, and outlive a fork.
+  // A module is one function: threads would cost more than they save, and are lost in a fork.
   const bool attentionOnly = options.attentionOnly;
   MLIRContext context(getInputRegistry(attentionOnly), MLIRContext::Threading::DISABLED);
   Diagnostics diagnostics(&context, options);
@@ -438,8 +438,8 @@ static int32_t compileKernel(StringRef text, const FlashAttnCompileOptions &opti
   compilation.options.chip = kernel->chip;
   compilation.options.forModel = kernel->model != nullptr;
   compilation.options.schedule = options.schedule ? options.schedule : "";
-  // By what it has for this module, and not by the file: who tunes one shape compiles no other
-  // anew.
+  // The cache key has the tuned schedules of this module, and not the file: tuning one shape
+  // recompiles no other.
   std::string tunedFile = options.useTuned ? getTunedSchedulesFile() : "";
   if (compilation.options.schedule.empty() && !tunedFile.empty() &&
       applyTunedSchedules(*module, *machine, tunedFile) > 0)
@@ -474,7 +474,8 @@ extern "C" int32_t flashattnCompileOptionsInit(FlashAttnCompileOptions *options)
   if (!options)
     return fail(FLASHATTN_ERROR_INVALID_ARGUMENT,
                 "expected a FlashAttnCompileOptions but got null");
-  // Writes what version 0.1 had and no more: callers built then have no room for more.
+  // Must write only the fields of version 0.1: callers that were built with it have no space for
+  // more.
   *options = FlashAttnCompileOptions{};
   options->size = sizeof(FlashAttnCompileOptions);
   options->device = FLASHATTN_DEVICE_AUTO;

@@ -1,4 +1,4 @@
-//===- Devices.cpp - what there is to run on -------------------------------===//
+//===- Devices.cpp - available devices ------------------------------------===//
 
 #include "Status.h"
 #include "flashattn/Pipelines/Compile.h"

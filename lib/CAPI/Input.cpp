@@ -1,4 +1,4 @@
-//===- Input.cpp - texts of callers and of files ---------------------------===//
+//===- Input.cpp - parsing of input texts ---------------------------------===//
 
 #include "Input.h"
 #include "Status.h"
@@ -40,7 +40,7 @@ DialectRegistry capi::getInputRegistry(bool attentionOnly) {
   return registry;
 }
 
-/// What passes make of a module, and what they ask of its ops.
+/// Returns the dialects that passes create, and the extensions that they require of ops.
 static DialectRegistry getPassRegistry() {
   DialectRegistry registry;
   registerAllFlashAttnDialects(registry);
@@ -48,7 +48,7 @@ static DialectRegistry getPassRegistry() {
   return registry;
 }
 
-/// The attributes of a function: its name and type, and what its arguments promise.
+/// Whether a function has only its name, its type, and promises about its arguments.
 static bool hasPlainAttributes(func::FuncOp function) {
   if (!function->getDiscardableAttrs().empty() || function.getResAttrsAttr() ||
       function.getNoInline() || !function.isPublic())
@@ -63,8 +63,8 @@ static bool hasPlainAttributes(func::FuncOp function) {
   return true;
 }
 
-/// That the module is one function, whose body is one attention of its arguments, or its gradients.
-/// The op's own verifier sees to its regions.
+/// Checks that the module is one function whose body is one attention, or one backward pass, on its
+/// arguments. The op's verifier checks its regions.
 static LogicalResult checkIsAttention(ModuleOp module) {
   auto refuse = [](Operation *op) {
     return op->emitError() << "expected one function around one attention but got '"
@@ -102,11 +102,11 @@ OwningOpRef<ModuleOp> capi::parseModule(MLIRContext *context, StringRef text, bo
 }
 
 //===----------------------------------------------------------------------===//
-// Parts of modules, each parsed by itself
+// Fragments of modules, each parsed alone
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// A context of a few dialects, and the errors of it.
+/// A context with a few dialects, and its errors.
 struct PartContext {
   explicit PartContext(const DialectRegistry &registry)
       : context(registry, MLIRContext::Threading::DISABLED),
@@ -141,7 +141,7 @@ extern "C" int32_t flashattnCheckScoreMod(const char *text) {
   DialectRegistry registry;
   registry.insert<arith::ArithDialect, FlashAttnDialect, math::MathDialect>();
   PartContext part(registry);
-  // The op that holds it here is nobody's.
+  // The op that contains the block is not registered.
   part.context.allowUnregisteredDialects();
   std::string whole = llvm::formatv("\"score_mod\"() ({{\n{0}\n}) : () -> ()\n", text);
   OwningOpRef<ModuleOp> module =
@@ -149,7 +149,7 @@ extern "C" int32_t flashattnCheckScoreMod(const char *text) {
   if (!module)
     return fail(FLASHATTN_ERROR_INVALID_ARGUMENT,
                 "expected a block of a score_mod but got: " + part.errors);
-  // A text that ends the region goes on with something else.
+  // A text that closes the region continues with something else.
   Operation &holder = module->getBody()->front();
   if (!llvm::hasSingleElement(*module->getBody()) || holder.getNumRegions() != 1 ||
       !holder.getAttrs().empty() || !llvm::hasSingleElement(holder.getRegion(0)))

@@ -1,4 +1,4 @@
-//===- Input.h - texts of callers and of files ------------------*- C++ -*-===//
+//===- Input.h - parsing of input texts -------------------------*- C++ -*-===//
 
 #ifndef FLASHATTN_LIB_CAPI_INPUT_H
 #define FLASHATTN_LIB_CAPI_INPUT_H
@@ -9,13 +9,13 @@
 
 namespace mlir::flashattn::capi {
 
-/// What a module may be made of when it is read. Nothing of it stands for code of a machine or of
-/// LLVM: these dialects come when the passes need them. With `attentionOnly` it is what one
-/// function around one attention is made of.
+/// Returns the dialects that an input module may contain. None of them represents code of a machine
+/// or of LLVM; those dialects are loaded when passes need them. With `attentionOnly`, returns the
+/// dialects of a function around one attention.
 DialectRegistry getInputRegistry(bool attentionOnly = false);
 
-/// Parses text that may hold anything, in a context of that registry, to which it adds what the
-/// passes need. Null with diagnostics otherwise: also for `attentionOnly`, and more than that.
+/// Parses untrusted text in a context with that registry, and adds the dialects that passes need.
+/// Returns null after diagnostics; with `attentionOnly`, also for anything more than one attention.
 OwningOpRef<ModuleOp> parseModule(MLIRContext *context, StringRef text, bool attentionOnly = false);
 
 } // namespace mlir::flashattn::capi

@@ -1,4 +1,4 @@
-//===- Kernel.cpp - handles and queries ------------------------------------===//
+//===- Kernel.cpp - handles and queries -----------------------------------===//
 
 #include "Kernel.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
@@ -17,8 +17,8 @@ using namespace mlir::flashattn::capi;
 
 namespace {
 
-/// A handle is a place in the table and how often that was taken, not an address: a freed one
-/// is known for what it is, and no memory of it is read.
+/// A handle consists of the index and the generation of a slot. It is not an address, so a freed
+/// handle is recognized without reading freed memory.
 constexpr unsigned kIndexBits = 16;
 constexpr size_t kNumSlots = size_t(1) << kIndexBits;
 
@@ -29,7 +29,7 @@ struct Slot {
 
 } // namespace
 
-// Not destroyed: threads may still launch while the process ends.
+// Not destroyed: threads may still launch while the process exits.
 static Slot slots[kNumSlots];
 static std::mutex slotMutex;
 static size_t nextSlot = 0;
@@ -52,7 +52,7 @@ int32_t capi::makeHandle(std::unique_ptr<Kernel> kernel, FlashAttnKernel *handle
                   kNumSlots);
 }
 
-/// Where a handle lies and its generation.
+/// Returns the slot and the generation of a handle.
 static std::pair<Slot &, uint64_t> getSlot(FlashAttnKernel handle) {
   auto bits = reinterpret_cast<uint64_t>(handle);
   return {slots[bits & (kNumSlots - 1)], bits >> kIndexBits};
@@ -148,7 +148,7 @@ extern "C" int32_t flashattnKernelGetArgument(FlashAttnKernel handle, int32_t in
   return FLASHATTN_OK;
 }
 
-/// A bit for each FlashAttnElementType that the rule allows.
+/// Returns a bit for each FlashAttnElementType that the rule allows.
 static int32_t getElementTypes(ElementRule rule) {
   switch (rule) {
   case ElementRule::Float:

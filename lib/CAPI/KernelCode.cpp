@@ -1,4 +1,4 @@
-//===- KernelCode.cpp - code as bytes --------------------------------------===//
+//===- KernelCode.cpp - serialization of compiled code --------------------===//
 
 #include "KernelCode.h"
 #include "llvm/Support/Endian.h"
@@ -9,7 +9,7 @@ using namespace mlir::flashattn::capi;
 
 namespace {
 
-/// Appends values: numbers of 8 bytes, and texts and lists behind their lengths.
+/// Appends values: numbers as 8 bytes; texts and lists after their lengths.
 class Writer {
 public:
   std::string bytes;
@@ -30,12 +30,12 @@ public:
   }
 };
 
-/// Takes the same values from the front.
+/// Reads the same values from the front.
 class Reader {
 public:
   explicit Reader(StringRef bytes) : bytes(bytes) {}
 
-  /// Whether all values were there, and nothing else.
+  /// Whether all values were present, and nothing else.
   bool isDone() const { return !failed && bytes.empty(); }
 
   void visit(int64_t &value) {
@@ -49,7 +49,7 @@ public:
   }
   template <typename T, typename F> void visitAll(std::vector<T> &list, F visitOne) {
     int64_t size;
-    // No element is shorter than a number, so that none is made for a length that is damaged.
+    // An element is at least as long as a number, so a damaged length ends the loop early.
     for (visit(size); size > 0 && !failed; --size)
       visitOne(list.emplace_back());
   }
@@ -66,7 +66,7 @@ private:
   bool failed = false;
 };
 
-/// The one order of the fields, for who writes them and who reads them.
+/// The order of the fields, for Writer and Reader.
 template <typename Code, typename Visitor> void visitFields(Code &code, Visitor &visitor) {
   visitor.visitAll(code.stages, [&](auto &stage) {
     visitor.visit(stage.name);

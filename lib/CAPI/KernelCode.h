@@ -1,4 +1,4 @@
-//===- KernelCode.h - all that is compiled of a module ----------*- C++ -*-===//
+//===- KernelCode.h - the compiled code of a module -------------*- C++ -*-===//
 
 #ifndef FLASHATTN_LIB_CAPI_KERNELCODE_H
 #define FLASHATTN_LIB_CAPI_KERNELCODE_H
@@ -10,12 +10,12 @@
 
 namespace mlir::flashattn::capi {
 
-/// A kernel's text behind a part of the compiler.
+/// A kernel's text after a stage of the compiler.
 struct Stage {
   std::string name, text;
 };
 
-/// What the compiler said of a module, as of FlashAttnDiagnosticCallback.
+/// A diagnostic of the compiler, as for FlashAttnDiagnosticCallback.
 struct Remark {
   int64_t severity;
   std::string file;
@@ -23,18 +23,18 @@ struct Remark {
   std::string message;
 };
 
-/// What compilation makes of a module, and what is kept of it on disk.
+/// The result of a compilation, as it is stored on disk.
 struct KernelCode {
-  /// All that are not made again from the module when somebody asks for them.
+  /// All texts that are not generated again from the module on request.
   std::vector<Stage> stages;
   std::vector<Remark> remarks;
-  /// Of FlashAttnKernelInfo: -1 where it depends on the arguments of a launch.
+  /// As in FlashAttnKernelInfo: -1 if it depends on the arguments of a launch.
   int64_t workspaceBytes = 0;
-  /// Without object where there is none that could be launched.
+  /// Without an object if nothing can be launched.
   HostImage image;
 
   std::string toBytes() const;
-  /// Whether `bytes` are those of toBytes; `this` is undefined where not.
+  /// Returns whether `bytes` are those of toBytes; if not, `this` is undefined.
   bool fromBytes(StringRef bytes);
 };
 

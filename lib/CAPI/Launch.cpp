@@ -1,7 +1,7 @@
-//===- Launch.cpp - from tensors to a call ---------------------------------===//
+//===- Launch.cpp - from tensors to a call --------------------------------===//
 //
-// The path of every call: no lock, no allocation, nothing looked up. Messages are made only
-// where something is wrong.
+// The path of every call: no lock, no allocation, no lookup. Messages are formatted only after an
+// error.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,13 +15,13 @@
 using namespace mlir::flashattn;
 using namespace mlir::flashattn::capi;
 
-/// "argument 1 ('k')".
+/// Returns text such as "argument 1 ('k')".
 static std::string name(const Kernel &kernel, int index) {
   const char *role = kernel.arguments[index].role;
   return llvm::formatv(*role ? "argument {0} ('{1}')" : "argument {0}", index, role).str();
 }
 
-/// One tensor, at `data`, against the argument's type.
+/// Checks one tensor, at `data`, against the argument's type.
 static int32_t checkTensor(const Kernel &kernel, int index, const FlashAttnTensor &tensor,
                            const void *data) {
   const Argument &argument = kernel.arguments[index];
@@ -43,7 +43,7 @@ static int32_t checkTensor(const Kernel &kernel, int index, const FlashAttnTenso
           name(kernel, index), tensor.sizes[d]);
     isEmpty |= tensor.sizes[d] == 0;
   }
-  // Nothing of it is touched.
+  // No element is accessed.
   if (isEmpty)
     return FLASHATTN_OK;
 
@@ -61,7 +61,7 @@ static int32_t checkTensor(const Kernel &kernel, int index, const FlashAttnTenso
     int64_t size = tensor.sizes[d], stride = tensor.strides[d];
     int64_t expected = argument.isDense ? dense : argument.strides[d];
     dense *= size;
-    // The stride of a single element is never used.
+    // The stride of a dimension of size 1 is never used.
     if (size == 1)
       continue;
     if (expected >= 0 ? stride != expected : stride < 0)
@@ -83,7 +83,7 @@ static int32_t checkTensor(const Kernel &kernel, int index, const FlashAttnTenso
   return FLASHATTN_OK;
 }
 
-/// What the operands of an op share, of the sizes that were not known to its verifier.
+/// Checks the sizes that operands of an op share and that the verifier did not know.
 static int32_t checkShared(const Kernel &kernel, const FlashAttnTensor *tensors) {
   auto getSize = [&](ArgumentDim at) { return tensors[at.argument].sizes[at.dim]; };
   for (const SharedSize &size : kernel.sharedSizes)
@@ -99,15 +99,15 @@ static int32_t checkShared(const Kernel &kernel, const FlashAttnTensor *tensors)
   return FLASHATTN_OK;
 }
 
-/// No argument that is written shares memory with another one. `places` are those of memrefs; of
-/// scalars they have no bytes.
+/// Checks that no output shares memory with another argument. `places` are those of memrefs;
+/// scalars have no bytes.
 static int32_t checkOverlaps(const Kernel &kernel, llvm::ArrayRef<TensorPlace> places) {
   llvm::SmallVector<uintptr_t, 16> ends;
   for (const TensorPlace &place : places)
     ends.push_back(place.getEnd());
   for (int i = 0, e = places.size(); i < e; ++i)
     for (int j = 0; j < i; ++j) {
-      // Most calls end here: nothing lies where something else begins and ends.
+      // Most pairs end here: their address ranges do not overlap.
       if (ends[i] <= places[j].address || ends[j] <= places[i].address)
         continue;
       int32_t directions = kernel.arguments[i].direction | kernel.arguments[j].direction;
@@ -127,7 +127,8 @@ static int32_t checkOverlaps(const Kernel &kernel, llvm::ArrayRef<TensorPlace> p
   return FLASHATTN_OK;
 }
 
-/// The kernel of a handle; null, with `status` and the message set, where it cannot be launched.
+/// Returns the kernel of a handle; null, with `status` and the message set, if it cannot be
+/// launched.
 static const Kernel *getLaunchable(FlashAttnKernel handle, int32_t &status) {
   const Kernel *kernel = getKernel(handle);
   status = kernel ? FLASHATTN_OK : FLASHATTN_ERROR_INVALID_HANDLE;
@@ -137,8 +138,9 @@ static const Kernel *getLaunchable(FlashAttnKernel handle, int32_t &status) {
   return nullptr;
 }
 
-/// Checks `tensors`, which lie at `data` or, where that is null, where they say, and calls `call`
-/// with the addresses of the arguments' values. Without `hasMemory` nothing lies where they say.
+/// Checks `tensors`, whose addresses are in `data` or, if that is null, in the tensors, and calls
+/// `call` with the addresses of the arguments' values. Without `hasMemory`, there is no memory at
+/// these addresses.
 static int32_t withArguments(
     const Kernel *kernel, const FlashAttnTensor *tensors, int64_t numTensors, void *const *data,
     bool hasMemory,
@@ -150,7 +152,7 @@ static int32_t withArguments(
   if (!tensors && numTensors)
     return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, "expected tensors but got null");
 
-  // Room for a dozen memrefs of rank 4 before memory is asked for.
+  // Enough for a dozen memrefs of rank 4 without an allocation.
   llvm::SmallVector<int64_t, 144> words;
   llvm::SmallVector<int64_t, 16> values;
   llvm::SmallVector<void *, 16> addresses;
@@ -230,7 +232,7 @@ extern "C" int32_t flashattnKernelGetWorkspace(FlashAttnKernel handle,
   if (!bytes)
     return fail(FLASHATTN_ERROR_INVALID_ARGUMENT,
                 "expected a pointer that receives the size in bytes but got null");
-  // Nothing is read there: as good as any for tensors that need not exist yet.
+  // An arbitrary address, at which nothing is read, for tensors that need not exist yet.
   constexpr intptr_t kAnywhere = 256;
   llvm::SmallVector<void *, 16> data;
   for (int i = 0, e = tensors ? std::min<int64_t>(numTensors, kernel->arguments.size()) : 0; i < e;

@@ -1,9 +1,9 @@
-//===- PythonTensors.cpp - tensors of Python, read without Python ----------===//
+//===- PythonTensors.cpp - Python tensors, read without Python ------------===//
 //
-// A type of Python's shows its tensors to C by a table of functions, the DLPackExchangeAPI of
-// DLPack 1.3. One of them describes a tensor in a structure on the stack, where the attributes of
-// the object would each cost a call of the interpreter and a new object. The structures are
-// declared here as DLPack's binary interface has them.
+// A Python tensor type exposes its tensors to C through a table of functions, the DLPackExchangeAPI
+// of DLPack 1.3. One function describes a tensor in a structure on the stack. Each attribute of the
+// object would instead cost an interpreter call and a new object. The structures are declared here
+// as in DLPack's binary interface.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,7 +12,7 @@
 using namespace mlir::flashattn;
 using namespace mlir::flashattn::capi;
 
-// Names and signatures are DLPack's own, in the global namespace as there: a call through a pointer
+// Names and signatures are DLPack's, in the global namespace as in DLPack: a call through a pointer
 // is defined only if the function has the pointer's type.
 
 enum DLDeviceType : int32_t { kDLCPU = 1, kDLCUDA = 2 };
@@ -24,7 +24,7 @@ struct DLTensor {
   int32_t rank;
   uint8_t code, bits;
   uint16_t lanes;
-  const int64_t *sizes, *strides; ///< strides in elements, null where dense
+  const int64_t *sizes, *strides; ///< strides in elements, null if dense
   uint64_t byteOffset;
 };
 static_assert(sizeof(DLTensor) == 48, "layout of DLTensor");
@@ -37,7 +37,7 @@ struct DLPackExchangeAPI {
   int (*getCurrentStream)(DLDeviceType deviceType, int32_t device, void **stream);
 };
 
-/// Layouts change with the major version only.
+/// Layouts change only with the major version.
 constexpr uint32_t kMajorVersion = 1;
 
 static bool hasElementType(const DLTensor &found, int32_t elementType) {
@@ -63,8 +63,8 @@ static bool matches(const DLTensor &found, const FlashAttnTensor &tensor, int32_
   return true;
 }
 
-// Between a match and its launch the interpreter may run other code of the thread (finalizers,
-// signal handlers), which may launch too: each match has a place of its own.
+// Between a match and its launch, the interpreter may run other code on the thread (finalizers,
+// signal handlers), which may launch too. So each match has its own entry.
 constexpr int32_t kNumMatches = 16;
 static thread_local Match matchRing[kNumMatches];
 static thread_local int32_t nextMatch = 0;

@@ -1,4 +1,4 @@
-//===- PythonTensors.h - what matches keep ----------------------*- C++ -*-===//
+//===- PythonTensors.h - matched Python tensors -----------------*- C++ -*-===//
 
 #ifndef FLASHATTN_LIB_CAPI_PYTHONTENSORS_H
 #define FLASHATTN_LIB_CAPI_PYTHONTENSORS_H
@@ -7,13 +7,13 @@
 
 namespace mlir::flashattn::capi {
 
-/// What flashattnMatchPythonTensors learned of tensors that match.
+/// The stream and the addresses that flashattnMatchPythonTensors found.
 struct Match {
   void *stream;
   void *data[FLASHATTN_MAX_OPERANDS];
 };
 
-/// The match of a number that this thread was given; null for what is none.
+/// Returns the match with a number that was returned on this thread; null if there is none.
 const Match *getMatch(int64_t number);
 
 } // namespace mlir::flashattn::capi

@@ -1,4 +1,4 @@
-//===- Schedules.cpp - schedules as text, and those that were tuned ---------===//
+//===- Schedules.cpp - schedules as text, and tuned schedules -------------===//
 
 #include "flashattn/Target/Schedules.h"
 #include "Status.h"
@@ -10,16 +10,16 @@ using namespace mlir;
 using namespace mlir::flashattn;
 using namespace mlir::flashattn::capi;
 
-/// What the thread was given last.
+/// Keeps the text that was last returned on this thread.
 static const char *keepText(std::string text) {
   static thread_local std::string kept;
   kept = std::move(text);
   return kept.c_str();
 }
 
-/// f16, bf16 or f32; null with a message otherwise.
+/// Returns f16, bf16 or f32; null, with the message set, for any other type.
 static FloatType getElementType(int32_t number) {
-  // Only its built-in types are read: by several threads at once, too.
+  // Only its built-in types are read, which several threads may do at once.
   static MLIRContext context(MLIRContext::Threading::DISABLED);
   switch (number) {
   case FLASHATTN_F16:
@@ -47,7 +47,7 @@ extern "C" int32_t flashattnScheduleComplete(const char *fields, int32_t element
   auto completed = completeSchedule(fields, element, onCPU != 0);
   if (!completed)
     return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, completed.takeError());
-  // Sizes that are left out are chosen for the op, when it is compiled.
+  // Omitted sizes are chosen when the op is compiled.
   *text = keepText(*completed ? formatFields(**completed) : fields);
   return FLASHATTN_OK;
 }
@@ -96,7 +96,7 @@ extern "C" int32_t flashattnTunedGetPath(const char **path) {
   return FLASHATTN_OK;
 }
 
-/// `file`, or the user's where that is null.
+/// Returns `file`, or the user's file if it is null.
 static llvm::Expected<std::string> getFile(const char *file) {
   std::string path = file ? file : getTunedSchedulesPath();
   if (path.empty())

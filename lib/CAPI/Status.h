@@ -12,7 +12,7 @@
 
 namespace mlir::flashattn::capi {
 
-/// Keeps the message for flashattnGetLastError and returns the status.
+/// Stores the message for flashattnGetLastError and returns the status.
 int32_t fail(FlashAttnStatus status, std::string message);
 int32_t fail(FlashAttnStatus status, llvm::Error error);
 template <typename... Args>
@@ -20,8 +20,8 @@ int32_t failWith(FlashAttnStatus status, const char *format, Args &&...args) {
   return fail(status, llvm::formatv(format, std::forward<Args>(args)...).str());
 }
 
-/// Checks the size that a caller's structure says it has. An older caller's is smaller than
-/// the library's, but not than `oldest`, that of version 0.1.
+/// Checks the size that a caller's structure states. In an older caller it is smaller than in the
+/// library, but not smaller than `oldest`, the size in version 0.1.
 template <typename T>
 int32_t checkStruct(const T *given, const char *name, size_t oldest = sizeof(T)) {
   if (!given)
@@ -33,7 +33,7 @@ int32_t checkStruct(const T *given, const char *name, size_t oldest = sizeof(T))
   return FLASHATTN_OK;
 }
 
-/// Fills a caller's structure, whose size is its own.
+/// Fills a caller's structure up to its own size.
 template <typename T> void fillStruct(T *given, T value) {
   value.size = given->size;
   std::memcpy(given, &value, std::min(given->size, sizeof(T)));

@@ -1,9 +1,9 @@
-//===- XLA.cpp - calls of XLA's ---------------------------------------------===//
+//===- XLA.cpp - calls from XLA -------------------------------------------===//
 //
-// Attention as a foreign function of XLA, which JAX calls. A call says in its attributes all that
-// it computes, the text of its module first: no pointer of the process stands in a program of XLA,
-// so one that was stored or sent elsewhere means the same there. Its kernel is found by that text,
-// and compiled where there is none yet.
+// Attention as a foreign function of XLA, which JAX calls. The attributes of a call, such as the
+// text of its module, describe the whole computation. An XLA program contains no pointer of this
+// process, so it means the same if it is stored or sent elsewhere. The kernel is looked up by these
+// attributes, and compiled if it does not exist yet.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,18 +26,18 @@ using namespace mlir::flashattn::capi;
 
 namespace {
 
-/// What a kernel is compiled of.
+/// The input from which a kernel is compiled.
 struct Recipe {
   llvm::StringRef module, schedule, chip;
   int32_t device;
 };
 
-/// A kernel, once the first of those who ask for it has compiled it.
+/// A kernel, which its first user compiles.
 class Entry {
 public:
   ~Entry() { flashattnKernelFree(handle); }
 
-  /// Errors: as of flashattnCompile; the next call tries again.
+  /// Errors: those of flashattnCompile; the next call tries again.
   int32_t compile(const Recipe &recipe) {
     std::lock_guard<std::mutex> lock(mutex);
     if (handle)
@@ -48,28 +48,28 @@ public:
     options.chip = chip.empty() ? nullptr : chip.c_str();
     options.schedule = schedule.c_str();
     options.device = recipe.device;
-    // Programs of XLA lie in files.
+    // XLA programs may be read from files.
     options.attentionOnly = 1;
     return flashattnCompile(recipe.module.data(), recipe.module.size(), &options, &handle);
   }
 
   FlashAttnKernel get() const { return handle; }
 
-  uint64_t lastUse = 0; ///< belongs to the table
+  uint64_t lastUse = 0; ///< accessed by the table only
 
 private:
   std::mutex mutex;
   FlashAttnKernel handle = nullptr;
 };
 
-/// The kernels of calls. The one that was not used for longest goes first; a call under way keeps
-/// its own.
+/// The kernels of calls. The least recently used one is removed first; a call in progress keeps its
+/// kernel.
 class Table {
 public:
   std::shared_ptr<Entry> find(const Recipe &recipe) {
     std::string key = llvm::join_items('\0', llvm::itostr(recipe.device), recipe.chip.str(),
                                        recipe.schedule.str(), recipe.module.str());
-    // Behind the lock: kernels of a GPU wait for its work before they are unloaded.
+    // Destroyed after the lock is released: unloading kernels of a GPU waits for its work.
     std::vector<std::shared_ptr<Entry>> gone;
     std::lock_guard<std::mutex> lock(mutex);
     std::shared_ptr<Entry> &entry = entries[key];
@@ -106,7 +106,7 @@ private:
 
 } // namespace
 
-/// Not destroyed: threads may still launch while the process ends.
+/// Not destroyed: threads may still launch while the process exits.
 static Table &getTable() {
   static Table &table = *new Table;
   return table;
@@ -145,7 +145,7 @@ static int32_t readText(const xla::Attributes &attributes, const char *name,
   return FLASHATTN_OK;
 }
 
-/// The value of a scalar argument of the kernel, an attribute of its role's name.
+/// Reads the value of a scalar argument of the kernel from the attribute named after its role.
 static int32_t readScalar(const xla::Attributes &attributes, const Argument &argument,
                           int64_t &value) {
   auto *scalar = static_cast<const xla::Scalar *>(
@@ -161,7 +161,7 @@ static int32_t readScalar(const xla::Attributes &attributes, const Argument &arg
   return FLASHATTN_OK;
 }
 
-/// What the attributes say is compiled, on `device` unless it is a model.
+/// Reads from the attributes what to compile: for `device`, or for a model.
 static int32_t readRecipe(const xla::Attributes &attributes, int32_t device, Recipe &recipe) {
   llvm::StringRef version;
   for (auto [name, text] :
@@ -198,10 +198,10 @@ static int32_t getElementType(xla::DataType type) {
   return 0;
 }
 
-/// The next buffer as the tensor that it holds.
+/// Reads the next buffer as a tensor.
 static int32_t readBuffer(const xla::Buffers &buffers, int64_t &next, FlashAttnTensor &tensor) {
   int64_t index = next++;
-  if (index >= buffers.count) // counted by who calls
+  if (index >= buffers.count) // the caller checks the count
     return FLASHATTN_OK;
   if (buffers.types[index] != xla::Buffers::kBuffer)
     return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
@@ -227,8 +227,8 @@ static bool isEmpty(const FlashAttnTensor &tensor) {
   return llvm::is_contained(llvm::ArrayRef(tensor.sizes, tensor.rank), 0);
 }
 
-/// Launches with the call's buffers in the order of the kernel's arguments: those that it reads are
-/// arguments of the call, those that it writes are results.
+/// Launches with the call's buffers in the order of the kernel's arguments: inputs are arguments of
+/// the call, outputs are results.
 static int32_t launch(const xla::CallFrame &frame, FlashAttnKernel handle, void *stream) {
   const Kernel *kernel = getKernel(handle);
   llvm::SmallVector<FlashAttnTensor, 16> tensors(kernel->arguments.size());
@@ -253,13 +253,13 @@ static int32_t launch(const xla::CallFrame &frame, FlashAttnKernel handle, void 
                  : int32_t(FLASHATTN_OK);
 }
 
-/// Whether XLA asks what the function is, and the answer.
+/// Answers a metadata query from XLA; returns false if the call is not such a query.
 static bool answerMetadata(const xla::CallFrame &frame) {
   xla::Extension *extension = frame.extensions;
   if (!extension || extension->type != xla::MetadataExtension::kType)
     return false;
   xla::Metadata &metadata = *reinterpret_cast<xla::MetadataExtension *>(extension)->metadata;
-  // XLA refuses to register a function of a version that it does not speak.
+  // XLA refuses to register a function with a version that it does not support.
   metadata.version = {sizeof(xla::ApiVersion), nullptr, xla::kMajorVersion, xla::kMinorVersion};
   metadata.traits = 0;
   if (metadata.size >= sizeof(xla::Metadata))
@@ -267,7 +267,7 @@ static bool answerMetadata(const xla::CallFrame &frame) {
   return true;
 }
 
-/// Finds the kernel, and launches it unless this is the stage before.
+/// Finds the kernel, and launches it in the execute stage.
 static xla::Error *call(const xla::CallFrame &frame, int32_t device, void *stream) {
   Recipe recipe;
   if (int32_t status = readRecipe(frame.attributes, device, recipe))

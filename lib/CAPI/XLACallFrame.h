@@ -1,9 +1,9 @@
 //===- XLACallFrame.h - XLA's foreign functions -----------------*- C++ -*-===//
 //
-// What XLA gives a foreign function and takes from it, declared here so that no header of jaxlib is
-// needed. Values and layouts are those of version 0.3 of XLA's binary interface, as in
-// xla/ffi/api/c_api.h of OpenXLA, which jaxlib installs (jax.ffi.include_dir()). Fields that are
-// not used are there for their places. `size` is what XLA calls `struct_size`.
+// The interface of XLA's foreign functions, declared here so that no header of jaxlib is needed.
+// Values and layouts are those of version 0.3 of XLA's binary interface, as in xla/ffi/api/c_api.h
+// of OpenXLA, which jaxlib installs (jax.ffi.include_dir()). Unused fields are declared for their
+// offsets. `size` is `struct_size` in XLA.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,8 +17,8 @@ namespace mlir::flashattn::xla {
 
 constexpr int kMajorVersion = 0, kMinorVersion = 3;
 
-struct Error;            ///< made by Api::createError; belongs to who gets it
-struct ExecutionContext; ///< of one call
+struct Error;            ///< created by Api::createError; owned by the receiver
+struct ExecutionContext; ///< context of one call
 
 struct Extension {
   size_t size;
@@ -32,7 +32,7 @@ struct ApiVersion {
   int major, minor;
 };
 
-/// Asks a function what it is, in place of a call.
+/// Describes a function, which XLA queries instead of calling it.
 struct Metadata {
   size_t size;
   ApiVersion version;
@@ -88,7 +88,7 @@ struct Api {
   Error *(*getDeviceOrdinal)(GetDeviceOrdinalArgs *args);
 };
 
-/// Of buffers and scalars.
+/// Element type of buffers and scalars.
 enum DataType : int {
   kPred = 1,
   kS32 = 4,
@@ -99,7 +99,7 @@ enum DataType : int {
   kBF16 = 16,
 };
 
-/// Dense, its last dimension the innermost.
+/// A dense buffer, with the last dimension innermost.
 struct Buffer {
   size_t size;
   Extension *extensions;
@@ -119,7 +119,7 @@ struct Scalar {
   const void *value;
 };
 
-/// Arguments or results, each a Buffer where its type is kBuffer.
+/// Arguments or results; an element whose type is kBuffer is a Buffer.
 struct Buffers {
   static constexpr int kBuffer = 1;
   size_t size;
@@ -129,7 +129,7 @@ struct Buffers {
   Buffer *const *buffers;
 };
 
-/// In the order of their names; each is a Scalar or a Span, as its type says.
+/// Sorted by name; each value is a Scalar or a Span, depending on its type.
 struct Attributes {
   static constexpr int kScalar = 3, kString = 4;
   size_t size;
@@ -140,7 +140,7 @@ struct Attributes {
   const void *const *values;
 };
 
-/// What is asked for; those before it only make ready.
+/// The requested stage; the stages before kExecute only prepare the call.
 enum Stage : int { kInstantiate = 0, kExecute = 3 };
 
 struct CallFrame {

@@ -1,4 +1,4 @@
-//===- Attention.cpp - ONNX's Attention on tensors of the host -----------------===//
+//===- Attention.cpp - ONNX's Attention on tensors of the host ------------===//
 
 #include "Attention.h"
 #include "Problem.h"
@@ -12,7 +12,8 @@ using namespace mlir::flashattn::onnx;
 
 namespace {
 
-/// Copies `from` into `to`, of the same sizes but for the keys, behind the first `start` of them.
+/// Copies `from` to `to`, whose sizes are the same except for the keys, after its first `start`
+/// keys.
 void copyRows(const View &from, const View &to, int64_t start) {
   const int64_t bytes = bytesOf(from.type), row = from.sizes[3] * bytes;
   for (int64_t b = 0; b < from.sizes[0]; ++b)
@@ -26,8 +27,8 @@ void copyRows(const View &from, const View &to, int64_t start) {
 
 const Result kNoMemory = {FLASHATTN_ERROR_DEVICE, "expected memory for an output but got none"};
 
-/// The keys or the values with the past before them, in the output `index` where the node has it,
-/// in `scratch` where only the past asks for a copy, or where they lie.
+/// Concatenates the past and the new keys or values: in output `index` if the node has it, in
+/// `scratch` if only the past requires a copy, or else without a copy.
 Result join(const Problem &p, const View &past, const View &added, Output index,
             const OutputMemory &outputs, std::unique_ptr<char[]> &scratch, View &joined) {
   const int64_t sizes[kMaxRank] = {p.batch, p.kvHeads, p.total, added.sizes[3]};
@@ -100,9 +101,9 @@ Result mlir::flashattn::onnx::attend(const Attributes &attributes,
   return {};
 }
 
-/// For the Python package, which mirrors Tensor and OutputMemory: `attend` with `numAttributes`
-/// names and values. Returns a FlashAttnStatus; what was refused stands in the first `capacity`
-/// bytes of `message`, ended by a zero.
+/// For the Python package, which mirrors Tensor and OutputMemory: calls `attend` with
+/// `numAttributes` names and values. Returns a FlashAttnStatus, and writes the error to the first
+/// `capacity` bytes of `message`, with a zero at its end.
 extern "C" __attribute__((visibility("default"))) int32_t
 flashattnOnnxAttention(const char *const *names, const double *values, int32_t numAttributes,
                        const Tensor *const *inputs, const OutputMemory *outputs, char *message,

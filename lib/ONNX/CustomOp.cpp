@@ -1,7 +1,7 @@
-//===- CustomOp.cpp - Attention as a custom op of ONNX Runtime -----------------===//
+//===- CustomOp.cpp - Attention as a custom op of ONNX Runtime ------------===//
 //
 // The op `Attention` of the domain `flashattn`, with the attributes, inputs and outputs of ONNX's
-// own.
+// own op.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,19 +17,20 @@ using namespace mlir::flashattn::onnx;
 
 namespace {
 
-/// An op for each type of Q, which its outputs have too: ONNX Runtime chooses among them by the
-/// model's types. The others are any: `attend` refuses by name what does not fit, float64 among it.
+/// One op for each type of Q and of the outputs: ONNX Runtime selects an op by the types of the
+/// model. The other inputs may have any type; `attend` reports by name what does not fit, and
+/// float64.
 struct TypedOp : ort::CustomOp {
-  int32_t type; /// a DataType
+  int32_t type; ///< a DataType
 };
 
-/// A node of a session.
+/// The kernel of a node in a session.
 struct Kernel {
   const ort::Api *api;
   Attributes attributes;
 };
 
-/// Releases a status. Returns whether it was one of success.
+/// Releases a status. Returns whether it was a success.
 bool succeeds(const ort::Api *api, ort::Status *status) {
   if (status)
     ort::releaseStatus(api, status);
@@ -48,7 +49,7 @@ ort::Status *toStatus(const ort::Api *api, const Result &result) {
                            result.message.c_str());
 }
 
-/// Reads an attribute where the node has it. Of another type than the operator's it is refused.
+/// Reads an attribute if the node has it. A type other than that of the operator is an error.
 Result readAttribute(const ort::Api *api, const ort::KernelInfo *info,
                      const AttributeInfo &attribute, Attributes &attributes) {
   int64_t integer = 0;
@@ -81,7 +82,7 @@ ort::Status *createKernel(const ort::CustomOp *, const ort::Api *api, const ort:
   return nullptr;
 }
 
-/// Type, rank and sizes of an input, and where it lies.
+/// Reads the type, rank, sizes and address of an input.
 ort::Status *readTensor(const ort::Api *api, const ort::Value *value, Tensor &tensor) {
   ort::TensorInfo *info = nullptr;
   if (ort::Status *status = ort::getTensorInfo(api, value, &info))
@@ -94,7 +95,7 @@ ort::Status *readTensor(const ort::Api *api, const ort::Value *value, Tensor &te
     status = ort::getDimensions(api, info, tensor.sizes, std::min<size_t>(rank, kMaxRank));
   ort::releaseTensorInfo(api, info);
   tensor.rank = int32_t(rank);
-  // The API has one function for reading and for writing.
+  // The API has one function for both reading and writing.
   return status ? status
                 : ort::getTensorMutableData(api, const_cast<ort::Value *>(value), &tensor.data);
 }
@@ -142,7 +143,7 @@ ort::Status *compute(void *kernel, ort::KernelContext *context) {
 
 template <auto kValue, typename... Arguments> auto constantly(Arguments...) { return kValue; }
 
-/// The op for one type of Q.
+/// Returns the op without the type of Q.
 ort::CustomOp makeOp() {
   ort::CustomOp op = {};
   op.version = ort::kApiVersion;
@@ -173,16 +174,16 @@ ort::CustomOp makeOp() {
 
 } // namespace
 
-/// What SessionOptions.register_custom_ops_library looks for.
+/// Called by SessionOptions.register_custom_ops_library.
 extern "C" __attribute__((visibility("default"))) ort::Status *
 RegisterCustomOps(ort::SessionOptions *options, const ort::ApiBase *base) {
   const ort::Api *api = base->getApi(ort::kApiVersion);
-  if (!api) // Older: there is no function by which to say so but this one's, of the first version.
+  if (!api) // an older version: only its first API can report that
     return ort::createStatus(
         base->getApi(1), ort::kFail,
         (std::string("expected ONNX Runtime 1.16 or newer but got ") + base->getVersionString())
             .c_str());
-  // A session refers to them as long as it lives.
+  // A session refers to these ops as long as it exists.
   static const TypedOp ops[] = {
       {makeOp(), kFloat}, {makeOp(), kFloat16}, {makeOp(), kBFloat16}, {makeOp(), kDouble}};
   ort::CustomOpDomain *domain = nullptr;

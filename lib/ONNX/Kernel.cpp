@@ -1,4 +1,4 @@
-//===- Kernel.cpp - the kernel of a problem ------------------------------------===//
+//===- Kernel.cpp - the kernel of a problem -------------------------------===//
 
 #include "Problem.h"
 #include "flashattn-c/FlashAttn.h"
@@ -14,14 +14,14 @@ using namespace mlir::flashattn::onnx;
 namespace {
 
 constexpr int64_t kMaxWindow = int64_t(1) << 31; // the verifier's bound
-/// Up to so many queries, as of a decoder's steps, have kernels with tiles of no more rows, which
-/// heads that share keys fill: others compute whole tiles, of which they throw most away.
+/// With at most this many queries, as in decode steps, kernels have tiles with no more rows, which
+/// heads that share keys fill. Other kernels would compute full tiles and discard most rows.
 constexpr int64_t kFewQueries = 4;
 constexpr const char *kStrided = ", strided<[?, ?, ?, 1]>>";
 
 struct Element {
-  const char *name; /// in MLIR
-  int32_t type;     /// FlashAttnElementType
+  const char *name; ///< name in MLIR
+  int32_t type;     ///< a FlashAttnElementType
 };
 Element elementOf(int32_t type) {
   switch (type) {
@@ -36,8 +36,8 @@ Element elementOf(int32_t type) {
   }
 }
 
-/// The arguments of the kernel's function, with its text: batch, heads and lengths are those of a
-/// launch, and so are strides, scale and offset. Of few queries their number and that of heads are
+/// The arguments of the kernel's function, with their text. Batch, heads, lengths, strides, scale
+/// and offset are set at each launch. With few queries, the numbers of queries and heads are
 /// compiled in.
 class Launch {
 public:
@@ -51,7 +51,8 @@ public:
     std::copy_n(view.strides, kMaxRank, tensor.strides);
     std::string type = "memref<";
     for (int i = 0; i < kMaxRank; ++i) {
-      // Rows of q, k, v and o have their size compiled in, masks what they are the same along.
+      // The row sizes of q, k, v and o are compiled in, and so are the broadcast dimensions of
+      // masks.
       const bool isRow = i == kMaxRank - 1;
       const bool isFew = hasFewQueries && (i == 1 || (i == 2 && (name == "q" || name == "o")));
       const bool isKnown = name.size() > 1 ? view.sizes[i] == 1 : isRow || isFew;
@@ -69,7 +70,7 @@ public:
       text += (i ? ", %" : "%") + names[i] + ": " + types[i];
     return text;
   }
-  /// `clause(%a, %b : type, type)`, of arguments one behind the other.
+  /// Returns `clause(%a, %b : type, type)` for consecutive arguments.
   std::string clause(const std::string &clause, size_t first, size_t count) const {
     std::string operands, operandTypes;
     for (size_t i = first; i < first + count; ++i) {
@@ -86,7 +87,7 @@ private:
   bool hasFewQueries;
 };
 
-/// The mask that the window makes; empty where every key is visible.
+/// Returns the mask of the window; empty if every key is visible.
 std::string maskOf(const Problem &p) {
   if (!p.isWindow())
     return "";
@@ -99,7 +100,7 @@ std::string maskOf(const Problem &p) {
   return " mask(#flashattn.window<" + bounds + ">)";
 }
 
-/// The text of the kernel's module; `launch` gets its arguments.
+/// Returns the text of the kernel's module, and adds its arguments to `launch`.
 std::string makeModule(const Problem &p, const View &k, const View &v, const View &o,
                        Launch &launch) {
   View keys = k, values = v;
@@ -116,7 +117,7 @@ std::string makeModule(const Problem &p, const View &k, const View &v, const Vie
   }
   FlashAttnTensor value = {};
   if (!p.kvLen.empty()) {
-    // "bottom_right", the default: query 0 stands at kv_len - queries.
+    // "bottom_right", the default: query 0 is at position kv_len - queries.
     value.data = const_cast<int32_t *>(p.kvLen.data()); // an input
     value.rank = 1, value.elementType = FLASHATTN_I32;
     value.sizes[0] = p.batch, value.strides[0] = 1;
@@ -147,9 +148,9 @@ std::string makeModule(const Problem &p, const View &k, const View &v, const Vie
 
 Result lastError(int32_t status) { return {status, flashattnGetLastError()}; }
 
-/// The kernel of a module, compiled once for each text of one.
+/// Finds the kernel of a module. Each text is compiled once.
 Result findKernel(const std::string &module, FlashAttnKernel &kernel) {
-  // Freed by no one: nodes of any session may still run when a library is unloaded.
+  // Never freed: nodes of any session may still run when a library is unloaded.
   static auto &mutex = *new std::mutex;
   static auto &kernels = *new std::map<std::string, FlashAttnKernel>;
   std::lock_guard<std::mutex> lock(mutex);
@@ -177,7 +178,7 @@ Result mlir::flashattn::onnx::runKernel(const Problem &p, const View &k, const V
   if (bytes == 0)
     return {};
   if (p.seen == 0) {
-    std::memset(o.data, 0, bytes); // The output is dense, in either order.
+    std::memset(o.data, 0, bytes); // the output is dense in both layouts
     return {};
   }
   Launch launch(p.queries <= kFewQueries);

@@ -1,4 +1,4 @@
-//===- OnnxRuntime.h - ONNX Runtime's binary interface for custom ops -*- C++ -*-===//
+//===- OnnxRuntime.h - custom op ABI of ONNX Runtime ------------*- C++ -*-===//
 //
 // The types and the few functions that a library of custom ops uses, declared here so that no
 // headers of ONNX Runtime are needed. Layouts, numbers and the order of functions are those of
@@ -15,7 +15,7 @@
 
 namespace mlir::flashattn::onnx::ort {
 
-/// ORT_API_VERSION: of ONNX Runtime 1.16, the first in which custom ops return errors.
+/// ORT_API_VERSION of ONNX Runtime 1.16, the first version in which custom ops return errors.
 constexpr uint32_t kApiVersion = 16;
 
 enum ErrorCode : int { kFail = 1, kInvalidArgument = 2, kNotImplemented = 9 };
@@ -27,7 +27,7 @@ struct KernelInfo;
 struct KernelContext;
 struct SessionOptions;
 struct CustomOpDomain;
-struct TensorInfo; /// OrtTensorTypeAndShapeInfo
+struct TensorInfo; ///< OrtTensorTypeAndShapeInfo
 struct Value;
 
 /// OrtApi: a table of functions.
@@ -40,8 +40,8 @@ struct ApiBase {
   const char *(*getVersionString)();
 };
 
-/// A function of the table: where it stands there, and its type. A Status is null for success, and
-/// released by whom it is returned to.
+/// A function of the table, with its index and its type. A Status is null for success; the caller
+/// releases it.
 template <size_t Index, typename Type> struct Entry;
 template <size_t Index, typename Return, typename... Arguments>
 struct Entry<Index, Return(Arguments...)> {
@@ -65,26 +65,26 @@ constexpr Entry<87, Status *(const KernelInfo *, const char *name, char *, size_
     getAttributeString;
 constexpr Entry<88, Status *(const KernelContext *, size_t *count)> getInputCount;
 constexpr Entry<89, Status *(const KernelContext *, size_t *count)> getOutputCount;
-/// Null for an input that is left out.
+/// The value is null for an omitted input.
 constexpr Entry<90, Status *(const KernelContext *, size_t index, const Value **)> getInput;
-/// Null for an output that is left out.
+/// The value is null for an omitted output.
 constexpr Entry<91, Status *(KernelContext *, size_t index, const int64_t *sizes, size_t rank,
                              Value **)>
     getOutput;
 constexpr Entry<93, void(Status *)> releaseStatus;
 constexpr Entry<99, void(TensorInfo *)> releaseTensorInfo;
 
-/// OrtCustomOp of that version. Types of inputs and outputs are DataType, 0 for any.
+/// OrtCustomOp of that version. Types of inputs and outputs are DataType, or 0 for any type.
 struct CustomOp {
   uint32_t version;
-  void *(*createKernel)(const CustomOp *, const Api *, const KernelInfo *); /// not called: V2 is
+  void *(*createKernel)(const CustomOp *, const Api *, const KernelInfo *); ///< unused: see V2
   const char *(*getName)(const CustomOp *);
-  const char *(*getExecutionProviderType)(const CustomOp *); /// null: the CPU's
+  const char *(*getExecutionProviderType)(const CustomOp *); ///< null: the CPU
   int32_t (*getInputType)(const CustomOp *, size_t index);
   size_t (*getInputTypeCount)(const CustomOp *);
   int32_t (*getOutputType)(const CustomOp *, size_t index);
   size_t (*getOutputTypeCount)(const CustomOp *);
-  void (*kernelCompute)(void *kernel, KernelContext *); /// not called: V2 is
+  void (*kernelCompute)(void *kernel, KernelContext *); ///< unused: see V2
   void (*kernelDestroy)(void *kernel);
   Characteristic (*getInputCharacteristic)(const CustomOp *, size_t index);
   Characteristic (*getOutputCharacteristic)(const CustomOp *, size_t index);

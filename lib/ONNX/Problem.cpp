@@ -1,4 +1,4 @@
-//===- Problem.cpp - the rules of the operator's inputs and attributes --------===//
+//===- Problem.cpp - rules of the operator's inputs and attributes --------===//
 
 #include "Problem.h"
 #include "flashattn-c/FlashAttn.h"
@@ -14,7 +14,7 @@ namespace {
 constexpr const char *kInputNames[kNumInputs] = {
     "Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen"};
 
-/// The scales that the dialect's verifier takes, of softcap too.
+/// The range that the dialect's verifier allows for scales and softcaps.
 constexpr float kMinFactor = 1e-18f, kMaxFactor = 1e18f;
 
 template <typename... Parts> Result refuse(FlashAttnStatus status, const Parts &...parts) {
@@ -26,7 +26,7 @@ template <typename... Parts> Result refuse(const Parts &...parts) {
   return refuse(FLASHATTN_ERROR_INVALID_ARGUMENT, parts...);
 }
 
-/// As ONNX's types of tensors are written.
+/// Returns the name of a tensor type in ONNX.
 std::string typeName(int32_t type) {
   // In the order of TensorProto.DataType.
   constexpr const char *kNames[] = {"undefined",  "float",   "uint8",  "int8",   "uint16",
@@ -47,7 +47,7 @@ std::string shapeOf(const int64_t *sizes, int rank) {
 
 bool isFloatType(int64_t type) { return type == kFloat || type == kFloat16 || type == kBFloat16; }
 
-/// Checks the attributes but for the heads, and takes their defaults where a node has none.
+/// Checks the attributes except for heads, and sets defaults for absent ones.
 Result readAttributes(const Attributes &attributes, Problem &p) {
   const int64_t isCausal = attributes.isCausal.value_or(0);
   if (isCausal != 0 && isCausal != 1)
@@ -79,7 +79,7 @@ Result readAttributes(const Attributes &attributes, Problem &p) {
   return {};
 }
 
-/// Which inputs there are, their types, and ranks of Q, K, V and the caches.
+/// Checks which inputs are present, their types, and the ranks of Q, K and V.
 Result checkInputs(const Tensor *const inputs[kNumInputs]) {
   for (int i : {kQ, kK, kV})
     if (!inputs[i])
@@ -108,7 +108,8 @@ Result checkInputs(const Tensor *const inputs[kNumInputs]) {
   return {};
 }
 
-/// A view [batch, heads, length, size] of Q, K or V. Errors: heads that are missing or do not fit.
+/// Builds a view [batch, heads, length, size] of Q, K or V. Errors: the number of heads is missing
+/// or does not fit.
 Result makeView(const Tensor &tensor, Input input, const char *attribute,
                 std::optional<int64_t> heads, View &view) {
   const char *name = kInputNames[input];
@@ -135,7 +136,7 @@ Result makeView(const Tensor &tensor, Input input, const char *attribute,
   return {};
 }
 
-/// Sizes that are the same, and how many heads share a key/value head.
+/// Checks the sizes that must be equal, and the number of heads that share a key/value head.
 Result checkSizes(const Problem &p) {
   const std::pair<const char *, const View *> keysAndValues[] = {{"K", &p.k}, {"V", &p.v}};
   for (auto [name, view] : keysAndValues)
@@ -170,7 +171,7 @@ Result readPast(const Tensor *past, Input input, int64_t size, const Problem &p,
   return {};
 }
 
-/// The mask as rank 4, what it is the same along with size 1 and stride 0.
+/// Reads the mask with rank 4. Dimensions along which it is broadcast have size 1 and stride 0.
 Result readMask(const Tensor *mask, Problem &p) {
   p.seen = p.total;
   if (!mask)
@@ -190,7 +191,7 @@ Result readMask(const Tensor *mask, Problem &p) {
                     shapeOf(mask->sizes, mask->rank));
   if (sizes[3] > p.total)
     return refuse("expected attn_mask over ", p.total, " keys at most but got ", sizes[3]);
-  // Opset 23 repeats it along the keys, 24 pads it as it does any other that is shorter.
+  // Opset 23 broadcasts such a mask along the keys; opset 24 pads it, like any other shorter mask.
   if (sizes[3] == 1 && p.total > 1)
     return refuse("expected attn_mask with its value for each of ", p.total,
                   " keys but got a last dimension of 1, which opsets read differently; expand it");

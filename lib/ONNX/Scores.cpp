@@ -1,7 +1,7 @@
-//===- Scores.cpp - the output qk_matmul_output --------------------------------===//
+//===- Scores.cpp - the output qk_matmul_output ---------------------------===//
 //
-// The kernels never have the matrix of scores in memory. Where a node asks for it, to look into a
-// model, it is computed here, plainly.
+// Kernels never store the matrix of scores. If a node requests it, to inspect a model, it is
+// computed here, without optimizations.
 //
 //===----------------------------------------------------------------------===//
 
@@ -47,14 +47,14 @@ void store(int32_t type, float value, char *at) {
   } else {
     uint32_t word;
     std::memcpy(&word, &value, sizeof(word));
-    // To nearest, ties to even; a NaN stays one, which rounding could carry to infinity.
+    // To nearest, ties to even. A NaN remains a NaN; rounding could carry it to infinity.
     const uint16_t half =
         std::isnan(value) ? word >> 16 | 0x40 : (word + 0x7fff + (word >> 16 & 1)) >> 16;
     std::memcpy(at, &half, sizeof(half));
   }
 }
 
-/// The rows of a head, one behind the other.
+/// Returns the rows of a head as a dense array.
 std::vector<float> loadHead(const View &view, int64_t b, int64_t h) {
   std::vector<float> rows;
   rows.reserve(view.sizes[2] * view.sizes[3]);
@@ -65,7 +65,7 @@ std::vector<float> loadHead(const View &view, int64_t b, int64_t h) {
   return rows;
 }
 
-/// What masks add to the score of a pair: a number of a float mask, or -inf.
+/// Returns what masks add to the score of a pair: an element of a float mask, or -inf.
 float biasOf(const Problem &p, int64_t b, int64_t h, int64_t query, int64_t key) {
   const int64_t position = p.offset(b) + query;
   if ((p.left >= 0 && key < position - p.left) || (p.right >= 0 && key > position + p.right) ||
@@ -80,7 +80,7 @@ float biasOf(const Problem &p, int64_t b, int64_t h, int64_t query, int64_t key)
   return load(p.mask, index);
 }
 
-/// Scores of a row become its weights.
+/// Replaces the scores of a row by its probabilities.
 void softmax(std::vector<float> &row) {
   const float most = row.empty() ? kHidden : *std::max_element(row.begin(), row.end());
   float sum = 0;
@@ -111,7 +111,7 @@ void mlir::flashattn::onnx::computeScores(const Problem &p, const View &k, void 
             score = softcap * std::tanh(score / softcap);
           if (mode == kBiased || mode == kSoftmax) {
             const float bias = biasOf(p, b, h, n, m);
-            // Also of what lies in hidden keys, NaN among it.
+            // Also discards the content of hidden keys, such as NaN.
             score = bias == kHidden ? kHidden : score + bias;
           }
           row[m] = score;

@@ -1,4 +1,4 @@
-//===- Access.cpp - how a function uses a memref ---------------------------===//
+//===- Access.cpp - how a function uses a memref --------------------------===//
 
 #include "flashattn/Pipelines/Compile.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
@@ -13,8 +13,8 @@ using namespace mlir;
 using namespace mlir::flashattn;
 
 namespace {
-/// Follows a memref through all that shares its memory. Ops say themselves what they do with it, by
-/// their interfaces; of one that says nothing the worst is taken.
+/// Follows a memref through all values that share its memory. The interfaces of an op define how
+/// the op uses the memref; an op without them is assumed to read and write it.
 class AccessFinder {
 public:
   Access find(Value value) {
@@ -48,7 +48,7 @@ private:
 };
 } // namespace
 
-/// Argument number `argument` of a function or kernel.
+/// Follows argument `argument` of a function or kernel.
 void AccessFinder::visitCallee(Operation *callee, int64_t argument) {
   auto callable = dyn_cast_if_present<CallableOpInterface>(callee);
   Region *body = callable ? callable.getCallableRegion() : nullptr;
@@ -57,7 +57,7 @@ void AccessFinder::visitCallee(Operation *callee, int64_t argument) {
   follow(body->getArgument(argument));
 }
 
-/// What a function returns is a result of its calls.
+/// Follows a returned value to the results of the function's calls.
 void AccessFinder::visitReturn(OpOperand &use, CallableOpInterface function) {
   auto symbol = dyn_cast<SymbolOpInterface>(*function);
   Operation *table = symbol ? SymbolTable::getNearestSymbolTable(symbol->getParentOp()) : nullptr;
@@ -72,7 +72,8 @@ void AccessFinder::visitReturn(OpOperand &use, CallableOpInterface function) {
       follow(call.getUser()->getResult(use.getOperandNumber()));
 }
 
-/// Where control hands the value on: to an argument of a block or region, or to a result.
+/// Follows a value that control flow passes to an argument of a block or region, or to a result.
+/// Returns false if the op is not control flow.
 bool AccessFinder::visitBranch(OpOperand &use) {
   Operation *op = use.getOwner();
   if (auto branch = dyn_cast<BranchOpInterface>(op)) {
@@ -98,11 +99,11 @@ bool AccessFinder::visitBranch(OpOperand &use) {
   return true;
 }
 
-/// An op that does nothing to memory: its results may be the memref in another view.
+/// Follows the results of an op without memory effects, which may be views of the memref.
 void AccessFinder::visitPure(OpOperand &use) {
   Operation *op = use.getOwner();
   follow(op->getResults());
-  // Where an address goes nobody knows.
+  // The uses of an address are unknown.
   bool givesAddress = llvm::any_of(op->getResultTypes(), [](Type type) {
     return !isa<BaseMemRefType>(type) && !type.isIntOrIndexOrFloat();
   });
@@ -138,7 +139,7 @@ void AccessFinder::visit(OpOperand &use) {
     return visitPure(use);
   auto interface = dyn_cast<MemoryEffectOpInterface>(op);
   if (!interface) {
-    // Of regions, each op says it itself.
+    // The ops in its regions declare their own effects.
     if (!op->hasTrait<OpTrait::HasRecursiveMemoryEffects>())
       assumeWorst();
     return;
@@ -146,7 +147,7 @@ void AccessFinder::visit(OpOperand &use) {
   SmallVector<MemoryEffects::EffectInstance> effects;
   interface.getEffects(effects);
   for (const MemoryEffects::EffectInstance &effect : effects) {
-    // One that names nothing may be on anything.
+    // An effect without a value or symbol may be on any memory.
     bool isOnAll = !effect.getValue() && !effect.getSymbolRef() &&
                    effect.getResource() == SideEffects::DefaultResource::get();
     if (effect.getValue() != use.get() && !isOnAll)

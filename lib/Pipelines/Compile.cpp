@@ -1,4 +1,4 @@
-//===- Compile.cpp ---------------------------------------------------------===//
+//===- Compile.cpp --------------------------------------------------------===//
 
 #include "flashattn/Pipelines/Compile.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
@@ -82,7 +82,7 @@ int64_t flashattn::getHostVectorWidth() {
   return features.lookup("avx512f") ? 16 : features.lookup("avx2") ? 8 : 4;
 }
 
-/// Drops what `function` does not need: it would only take time, or not compile.
+/// Removes what `function` does not need, which would only take time or fail to compile.
 static LogicalResult keepOnly(ModuleOp module, StringRef function) {
   for (auto other : module.getOps<func::FuncOp>())
     if (other.getName() != function)

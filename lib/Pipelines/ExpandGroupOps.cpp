@@ -1,4 +1,4 @@
-//===- ExpandGroupOps.cpp --------------------------------------------------===//
+//===- ExpandGroupOps.cpp -------------------------------------------------===//
 
 #include "ExpandGroupOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -10,7 +10,7 @@ using namespace mlir;
 
 static constexpr unsigned kWarpThreads = 32;
 
-/// The number of a thread in its block.
+/// Returns the number of a thread in its block.
 static Value getThreadNumber(OpBuilder &b, Location loc) {
   auto thread = [&](gpu::Dimension d) { return gpu::ThreadIdOp::create(b, loc, d).getResult(); };
   auto size = [&](gpu::Dimension d) { return gpu::BlockDimOp::create(b, loc, d).getResult(); };
@@ -20,7 +20,7 @@ static Value getThreadNumber(OpBuilder &b, Location loc) {
   return arith::AddIOp::create(b, loc, before, thread(gpu::Dimension::x));
 }
 
-/// The threads of a block.
+/// Returns the number of threads in a block.
 static Value countThreads(OpBuilder &b, Location loc) {
   Value count = gpu::BlockDimOp::create(b, loc, gpu::Dimension::x);
   for (auto dimension : {gpu::Dimension::y, gpu::Dimension::z})
@@ -28,7 +28,7 @@ static Value countThreads(OpBuilder &b, Location loc) {
   return count;
 }
 
-/// Which warp a thread is of, and how many there are and how large they are.
+/// Expands the number of a thread's warp, the number of warps, and the size of a warp.
 static void expandNumbers(gpu::GPUFuncOp kernel) {
   kernel.walk([](Operation *op) {
     if (!isa<gpu::SubgroupIdOp, gpu::SubgroupSizeOp, gpu::NumSubgroupsOp>(op))
@@ -49,7 +49,7 @@ static void expandNumbers(gpu::GPUFuncOp kernel) {
   });
 }
 
-/// Shuffles of fewer than 32 bits, or of vectors of 32, as those of an i32.
+/// Expands shuffles of fewer than 32 bits, or of vectors of 32 bits, to shuffles of an i32.
 static void expandShuffles(gpu::GPUFuncOp kernel) {
   SmallVector<gpu::ShuffleOp> shuffles;
   kernel.walk([&](gpu::ShuffleOp op) { shuffles.push_back(op); });
@@ -85,7 +85,7 @@ static void expandShuffles(gpu::GPUFuncOp kernel) {
   }
 }
 
-/// Whether a kernel has an op that the gpu dialect's patterns take apart. The project's own have
+/// Whether a kernel has an op that the gpu dialect's patterns expand. The project's kernels have
 /// none.
 static bool hasCombined(gpu::GPUFuncOp kernel) {
   return kernel
@@ -106,7 +106,7 @@ LogicalResult mlir::flashattn::expandGroupOps(gpu::GPUModuleOp container) {
     RewritePatternSet patterns(container.getContext());
     populateGpuRewritePatterns(patterns);
     populateGpuBreakDownSubgroupReducePatterns(patterns);
-    // What fits 32 bits is shuffled as so many, all else as 64.
+    // Values of up to 32 bits use shuffles of 32 bits, all others shuffles of 64 bits.
     for (auto [bits, benefit] : {std::pair(32u, 2), {64u, 1}}) {
       populateGpuLowerSubgroupReduceToShufflePatterns(patterns, kWarpThreads, bits, benefit);
       populateGpuLowerClusteredSubgroupReduceToShufflePatterns(patterns, kWarpThreads, bits,

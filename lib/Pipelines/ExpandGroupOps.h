@@ -1,4 +1,4 @@
-//===- ExpandGroupOps.h - ops of the gpu dialect for many threads -*- C++ -*-===//
+//===- ExpandGroupOps.h - expansion of collective gpu ops -------*- C++ -*-===//
 
 #ifndef FLASHATTN_LIB_PIPELINES_EXPANDGROUPOPS_H
 #define FLASHATTN_LIB_PIPELINES_EXPANDGROUPOPS_H
@@ -7,9 +7,9 @@
 
 namespace mlir::flashattn {
 
-/// Writes what threads of a block or a warp compute together in kernels of a user's own, reductions,
-/// shuffles of other than 32 bits and numbers of warps, in the ops that every target of a GPU has.
-/// Leaves kernels without these as they are.
+/// Expands ops that the threads of a block or a warp compute together, in user-written kernels, to
+/// ops that every GPU target supports: reductions, shuffles of other than 32 bits, and warp
+/// numbers. Does not change kernels without such ops.
 LogicalResult expandGroupOps(gpu::GPUModuleOp container);
 
 } // namespace mlir::flashattn

@@ -1,4 +1,4 @@
-//===- Pipelines.cpp -------------------------------------------------------===//
+//===- Pipelines.cpp ------------------------------------------------------===//
 
 #include "flashattn/Pipelines/Pipelines.h"
 #include "ExpandGroupOps.h"
@@ -31,7 +31,7 @@
 using namespace mlir;
 
 namespace {
-/// Shows the module to a visitor.
+/// Passes the module to a visitor.
 struct VisitStagePass : PassWrapper<VisitStagePass, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(VisitStagePass)
 
@@ -39,7 +39,7 @@ struct VisitStagePass : PassWrapper<VisitStagePass, OperationPass<ModuleOp>> {
       : stage(stage), visit(std::move(visit)) {}
   StringRef getName() const override { return "VisitStage"; }
   void runOnOperation() override {
-    // Who only compiles has no verifier behind each pass.
+    // Clients that only compile do not verify after each pass.
     if (failed(verify(getOperation())))
       return signalPassFailure();
     visit(stage, getOperation());
@@ -57,9 +57,9 @@ static void addStage(OpPassManager &pm, flashattn::PipelineStage stage,
     pm.addPass(std::make_unique<VisitStagePass>(stage, visit));
 }
 
-/// Tensors become memrefs with identity layout at function boundaries, which is what
-/// callers of the C interface have. Loops may carry them, and free what they no longer need; on
-/// a GPU all else lives until the call is over.
+/// Tensors become memrefs with identity layout at function boundaries, as callers of the C
+/// interface expect. Loops may carry buffers, and free those that they no longer need; on a GPU,
+/// all other buffers exist until the call ends.
 static void addBufferization(OpPassManager &pm, bool onGPU) {
   if (onGPU)
     pm.addPass(flashattn::createInlinePrivate());
@@ -81,29 +81,29 @@ static void addBufferization(OpPassManager &pm, bool onGPU) {
   pm.addPass(flashattn::createExpandCopies(copies));
   if (onGPU)
     pm.addPass(flashattn::createVerifyHost());
-  pm.addPass(createConvertLinalgToLoopsPass()); // on GPUs what kernels hold
+  pm.addPass(createConvertLinalgToLoopsPass()); // on GPUs, only in kernels
   if (!onGPU)
     pm.addPass(flashattn::createKeepLoops());
 }
 
-/// Structured ops and addresses to arithmetic and branches; the same for host and kernels.
+/// Lowers structured ops and addresses to arithmetic and branches, for host and kernels alike.
 static void addLowerToBranches(OpPassManager &pm) {
   pm.addPass(createConvertVectorToSCFPass());
   pm.addPass(flashattn::createReinterpretExpandShape());
   pm.addPass(memref::createExpandStridedMetadataPass());
-  // Of the addresses of one tile, one.
+  // Merges the addresses of a tile.
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
   pm.addPass(createLowerAffinePass());
   pm.addPass(createSCFToControlFlowPass());
 }
 
-/// What is left of the host code to the LLVM dialect. Memory comes from the runtime.
+/// Lowers the remaining host code to the LLVM dialect. The runtime allocates memory.
 static void addLowerHostToLLVM(OpPassManager &pm) {
   FinalizeMemRefToLLVMConversionPassOptions memrefOptions;
   memrefOptions.useGenericFunctions = true;
   pm.addPass(createConvertMathToLLVMPass());
-  // Takes vectors apart.
+  // Splits vectors into scalars.
   pm.addPass(createConvertMathToLibmPass());
   pm.addPass(createConvertVectorToLLVMPass());
   pm.addPass(createArithToLLVMConversionPass());
@@ -115,7 +115,7 @@ static void addLowerHostToLLVM(OpPassManager &pm) {
 }
 
 namespace {
-/// convert-flashattn-kernels-to-ptx in two, for who waits for the PTX later.
+/// convert-flashattn-kernels-to-ptx in two passes, for clients that wait for the PTX later.
 struct StartKernelsPass : PassWrapper<StartKernelsPass, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(StartKernelsPass)
   explicit StartKernelsPass(flashattn::KernelsToPTX &kernels) : kernels(kernels) {}
@@ -152,7 +152,7 @@ struct ExpandGroupOpsPass : PassWrapper<ExpandGroupOpsPass, OperationPass<gpu::G
   }
 };
 
-/// All of a pipeline for a chip that there is none for: an error at the module.
+/// A whole pipeline for an unsupported chip: an error at the module.
 struct RefuseChipPass : PassWrapper<RefuseChipPass, OperationPass<>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(RefuseChipPass)
   explicit RefuseChipPass(std::string message) : message(std::move(message)) {}
@@ -178,10 +178,10 @@ void flashattn::buildFlashAttnSchedulePipeline(OpPassManager &pm, StringRef chip
   addStage(pm, PipelineStage::Scheduled, visit);
 }
 
-/// Attention ops with schedules to tile programs, and what stands beside them to kernels or loops.
+/// Converts attention ops with schedules to tile programs, and the other ops to kernels or loops.
 static void addTilePrograms(OpPassManager &pm, bool onGPU, bool fuseProjection,
                             const flashattn::StageVisitor &visit) {
-  // A projection is multiplied where its own attention is.
+  // With fusion, each projection must stay with its own attention.
   if (!fuseProjection)
     pm.addPass(flashattn::createShareKernels());
   pm.addPass(flashattn::createTile());
@@ -199,7 +199,7 @@ void flashattn::buildFlashAttnToCPUPipeline(OpPassManager &pm, const FlashAttnTo
     pm.addPass(createRaiseAttention());
   buildFlashAttnSchedulePipeline(pm, Machine::kCPU, options.vectorWidth, options.schedule, visit);
   addTilePrograms(pm, /*onGPU=*/false, options.fuseProjection, visit);
-  // Behind what moves programs towards those that read what they write.
+  // After the passes that move programs towards the readers of their results.
   pm.addPass(createFreeTemporaries());
   pm.addPass(createExpandLoops());
   pm.addPass(createExpandRescale());
@@ -217,7 +217,7 @@ void flashattn::buildFlashAttnToCPUPipeline(OpPassManager &pm, const FlashAttnTo
   addStage(pm, PipelineStage::Lowered, visit);
 }
 
-/// All up to kernels of threads, with branches. Nothing for a chip that is no GPU.
+/// Adds all passes up to kernels of threads with branches. Returns nullopt if the chip is no GPU.
 static std::optional<flashattn::Machine>
 addKernels(OpPassManager &pm, const flashattn::FlashAttnToNVVMOptions &options,
            const flashattn::StageVisitor &visit) {
@@ -236,7 +236,7 @@ addKernels(OpPassManager &pm, const flashattn::FlashAttnToNVVMOptions &options,
   if (!machine->hasDependentLaunch())
     pm.addPass(createDropDependentLaunch());
   pm.addPass(createStageShared());
-  // Which runs of an interval are empty shows in constants.
+  // Constants then show which runs of an interval are empty.
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
   pm.addPass(createExpandLoops());
@@ -284,7 +284,7 @@ void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
   if (background)
     pm.addPass(std::make_unique<StartKernelsPass>(*background));
   addStage(pm, PipelineStage::Lowered, visit);
-  // Before the host code is lowered: no pass over that need walk the kernels.
+  // Before the host code is lowered, so that no pass on that code visits the kernels.
   if (background)
     pm.addPass(std::make_unique<ReplaceKernelsPass>(*background));
   else
@@ -305,7 +305,7 @@ void flashattn::buildFlashAttnToModelPipeline(OpPassManager &pm,
   pm.addPass(createConvertGPUToModel());
   pm.addPass(createConvertHopperHostToLLVM());
   addLowerHostToLLVM(pm);
-  // Fills and copies of the host's.
+  // Lowers fills and copies on the host.
   pm.addPass(createGpuToLLVMConversionPass());
   pm.addPass(createReconcileUnrealizedCastsPass());
   pm.addPass(createVerifyLowered());

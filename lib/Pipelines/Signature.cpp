@@ -1,4 +1,4 @@
-//===- Signature.cpp -------------------------------------------------------===//
+//===- Signature.cpp ------------------------------------------------------===//
 
 #include "flashattn/Pipelines/Signature.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
@@ -18,7 +18,7 @@ const char *flashattn::getName(int32_t elementType) {
   return names[elementType - FLASHATTN_F16];
 }
 
-/// Fills the element type; false for types that have none here.
+/// Sets the element type; returns false for unsupported types.
 static bool setElementType(Argument &argument, Type type) {
   std::pair<FlashAttnElementType, int64_t> known = {};
   if (type.isF16())
@@ -47,7 +47,7 @@ static bool setElementType(Argument &argument, Type type) {
 
 static int64_t orAny(int64_t value) { return ShapedType::isDynamic(value) ? -1 : value; }
 
-/// Returns what was expected of the type; empty if the argument is described.
+/// Describes the argument. Returns the expected type if the type is unsupported, otherwise empty.
 static std::string describeShaped(Argument &argument, ShapedType type) {
   argument.rank = type.getRank();
   if (argument.rank > FLASHATTN_MAX_RANK)
@@ -62,22 +62,22 @@ static std::string describeShaped(Argument &argument, ShapedType type) {
       return "a strided memref";
   } else {
     strides.resize(argument.rank);
-    // Products with an unknown size are unknown.
+    // A product with an unknown size is unknown.
     int64_t known = 1;
     for (int i = argument.rank; i-- > 0;) {
       strides[i] = known;
       known = known == -1 || type.isDynamicDim(i) ? -1 : known * type.getDimSize(i);
     }
   }
-  // The pointer of a launch is that of the first element.
+  // A launch passes the address of the first element.
   if (offset != 0 && !ShapedType::isDynamic(offset))
     return "a memref with offset 0 or '?'";
   llvm::transform(strides, argument.strides, orAny);
   return {};
 }
 
-/// Roles of the arguments that are operands of `op`, and what they share: the sizes of each letter
-/// with the first argument that has it.
+/// Describes the roles of arguments that are operands of `op`, and the sizes that they share with
+/// the first argument that has the same dimension letter.
 static void describeOperands(Signature &signature, func::FuncOp function, KernelOpInterface op) {
   std::map<char, ArgumentDim> first;
   for (const OperandRole &role : op.getOperandRoles()) {
@@ -85,7 +85,7 @@ static void describeOperands(Signature &signature, func::FuncOp function, Kernel
     if (!found)
       continue;
     Argument &argument = signature.arguments[*found];
-    // An argument may be several: the first stays.
+    // An argument may have several roles; the first one is kept.
     if (!*argument.role)
       argument.role = role.getName().data();
     argument.isPosition |= role.rule->element == ElementRule::Position;
@@ -109,10 +109,10 @@ static void describeRoles(Signature &signature, func::FuncOp function, StringRef
   SmallVector<KernelOpInterface> ops;
   function.walk([&](KernelOpInterface op) { ops.push_back(op); });
   for (KernelOpInterface op : ops) {
-    // Of several of a kind nothing is said: they need not all run.
+    // With several ops of a kind, nothing is described, because they need not all run.
     if (llvm::count_if(ops, [&](Operation *o) { return o->getName() == op->getName(); }) != 1)
       continue;
-    // Masks have the same shape whatever the width of vectors.
+    // The class of a mask does not depend on the vector width.
     auto attention = dyn_cast<AttentionOpInterface>(*op);
     if (attention && (signature.tuningKey.empty() || isa<AttentionOp>(*op)))
       signature.tuningKey = getTuningKey(attention, chip);
@@ -120,8 +120,8 @@ static void describeRoles(Signature &signature, func::FuncOp function, StringRef
   }
 }
 
-/// Whether a GPU's kernels may move the memref 16 bytes at a time, which their rows must allow:
-/// what is known of them decides, unless the memref is nothing but operands without rows.
+/// Whether kernels on a GPU may copy the memref in chunks of 16 bytes, which its rows must allow.
+/// This depends on what is known about the rows, unless all uses are operands without rows.
 static bool movesChunks(Value memref) {
   if (!hasAlignedRows(memref))
     return false;

@@ -1,4 +1,4 @@
-//===- CPUDevice.cpp - the host as a device --------------------------------===//
+//===- CPUDevice.cpp - the host as a device -------------------------------===//
 
 #include "Errors.h"
 #include "flashattn/Runtime/Device.h"
@@ -29,7 +29,7 @@ Error Device::encodeTensorMap(void *map, const TensorMapShape &shape) {
   return formatError("expected a CUDA device for a tensor map but got {0}", getId());
 }
 
-/// Bytes that the system could give without swapping; nothing where it does not say.
+/// Returns the bytes that the system can provide without swapping; nullopt if it is unknown.
 static std::optional<uint64_t> getAvailableMemory() {
   auto file = llvm::MemoryBuffer::getFileAsStream("/proc/meminfo");
   if (!file)
@@ -58,8 +58,8 @@ public:
 
   Expected<void *> allocate(size_t bytes) override {
     constexpr size_t kAlignment = 256;
-    // Linux promises memory that it lacks and kills who then touches it, so ask first
-    // where that could matter.
+    // Linux promises more memory than it has, and kills a process that then uses it. So the
+    // available memory is checked before large allocations.
     constexpr size_t kLarge = size_t(1) << 28;
     std::optional<uint64_t> available;
     if (bytes >= kLarge)

@@ -1,4 +1,4 @@
-//===- CUDACard.cpp - context and memory of a card --------------------------===//
+//===- CUDACard.cpp - context and memory of a GPU -------------------------===//
 
 #include "CUDACard.h"
 
@@ -74,7 +74,7 @@ Fault Card::get(int ordinal, Card *&card) {
     return Fault::format("expected a CUDA device number below %d but got %d", driver->deviceCount,
                          ordinal);
   static Mutex mutex;
-  // Never freed: the driver may be gone by the time that destructors run.
+  // Never freed: the driver may already be unloaded when destructors run.
   static Card *cards = nullptr;
   {
     Lock lock(mutex);
@@ -140,7 +140,7 @@ Fault Card::allocateBy(size_t bytes, void *&buffer, AllocateFn allocate) {
   DevicePtr pointer = 0;
   Result result = kSuccess;
   if (Fault fault = inContext("allocate memory", [&] {
-        // The driver refuses a size of zero.
+        // The driver rejects a size of zero.
         result = allocate(&pointer, std::max<size_t>(bytes, 1));
         return result == kOutOfMemory ? kSuccess : result;
       }))
@@ -169,9 +169,9 @@ Fault Card::makePool() {
   props.allocationType = MemPoolProps::kPinned;
   props.locationType = MemPoolProps::kOnDevice;
   props.locationId = info.ordinal;
-  // By default what is free goes back to the system whenever the host waits for the device.
+  // By default, free memory is returned to the system whenever the host waits for the device.
   uint64_t keepAll = UINT64_MAX;
-  // What a capture allocates of the pool is memory of its graph; the pool itself is not.
+  // Memory that a capture allocates from the pool belongs to its graph; the pool itself does not.
   return inContext("make a pool of memory", [&] {
     return outsideCaptures([&] {
       Result result = driver.memPoolCreate(&pool, &props);

@@ -1,8 +1,8 @@
-//===- CUDACard.h - a card behind the CUDA driver ---------------*- C++ -*-===//
+//===- CUDACard.h - a GPU behind the CUDA driver ----------------*- C++ -*-===//
 //
-// What kernels and their memory need of a card. Needs no LLVM (Fault.h): programs that were
-// compiled ahead of time have it too. What is made here lives until the process ends, but for
-// kernels that are removed.
+// The functions of a GPU that kernels and their memory require. Does not use LLVM (Fault.h),
+// because it is part of programs that were compiled ahead of time. All objects exist until the
+// process ends, except for kernels that are removed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,10 +16,10 @@
 
 namespace mlir::flashattn::cuda {
 
-/// Whether every call in the context fails from now on, until the process ends.
+/// Whether every further call in the context fails, until the process ends.
 bool isFatal(Result result);
 
-/// What is known of a card before a context is made on it.
+/// Properties of a GPU that are known before a context is created on it.
 struct CardInfo {
   int ordinal;
   char name[256];
@@ -39,59 +39,59 @@ struct Kernel {
   LoadedModule *module;
   Function function;
   int staticSharedBytes, registers, maxThreads;
-  /// What the driver allows at present. Threads may raise it at once: to the same value.
+  /// The limit that is set in the driver. Threads that raise it concurrently set the same value.
   std::atomic<int64_t> dynamicSharedLimit;
   Kernel *next;
 };
 
-/// What tells an image from all others.
+/// Identifies an image.
 struct ImageKey {
   uint64_t low, high;
-  /// Its length where it is to be copied; 0 for an image that stays as long as the process.
+  /// The length of an image that must be copied; 0 for an image that exists as long as the process.
   size_t bytes;
 };
 
-/// An image, which the driver loads when a kernel of it is first asked for.
+/// An image, which the driver loads when one of its kernels is first requested.
 struct LoadedModule {
   ImageKey key;
-  const char *image; ///< read until it is loaded
-  char *copy;        ///< the image where it is one, and not loaded yet
-  char *cubin;       ///< made ahead of the image, or null; not loaded yet
-  /// Held while the driver compiles it.
+  const char *image; ///< read until the module is loaded
+  char *copy;        ///< the copy of the image, if any, until the module is loaded
+  char *cubin;       ///< compiled ahead of time, or null, until the module is loaded
+  /// Held while the driver compiles the module.
   Mutex mutex;
-  Module module; ///< null until then
+  Module module; ///< null until it is loaded
   std::atomic<Kernel *> kernels;
-  /// How often it was added and not removed; belongs to the card's mutex.
+  /// Number of times it was added and not removed; guarded by the mutex of the Card.
   int64_t users;
-  /// Whether a graph may hold a kernel of it.
+  /// Whether a graph may contain one of its kernels.
   std::atomic<bool> isCaptured;
   LoadedModule *next;
 };
 
-/// Whether code for an architecture (90 of sm_90a) and its variant ('a', 'f' or 0) runs on a card
-/// of that compute capability: plain code on every later one, `f` on later ones of its family, `a`
-/// on its own.
+/// Whether code for an architecture (90 for sm_90a) and its variant ('a', 'f' or 0) runs on a GPU
+/// of that compute capability. Code without a variant runs on all later ones, `f` on later ones of
+/// the same family, `a` only on its own.
 bool runsOn(int architecture, char variant, int capability);
 
-/// What all users of one card in this process share. Any number of threads may use it at once.
+/// The state that all users of a GPU in this process share. Thread-safe.
 class Card {
 public:
-  /// Opens the driver and makes the card's context, where nobody has. Errors: those of getDriver;
-  /// no card of that number; no context.
+  /// Opens the driver and creates the GPU's context, unless this was done before. Errors: those of
+  /// getDriver; no GPU with that number; no context.
   static Fault get(int ordinal, Card *&card);
 
   const CardInfo &getInfo() const { return info; }
   const Driver &getDriver() const { return driver; }
-  /// "cuda:0".
+  /// Returns "cuda:0" for GPU 0.
   Text getId() const { return Text::format("cuda:%d", info.ordinal); }
-  /// Whether an error came that the context does not survive.
+  /// Whether an error has occurred after which the context cannot be used.
   bool hasFailed() const { return failed; }
 
-  /// Runs `call` with the card's context current. `what` says what it does, behind "cannot".
+  /// Runs `call` with the GPU's context current. In messages, `what` follows "cannot".
   template <typename F> Fault inContext(const char *what, F call) {
     if (Fault fault = enter())
       return fault;
-    // Mostly it is: the CUDA runtime uses the same primary context.
+    // It usually is, because the CUDA runtime uses the same primary context.
     Context current = nullptr, popped = nullptr;
     bool isCurrent = !driver.ctxGetCurrent(&current) && current == context;
     if (!isCurrent)
@@ -102,9 +102,9 @@ public:
       driver.ctxPopCurrent(&popped);
     return check(result, what);
   }
-  /// Has `call`, which runs in the context, belong to no capture of a stream, of this thread or of
-  /// another one. While one is under way the driver refuses whatever is not given to a stream, and
-  /// makes the capture invalid. Returns what `call` does, or why captures cannot be kept out.
+  /// Runs `call`, in the context, outside of all stream captures, on this and on other threads.
+  /// During a capture, the driver rejects calls that are not submitted to a stream, and invalidates
+  /// the capture. Returns the result of `call`, or the reason why captures cannot be excluded.
   template <typename F> Result outsideCaptures(F call) const {
     int mode = kCaptureModeRelaxed;
     if (Result failed = driver.threadExchangeStreamCaptureMode(&mode))
@@ -113,66 +113,67 @@ public:
     driver.threadExchangeStreamCaptureMode(&mode);
     return result;
   }
-  /// Turns a result into a fault and remembers those that the context does not survive.
+  /// Converts a result to a fault, and remembers an error after which the context cannot be used.
   Fault check(Result result, const char *what);
 
-  /// `bytes` of the card's memory. Errors: out of memory (needed, free).
+  /// Allocates `bytes` of the GPU's memory. Errors: out of memory (needed, free).
   Fault allocate(size_t bytes, void *&buffer);
   Fault release(void *buffer);
-  /// The same in the order of a stream; see Device.
+  /// Same in stream order; see Device.
   Fault allocateOn(Stream stream, size_t bytes, void *&buffer);
   Fault releaseOn(Stream stream, void *buffer);
-  /// Copies in the order of a stream; those from and to the host wait for it.
+  /// Copies in stream order. Copies from and to the host wait until they are done.
   Fault copyToDevice(void *dst, const void *src, size_t bytes, Stream stream);
   Fault copyToHost(void *dst, const void *src, size_t bytes, Stream stream);
   Fault copyOnDevice(void *dst, const void *src, size_t bytes, Stream stream);
-  /// Sets `bytes` bytes to `value`.
+  /// Sets `bytes` bytes at `dst` to `value`.
   Fault fill(void *dst, uint8_t value, size_t bytes, Stream stream);
   Fault synchronize(Stream stream);
 
-  /// Takes PTX, which ends with a zero unless the key has its length, or a cubin. What came with
-  /// the same key is reused. `cubin`, of `cubinBytes` bytes, was made of the PTX before and is
-  /// loaded in its place where driver and card take it; it is copied. Errors: see Device.
+  /// Adds PTX, which ends with a zero unless the key has its length, or a cubin. An image with the
+  /// same key is reused. `cubin`, of `cubinBytes` bytes, was compiled from the PTX; it is copied,
+  /// and loaded instead of the PTX if the driver and the GPU support it. Errors: see Device.
   Fault addKernels(const ImageKey &key, const char *image, LoadedModule *&module,
                    const char *cubin = nullptr, size_t cubinBytes = 0);
-  /// Takes back one addKernels of it. With the last the driver unloads it, which waits for all work
-  /// of the context that was given before: no kernel of it may still run. What a graph may hold
-  /// stays, for a graph may be launched at any time. Null is nothing.
+  /// Reverts one addKernels of the module. After the last one, the driver unloads the module, which
+  /// waits for all work submitted to the context, because a kernel of it may still run. A module
+  /// that a graph may contain stays loaded, because a graph may be launched at any time. Null is
+  /// allowed.
   Fault removeKernels(LoadedModule *module);
-  /// The kernel of that name. Loads its module where nobody has, in the capture of a stream too.
+  /// Returns the kernel with that name. Loads its module if needed, in a stream capture too.
   /// Errors: see Device.
   Fault getKernel(LoadedModule &module, const char *name, size_t nameLength, Kernel *&kernel);
-  /// Starts a kernel on `stream`, whatever the shape says of it. Errors: see Device.
+  /// Starts a kernel on `stream`; the stream of `shape` is ignored. Errors: see Device.
   Fault launch(Kernel &kernel, const LaunchShape &shape, Stream stream, void **parameters);
   /// Writes a CUtensorMap. Errors: see Device.
   Fault encodeTensorMap(void *map, const TensorMapShape &shape);
 
 private:
   Card(const Driver &driver, int ordinal) : driver(driver), info(cuda::getInfo(driver, ordinal)) {}
-  /// Refuses work after a fatal error.
+  /// Returns a fault after a fatal error.
   Fault enter();
-  /// Memory that the driver gives by `allocate(&pointer, bytes)`.
+  /// Allocates memory by `allocate(&pointer, bytes)`.
   template <typename AllocateFn> Fault allocateBy(size_t bytes, void *&buffer, AllocateFn allocate);
   Fault refuseMemory(size_t bytes);
   Fault makePool();
-  /// Refuses PTX that the driver or the card cannot take, with both numbers.
+  /// Rejects PTX that the driver or the GPU does not support, and states both versions.
   Fault checkPTX(const char *ptx);
-  /// Has the driver load it; the module's mutex is held.
+  /// Loads the module in the driver; its mutex must be held.
   Fault load(LoadedModule &module);
   Fault checkLaunch(Kernel &kernel, const LaunchShape &shape);
-  /// Notes it where a launch on the stream becomes part of a graph.
+  /// Records if a launch on the stream becomes part of a graph.
   void noteCapture(LoadedModule &module, Stream stream) const;
-  /// Whether a programmatic launch can start beside the end of the kernel before it. Where it
-  /// cannot, the kernel starts behind that one, and its wait returns at once.
+  /// Whether a programmatic launch can overlap with the end of the previous kernel. If not, the
+  /// kernel starts after it, and its wait returns at once.
   bool canOverlap(Stream stream) const;
 
   const Driver &driver;
   CardInfo info;
   Mutex mutex;
   Context context = nullptr;
-  /// Of allocateOn; made when it is first called.
+  /// The pool of allocateOn, created when that is first called.
   MemPool pool = nullptr;
-  /// The first error that the context does not survive; never changes once `failed` is set.
+  /// The first error after which the context cannot be used; constant once `failed` is set.
   Text fatal;
   std::atomic<bool> failed{false};
   Mutex failing;
@@ -180,7 +181,7 @@ private:
   Card *next = nullptr;
 };
 
-/// The errors of Device::encodeTensorMap that are those of TMA; `id` names the device.
+/// Checks the conditions of Device::encodeTensorMap that are limits of TMA; `id` names the device.
 Fault checkTensorMap(const char *id, const TensorMapShape &shape);
 
 } // namespace mlir::flashattn::cuda

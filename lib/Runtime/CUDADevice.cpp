@@ -1,4 +1,4 @@
-//===- CUDADevice.cpp - a card as a device ---------------------------------===//
+//===- CUDADevice.cpp - a GPU as a device ---------------------------------===//
 
 #include "CUDADevice.h"
 #include "flashattn/Runtime/KernelArchive.h"
@@ -24,7 +24,7 @@ static CUDADeviceInfo convert(const cuda::CardInfo &card) {
 
 CUDADeviceInfo CUDADevice::getInfo() const { return convert(card.getInfo()); }
 
-/// What a function of a card gives in its last argument.
+/// Returns the pointer that `call` writes to its argument.
 static Expected<void *> takePointer(llvm::function_ref<Fault(void *&)> call) {
   void *value = nullptr;
   if (Fault fault = call(value))
@@ -35,7 +35,7 @@ static Expected<void *> takePointer(llvm::function_ref<Fault(void *&)> call) {
 CUDADevice::~CUDADevice() {
   if (!stream || card.hasFailed())
     return;
-  // A destructor has nobody to report to; what failed before was reported then.
+  // A destructor cannot report errors; earlier errors were reported when they occurred.
   (void)card.synchronize(stream);
   (void)card.inContext("finish", [&] { return driver.streamDestroy(stream); });
 }

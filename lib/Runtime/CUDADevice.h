@@ -1,4 +1,4 @@
-//===- CUDADevice.h - a device behind the CUDA driver ------------*- C++ -*-===//
+//===- CUDADevice.h - a device behind the CUDA driver -----------*- C++ -*-===//
 
 #ifndef FLASHATTN_RUNTIME_CUDADEVICE_H
 #define FLASHATTN_RUNTIME_CUDADEVICE_H
@@ -9,13 +9,13 @@
 
 namespace mlir::flashattn {
 
-/// A card of this process with a stream of its own, or the legacy default one.
+/// A GPU of this process with its own stream, or with the legacy default stream.
 class CUDADevice final : public Device {
 public:
   explicit CUDADevice(cuda::Card &card) : card(card), driver(card.getDriver()) {}
   ~CUDADevice() override;
 
-  /// Makes this device's stream.
+  /// Creates this device's stream.
   llvm::Error makeStream();
 
   std::string getId() const override { return card.getId().chars; }

@@ -1,4 +1,4 @@
-//===- CUDADriver.cpp - opens the CUDA driver ------------------------------===//
+//===- CUDADriver.cpp - opens the CUDA driver -----------------------------===//
 
 #include "CUDADriver.h"
 #include "flashattn/Support/Environment.h"
@@ -12,7 +12,7 @@
 using namespace mlir::flashattn;
 using namespace mlir::flashattn::cuda;
 
-/// The oldest driver with PTX 7.0, which sm_80 needs.
+/// The first driver with PTX 7.0, which sm_80 requires.
 static constexpr int kMinDriverVersion = 11000;
 
 Text Driver::describe(Result result) const {
@@ -28,7 +28,7 @@ static Text formatCUDAVersion(int version) {
   return Text::format("%d.%d", version / 1000, version % 1000 / 10);
 }
 
-/// Fills the table.
+/// Opens the library, and fills in the table.
 static Fault open(Driver &driver) {
   const char *given = getVariable("FLASHATTN_CUDA_DRIVER");
   const char *path = given ? given : "libcuda.so.1";
@@ -60,7 +60,7 @@ static Fault open(Driver &driver) {
   find(driver.launchKernelEx, "cuLaunchKernelEx");
   find(driver.tensorMapEncodeTiled, "cuTensorMapEncodeTiled");
 
-  // The version needs no device, so that a driver that is too old says so first.
+  // Reading the version requires no device, so a driver that is too old is reported first.
   if (Result result = driver.driverGetVersion(&driver.version))
     return Fault::format("cannot ask the CUDA driver for its version: %s",
                          driver.describe(result).chars);
@@ -78,7 +78,7 @@ static Fault open(Driver &driver) {
   return {};
 }
 
-/// The driver, and why there is none; made once and never freed.
+/// The driver, and the reason if there is none; created once and never freed.
 static Driver theDriver;
 static Fault *openFault;
 static pthread_once_t opened = PTHREAD_ONCE_INIT;
@@ -101,7 +101,8 @@ int cuda::getMaxPTXVersion(int version) {
   return (major - 4) * 10 + std::min(minor, 9);
 }
 
-/// The text behind `directive` at the start of a line among the first `size` characters.
+/// Returns the text after `directive` at the start of a line, among the first `size` characters;
+/// null if there is none.
 static const char *findDirective(const char *ptx, size_t size, const char *directive) {
   const size_t length = std::strlen(directive);
   const char *end = ptx + size;
@@ -118,7 +119,7 @@ static const char *findDirective(const char *ptx, size_t size, const char *direc
 
 PTXHeader cuda::parsePTXHeader(const char *ptx) {
   PTXHeader header;
-  // The directives stand at the top; kernels may be megabytes.
+  // The directives are at the top; kernels may have megabytes.
   const size_t top = strnlen(ptx, 4096);
   int major = 0, minor = 0;
   if (const char *version = findDirective(ptx, top, ".version"))

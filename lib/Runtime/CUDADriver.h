@@ -1,8 +1,8 @@
-//===- CUDADriver.h - the CUDA driver API, opened at run time ----*- C++ -*-===//
+//===- CUDADriver.h - the CUDA driver API, opened at run time ---*- C++ -*-===//
 //
-// The types and the few functions of libcuda that the runtime uses, declared here
-// so that neither headers nor libraries of a toolkit are needed. Names, values and
-// layouts are those of the driver's binary interface. Needs no LLVM (Fault.h).
+// The types and the few functions of libcuda that the runtime uses, declared here so that neither
+// headers nor libraries of a toolkit are needed. Names, values and layouts are those of the
+// driver's binary interface. Does not use LLVM (Fault.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -93,7 +93,7 @@ enum TensorMapSwizzle : int {
   kSwizzle128B = 3,
 };
 
-/// The one value used of CUtensorMapInterleave, CUtensorMapL2promotion and
+/// The only values used of CUtensorMapInterleave, CUtensorMapL2promotion and
 /// CUtensorMapFloatOOBfill.
 constexpr int kInterleaveNone = 0, kL2Promotion256B = 3, kFillZeros = 0;
 
@@ -106,17 +106,16 @@ struct MemPoolProps {
 };
 static_assert(sizeof(MemPoolProps) == 88, "layout of the driver's CUmemPoolProps");
 
-/// The one value used of CUstreamCaptureMode: what the thread calls is no matter of any capture.
+/// The only value used of CUstreamCaptureMode: calls on the thread do not affect any capture.
 constexpr int kCaptureModeRelaxed = 2;
 
-/// The first driver whose captures take launches that overlap with the kernel before them.
+/// The first driver that can capture launches that overlap with the previous kernel.
 constexpr int kProgrammaticCaptureVersion = 12030;
 
-/// The one value used of CUmemPool_attribute.
+/// The only value used of CUmemPool_attribute.
 constexpr int kMemPoolReleaseThreshold = 4;
 
-/// X(member, exported name, parameters). The exported name carries the version that
-/// the declaration belongs to.
+/// X(member, exported name, parameters). The exported name includes the version of the declaration.
 #define FLASHATTN_CUDA_FUNCTIONS(X)                                                                \
   X(init, "cuInit", (unsigned flags))                                                              \
   X(driverGetVersion, "cuDriverGetVersion", (int *version))                                        \
@@ -163,7 +162,7 @@ constexpr int kMemPoolReleaseThreshold = 4;
      unsigned blockY, unsigned blockZ, unsigned sharedBytes, Stream stream, void **parameters,     \
      void **extra))
 
-/// The driver's functions. One table for the process, never unloaded.
+/// The driver's functions. There is one table for the process, and it is never unloaded.
 struct Driver {
 #define X(member, name, parameters) Result(*member) parameters;
   FLASHATTN_CUDA_FUNCTIONS(X)
@@ -176,34 +175,34 @@ struct Driver {
   Result (*memPoolSetAttribute)(MemPool pool, int attribute, void *value);
   Result (*memAllocFromPoolAsync)(DevicePtr *pointer, size_t bytes, MemPool pool, Stream stream);
   Result (*memFreeAsync)(DevicePtr pointer, Stream stream);
-  /// Since CUDA 12.0; null before. Innermost dimension first, strides in bytes and without the
-  /// innermost. The enumerations are ints here.
+  /// Since CUDA 12.0; null before. The innermost dimension is first; strides are in bytes, without
+  /// that of the innermost dimension. The enumerations are ints here.
   Result (*tensorMapEncodeTiled)(void *map, int dataType, uint32_t rank, void *base,
                                  const uint64_t *sizes, const uint64_t *strides,
                                  const uint32_t *box, const uint32_t *elementStrides,
                                  int interleave, int swizzle, int l2Promotion, int fill);
 
-  /// "CUDA_ERROR_X (what it means)".
+  /// Returns text such as "CUDA_ERROR_X (its description)".
   Text describe(Result result) const;
-  /// What cuDriverGetVersion says: 1000 * major + 10 * minor.
+  /// The result of cuDriverGetVersion: 1000 * major + 10 * minor.
   int version = 0;
   int deviceCount = 0;
 };
 
-/// Opens `libcuda.so.1`, or what the environment's FLASHATTN_CUDA_DRIVER names, once and
-/// initialises it. Errors: library missing, symbol missing, driver too old, no device.
+/// Opens `libcuda.so.1`, or the library that the environment variable FLASHATTN_CUDA_DRIVER names,
+/// once, and initializes it. Errors: library missing, symbol missing, driver too old, no device.
 Fault getDriver(const Driver *&driver);
 
-/// The highest PTX version, 10 * major + minor, that a driver of CUDA `version` takes.
+/// Returns the highest PTX version, 10 * major + minor, that a driver of CUDA `version` supports.
 int getMaxPTXVersion(int version);
 
-/// What the directives of PTX text ask for.
+/// The directives of PTX text.
 struct PTXHeader {
-  int version = 0;      ///< 10 * major + minor; 0 where there is no `.version`
-  int architecture = 0; ///< 90 of `sm_90a`; 0 where there is no `.target`
-  char variant = 0;     ///< 'a' or 'f' behind the number, or 0
+  int version = 0;      ///< 10 * major + minor; 0 if there is no `.version`
+  int architecture = 0; ///< 90 for `sm_90a`; 0 if there is no `.target`
+  char variant = 0;     ///< 'a' or 'f' after the number, or 0
 };
-/// `ptx` ends with a zero.
+/// Parses PTX text that ends with a zero.
 PTXHeader parsePTXHeader(const char *ptx);
 
 } // namespace mlir::flashattn::cuda

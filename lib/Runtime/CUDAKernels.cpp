@@ -1,4 +1,4 @@
-//===- CUDAKernels.cpp - kernels of a card and their launches --------------===//
+//===- CUDAKernels.cpp - kernels of a GPU and their launches --------------===//
 
 #include "CUDACard.h"
 
@@ -11,7 +11,7 @@
 using namespace mlir::flashattn;
 using namespace mlir::flashattn::cuda;
 
-/// Kernels may have this much shared memory, static and dynamic, without asking.
+/// Kernels may use this much shared memory, static and dynamic, without a raised limit.
 static constexpr int64_t kDefaultSharedBytes = 48 * 1024;
 
 Fault Card::checkPTX(const char *ptx) {
@@ -29,7 +29,7 @@ Fault Card::checkPTX(const char *ptx) {
                        header.architecture, variant, getId().chars, info.getCapability());
 }
 
-/// A copy of bytes with a zero behind them, or null.
+/// Returns a copy of bytes with a zero after them; null if there is no memory.
 static char *copyBytes(const char *bytes, size_t size) {
   auto *copy = static_cast<char *>(std::malloc(size + 1));
   if (copy) {
@@ -63,7 +63,7 @@ Fault Card::addKernels(const ImageKey &key, const char *image, LoadedModule *&fo
     std::free(copy);
     return fault ? std::move(fault) : Fault::format("out of memory on the CPU");
   }
-  // Without memory for it the driver compiles the PTX.
+  // If there is no memory for the cubin, the driver compiles the PTX.
   char *ahead = cubinBytes ? copyBytes(cubin, cubinBytes) : nullptr;
   found = modules = new (memory)
       LoadedModule{key, image, copy, ahead, {}, nullptr, nullptr, /*users=*/1, {false}, modules};
@@ -117,7 +117,7 @@ Fault Card::load(LoadedModule &found) {
     if (fault)
       return fault;
   }
-  // A driver older than the cubin, and a card of another architecture, refuse that.
+  // A driver older than the cubin, and a GPU of another architecture, reject the cubin.
   bool isLoaded = module && result == kSuccess;
   if (!isLoaded)
     if (Fault fault = tryToLoad(found.image))
@@ -145,7 +145,7 @@ Fault Card::load(LoadedModule &found) {
   return {};
 }
 
-/// The kernel of that name in a list.
+/// Returns the kernel with that name in a list; null if there is none.
 static Kernel *findKernel(Kernel *kernels, const char *name, size_t length) {
   for (Kernel *kernel = kernels; kernel; kernel = kernel->next)
     if (std::strncmp(kernel->name, name, length) == 0 && !kernel->name[length])
@@ -154,7 +154,8 @@ static Kernel *findKernel(Kernel *kernels, const char *name, size_t length) {
 }
 
 Fault Card::getKernel(LoadedModule &module, const char *name, size_t length, Kernel *&kernel) {
-  // Compiled code asks before each launch, mostly for what it asked for before: no lock then.
+  // Compiled code requests a kernel before each launch, usually one that was requested before. Then
+  // no lock is taken.
   kernel = findKernel(module.kernels.load(std::memory_order_acquire), name, length);
   if (kernel)
     return {};
@@ -195,7 +196,7 @@ Fault Card::getKernel(LoadedModule &module, const char *name, size_t length, Ker
 }
 
 void Card::noteCapture(LoadedModule &module, Stream stream) const {
-  // Of the legacy stream the driver may refuse to say.
+  // The driver may refuse to report the status of the legacy stream.
   int status = 0;
   if (!module.isCaptured && (driver.streamIsCapturing(stream, &status) || status))
     module.isCaptured = true;
@@ -206,7 +207,7 @@ bool Card::canOverlap(Stream stream) const {
     return false;
   if (driver.version >= kProgrammaticCaptureVersion)
     return true;
-  // A launch that the driver refuses would end the capture.
+  // A launch that the driver rejects would end the capture.
   int status = 0;
   return !driver.streamIsCapturing(stream, &status) && status == 0;
 }
@@ -240,7 +241,7 @@ Fault Card::checkLaunch(Kernel &kernel, const LaunchShape &shape) {
       return fault;
     kernel.dynamicSharedLimit = dynamicBytes;
   }
-  // Larger ones would wrap in the driver's 32 bits.
+  // Larger grids would wrap around in the driver's 32 bits.
   if (shape.grid.x > INT32_MAX || shape.grid.y > 65535 || shape.grid.z > 65535)
     return Fault::format("%s cannot %s: expected a grid of at most %dx65535x65535", getId().chars,
                          describeLaunch(kernel, shape).chars, INT32_MAX);
@@ -255,7 +256,7 @@ Fault Card::checkLaunch(Kernel &kernel, const LaunchShape &shape) {
 
 Fault Card::launch(Kernel &kernel, const LaunchShape &shape, Stream stream, void **parameters) {
   const Dim3 &grid = shape.grid, &block = shape.block, &cluster = shape.cluster;
-  // Nothing to do, which the driver would refuse.
+  // There is nothing to do, and the driver would reject the launch.
   if (grid.x == 0 || grid.y == 0 || grid.z == 0)
     return {};
   if (Fault fault = checkLaunch(kernel, shape))
@@ -291,6 +292,6 @@ Fault Card::launch(Kernel &kernel, const LaunchShape &shape, Stream stream, void
         return kSuccess;
       }))
     return fault;
-  // The description is made only where it is needed: launches are often.
+  // The description is formatted only after an error, because launches are frequent.
   return result ? check(result, describeLaunch(kernel, shape).chars) : Fault();
 }

@@ -1,4 +1,4 @@
-//===- DiskCache.cpp -------------------------------------------------------===//
+//===- DiskCache.cpp ------------------------------------------------------===//
 
 #include "flashattn/Runtime/DiskCache.h"
 #include "Errors.h"
@@ -31,23 +31,25 @@ using llvm::Error;
 using llvm::Expected;
 using llvm::StringRef;
 
-/// Of the files' layout, and of what their users keep in them.
+/// The version of the file layout and of the stored content.
 static constexpr StringRef kFormat = "flashattn 1\n";
-/// A file's name is this and its key; that of a lock a key and this.
+/// The name of a file is this prefix and its key; that of a lock is a key and this suffix.
 static constexpr StringRef kPrefix = "llvmcache-", kLockSuffix = ".lock";
 static constexpr int64_t kDefaultMaxBytes = int64_t(1) << 30;
-/// Files that nobody has read for so long go.
+/// Files that were not read for this long are removed.
 static constexpr std::chrono::hours kExpiration(30 * 24);
-/// Unfinished ones of processes that were killed go sooner: no write takes as long.
+/// Unfinished files of killed processes are removed earlier, because no write takes this long.
 static constexpr std::chrono::hours kUnfinishedExpiration(1);
-/// Longer than a kernel takes to compile. Who waits longer compiles it himself.
+/// Longer than a kernel takes to compile. After this time, a waiting thread compiles the kernel
+/// itself.
 static constexpr std::chrono::seconds kMaxWait(30);
-/// How often it looks meanwhile.
+/// The polling interval of a waiting thread.
 static constexpr std::chrono::milliseconds kPoll(5);
 
 static std::atomic<int64_t> numFound, numMade;
 
-/// Says it to people, once in a process: reasons may name the file that was tried.
+/// Prints each message once per process, whatever the reason, which may name the file that was
+/// tried.
 static void warn(const llvm::Twine &message, const llvm::Twine &reason) {
   static std::mutex mutex;
   static llvm::StringSet<> said;
@@ -61,7 +63,8 @@ static void warn(const llvm::Twine &message, const llvm::Twine &reason) {
 // The build
 //===----------------------------------------------------------------------===//
 
-/// Of all that compiles: this project, LLVM and MLIR, which may be one file or three.
+/// Returns the build ids of everything that compiles: this project, LLVM and MLIR, which may be one
+/// file or three.
 static const std::string &getBuild() {
   static const std::string build =
       getBuildId(reinterpret_cast<void *>(&getBuild)) +
@@ -86,7 +89,7 @@ DiskCache::DiskCache(StringRef defaultFolder)
     offReason = "there is no home folder";
     return;
   }
-  // What is not there yet is made when something is kept.
+  // A missing folder is created when something is stored.
   auto found = TrustedFolder::open(folder, TrustedFolder::IfMissing::Nothing);
   if (found) {
     if (*found)
@@ -104,7 +107,7 @@ struct File {
 };
 } // namespace
 
-/// The files that are in a folder now.
+/// Returns the files that are in a folder now.
 static std::vector<File> listFiles(const TrustedFolder &folder) {
   std::vector<File> files;
   int listed = openat(folder.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -146,7 +149,8 @@ DiskCache::Counts DiskCache::getCounts() { return {numFound, numMade}; }
 // Files
 //===----------------------------------------------------------------------===//
 
-/// What stands before the bytes that are kept: that they are ours, whole and as they were.
+/// Returns the header of stored bytes, which shows that a file has this format and is complete and
+/// unchanged.
 static std::string makeHeader(StringRef bytes) {
   llvm::XXH128_hash_t hash = llvm::xxh3_128bits(llvm::arrayRefFromStringRef(bytes));
   std::string header = kFormat.str();
@@ -158,7 +162,7 @@ static std::string makeHeader(StringRef bytes) {
   return header;
 }
 
-/// The name of what is kept of an input. A length before each part tells where it ends.
+/// Returns the key under which an input is stored. A length before each part marks its end.
 static std::string makeKey(llvm::ArrayRef<StringRef> parts) {
   llvm::SHA256 hash;
   auto add = [&](StringRef part) {
@@ -172,14 +176,14 @@ static std::string makeKey(llvm::ArrayRef<StringRef> parts) {
   return llvm::toHex(hash.final(), /*LowerCase=*/true);
 }
 
-/// Whether `use` takes the bytes of a file that is whole.
+/// Whether a file is complete, and `use` accepts its bytes.
 static bool take(StringRef file, llvm::function_ref<bool(StringRef)> use) {
   StringRef header = file.take_front(makeHeader("").size()), bytes = file.drop_front(header.size());
   return header == makeHeader(bytes) && use(bytes);
 }
 
-/// Reads what is kept for a key: whether there was something, and `use` took it. What is damaged,
-/// or somebody else's, goes.
+/// Reads the bytes that are stored for a key. Returns whether there were any, and `use` accepted
+/// them. Removes a file that is damaged or belongs to another user.
 static bool read(const TrustedFolder &folder, StringRef key,
                  llvm::function_ref<bool(StringRef)> use) {
   std::string name = (kPrefix + key).str();
@@ -189,7 +193,7 @@ static bool read(const TrustedFolder &folder, StringRef key,
   if (!found) {
     warn("compiled code in '" + name + "' is not used", llvm::toString(found.takeError()));
   } else if (take((*found)->getBuffer(), use)) {
-    // Also where the system does not say when a file was read.
+    // Set explicitly, because the system may not record when a file was read.
     constexpr timespec kTimes[] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
     utimensat(folder.get(), name.c_str(), kTimes, AT_SYMLINK_NOFOLLOW);
     return true;
@@ -199,10 +203,10 @@ static bool read(const TrustedFolder &folder, StringRef key,
 }
 
 namespace {
-/// The right to compile for a key, which one thread of all processes has at a time. The system
-/// takes it back from a process that ends without a word. (llvm::LockFileManager removes the file
-/// of a lock that it could not read, also where another process has made it meanwhile: of two that
-/// began at once both had the lock.)
+/// The right to compile for a key, which one thread of all processes holds at a time. The system
+/// releases the lock of a process that is killed. (llvm::LockFileManager removes a lock file that
+/// it could not read, even if another process has created it in the meantime: two processes that
+/// started at once both held the lock.)
 class KeyLock {
 public:
   KeyLock(const TrustedFolder &folder, std::string name) : folder(folder), name(std::move(name)) {}
@@ -214,7 +218,7 @@ public:
     close(file);
   }
 
-  /// Whether it is ours now.
+  /// Returns whether the lock is held now.
   Expected<bool> tryToTake() {
     int opened = openat(folder.get(), name.c_str(),
                         O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
@@ -224,7 +228,7 @@ public:
     std::error_code error;
     if (flock(opened, LOCK_EX | LOCK_NB))
       error = llvm::errnoAsErrorCode();
-    // Who had it removes the file before it can be locked again.
+    // The previous holder removes the file before it releases the lock.
     struct stat ours, named;
     bool isGone = !error && (fstat(opened, &ours) ||
                              fstatat(folder.get(), name.c_str(), &named, AT_SYMLINK_NOFOLLOW) ||
@@ -252,8 +256,8 @@ static auto getTime(const timespec &time) {
       duration_cast<system_clock::duration>(seconds(time.tv_sec) + nanoseconds(time.tv_nsec)));
 }
 
-/// Removes what nobody has read for long, or for longest beyond `maxBytes`, and what killed
-/// processes have left.
+/// Removes files that were not read for long, then the least recently read ones beyond `maxBytes`,
+/// and files that killed processes have left.
 static void prune(const TrustedFolder &folder, int64_t maxBytes) {
   auto now = std::chrono::system_clock::now();
   std::vector<File> kept;
@@ -261,7 +265,7 @@ static void prune(const TrustedFolder &folder, int64_t maxBytes) {
   for (File &file : listFiles(folder)) {
     StringRef name = file.name;
     if (name.ends_with(kLockSuffix)) {
-      // One that can be taken goes with that.
+      // A lock that can be taken is removed by its destructor.
       KeyLock lock(folder, file.name);
       llvm::consumeError(lock.tryToTake().takeError());
     } else if (name.ends_with(TrustedFolder::kUnfinished)) {
@@ -276,7 +280,7 @@ static void prune(const TrustedFolder &folder, int64_t maxBytes) {
       kept.push_back(std::move(file));
     }
   }
-  // Others need room too.
+  // Other programs need disk space too.
   struct statvfs disk;
   if (!fstatvfs(folder.get(), &disk))
     maxBytes =
@@ -292,14 +296,14 @@ static void prune(const TrustedFolder &folder, int64_t maxBytes) {
   }
 }
 
-/// Waits for a lock, as long as `isDone` is false and not for ever: whether it is done.
+/// Waits for a lock while `isDone` is false, for a limited time. Returns whether it is done.
 static Expected<bool> waitFor(KeyLock &lock, llvm::function_ref<bool()> isDone) {
   auto end = std::chrono::steady_clock::now() + kMaxWait;
   while (true) {
     Expected<bool> isOurs = lock.tryToTake();
     if (!isOurs)
       return isOurs.takeError();
-    // Also where it is ours: who had it before us made it, or could not.
+    // Also if the lock is held now: its previous holder stored the bytes, or failed to.
     if (isDone())
       return true;
     if (*isOurs || std::chrono::steady_clock::now() >= end)

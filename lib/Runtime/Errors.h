@@ -13,7 +13,7 @@ inline llvm::Error makeError(const llvm::Twine &message) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
 }
 
-/// An error with a message in the style of llvm::formatv.
+/// Returns an error with a message in the style of llvm::formatv.
 template <typename... Args> llvm::Error formatError(const char *format, Args &&...args) {
   return makeError(llvm::formatv(format, std::forward<Args>(args)...).str());
 }

@@ -1,4 +1,4 @@
-//===- Executable.cpp - JIT of a lowered module ----------------------------===//
+//===- Executable.cpp - JIT of a lowered module ---------------------------===//
 
 #include "flashattn/Runtime/Executable.h"
 #include "Errors.h"
@@ -27,7 +27,7 @@ using llvm::Expected;
 
 namespace {
 
-/// Gives the JIT pages and counts them.
+/// Allocates pages for the JIT and counts them.
 class CountingMapper final : public llvm::SectionMemoryManager::MemoryMapper {
 public:
   int64_t getBytes() const { return bytes; }
@@ -58,7 +58,7 @@ public:
   explicit JITExecutable(Device &device) : device(device) {}
 
   ~JITExecutable() override {
-    // Unloading calls back into the runtime.
+    // Unloading calls functions of the runtime.
     RuntimeContext context(device);
     RuntimeContextScope scope(context);
     if (finish)
@@ -76,14 +76,14 @@ public:
 private:
   /// Looks up a function of the code.
   template <typename F> Error find(const llvm::Twine &name, F *&function);
-  /// Has the driver load the kernels of a launch, side by side.
+  /// Loads the kernels of a launch, in parallel.
   void loadKernels(Entry entry, void **addresses);
 
   Device &device;
-  CountingMapper mapper; ///< goes after the code
+  CountingMapper mapper; ///< destroyed after the code
   std::unique_ptr<llvm::orc::LLJIT> jit;
   void (*finish)() = nullptr;
-  /// Entry of each callable function, by its name in the module.
+  /// The entry of each callable function, by its name in the module.
   llvm::StringMap<Entry> entries;
   std::once_flag hasLaunched;
 };
@@ -102,15 +102,16 @@ Error JITExecutable::initialize(const HostImage &image, ArrayRef<Symbol> symbols
   static const bool hasTarget = llvm::InitializeNativeTarget();
   (void)hasTarget;
   auto made = llvm::orc::LLJITBuilder()
-                  // The code's constructors are a function of it.
+                  // The code itself has a function that calls its constructors.
                   .setPlatformSetUp(llvm::orc::setUpInactivePlatform)
-                  // It finds the runtime's symbols, and nothing else that the process has.
+                  // The code finds the runtime's symbols, and no others of the process.
                   .setLinkProcessSymbolsByDefault(false)
                   .setObjectLinkingLayerCreator([this](llvm::orc::ExecutionSession &session) {
                     return std::make_unique<llvm::orc::RTDyldObjectLinkingLayer>(
                         session, [this](const llvm::MemoryBuffer &) {
-                          // All sections in one piece: relocations between them reach 2 GB, and
-                          // where a process has many mappings the next free place may be further.
+                          // All sections in one allocation: relocations between them reach 2 GB,
+                          // and in a process with many mappings the next free range may be further
+                          // away.
                           return std::make_unique<llvm::SectionMemoryManager>(
                               &mapper, /*ReserveAlloc=*/true);
                         });
@@ -123,7 +124,7 @@ Error JITExecutable::initialize(const HostImage &image, ArrayRef<Symbol> symbols
   llvm::orc::SymbolMap map = getRuntimeSymbols(mangle);
   for (const auto &[name, address] : symbols)
     map[mangle(name)] = {llvm::orc::ExecutorAddr::fromPtr(address), llvm::JITSymbolFlags::Exported};
-  // What the device keeps of an image it copies.
+  // The device copies what it keeps of an image.
   for (const auto &[symbol, kernels] : image.kernels)
     map[mangle(symbol)] = {llvm::orc::ExecutorAddr::fromPtr(kernels.c_str()),
                            llvm::JITSymbolFlags::Exported};
@@ -143,7 +144,7 @@ Error JITExecutable::initialize(const HostImage &image, ArrayRef<Symbol> symbols
 
   RuntimeContext context(device);
   RuntimeContextScope scope(context);
-  // Hands the kernels to the device, which loads those that are launched.
+  // Passes the kernels to the device, which loads those that are launched.
   start();
   return context.takeError();
 }
@@ -164,16 +165,15 @@ Error JITExecutable::launch(Entry entry, void **addresses, void *stream) {
 }
 
 namespace {
-/// A device that counts the memory and lists the kernels that it is asked for and does nothing
-/// else, in the place of one that host code could run on. That code touches no memory of a device
-/// itself.
+/// A device that only counts memory and lists requested kernels, in place of a device on which host
+/// code could run. That code does not access device memory itself.
 class DryDevice final : public Device {
 public:
   explicit DryDevice(Device &device) : device(device) {}
 
-  /// The most bytes at any time.
+  /// Returns the maximum number of bytes at any time.
   int64_t getPeak() const { return peak; }
-  /// What getKernel was called with.
+  /// The arguments of a getKernel call.
   using Request = std::pair<void *, std::string>;
   ArrayRef<Request> getRequests() const { return requests.getArrayRef(); }
 
@@ -185,7 +185,7 @@ public:
 
   Expected<void *> allocate(size_t bytes) override {
     peak = std::max<int64_t>(peak, live += bytes);
-    // Any address but null will do that is not given twice.
+    // Any address is valid that is unique and not null.
     constexpr uintptr_t kAlignment = 256;
     void *buffer = reinterpret_cast<void *>(kAlignment * ++count);
     sizes[buffer] = bytes;
@@ -228,7 +228,7 @@ void JITExecutable::loadKernels(Entry entry, void **addresses) {
     RuntimeContextScope scope(context);
     entry(addresses);
   }
-  // The launch meets the same errors, and reports them.
+  // The launch encounters the same errors, and reports them.
   llvm::consumeError(context.takeError());
   auto load = [this](const DryDevice::Request &request) {
     llvm::consumeError(device.getKernel(request.first, request.second).takeError());
@@ -247,7 +247,7 @@ Expected<int64_t> JITExecutable::measureWorkspace(Entry entry, void **addresses)
   if (!device.isCUDA() && !device.isModel())
     return formatError("expected a GPU for a workspace but got {0}", device.getId());
   DryDevice meter(device);
-  // With a stream, as in a launch, whose limits are the same.
+  // With a stream, as in a launch, which has the same restrictions.
   RuntimeContext context(meter, /*stream=*/nullptr);
   RuntimeContextScope scope(context);
   entry(addresses);
@@ -270,7 +270,7 @@ Error JITExecutable::invoke(StringRef function, ArrayRef<void *> arguments) {
   Expected<Entry> entry = lookup(function);
   if (!entry)
     return entry.takeError();
-  // The entry wants the address of each argument's value.
+  // The entry expects the address of each argument's value.
   SmallVector<void *> values(arguments);
   SmallVector<void *> addresses;
   for (void *&value : values)

@@ -1,7 +1,7 @@
-//===- Fault.h - messages and locks without libraries -----------*- C++ -*-===//
+//===- Fault.h - errors and locks without libraries -------------*- C++ -*-===//
 //
-// What the part of the runtime is written with that programs link which were compiled ahead of
-// time: neither LLVM nor the C++ library's code, only the C library.
+// The basis of the part of the runtime that is linked into programs compiled ahead of time: it uses
+// neither LLVM nor code of the C++ library, only the C library.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +16,7 @@
 
 namespace mlir::flashattn {
 
-/// A short text, whose end is left out where it is too long.
+/// A short text, which is truncated if it is too long.
 struct Text {
   char chars[512] = "";
 
@@ -30,7 +30,7 @@ struct Text {
   }
 };
 
-/// What went wrong, in words. Nothing where all went well.
+/// An error with a message, or success.
 class [[nodiscard]] Fault {
 public:
   Fault() = default;
@@ -48,14 +48,14 @@ public:
     if (vasprintf(&fault.text, format, arguments) < 0)
       fault.text = nullptr;
     va_end(arguments);
-    // No memory for the message is no success.
+    // Missing memory for the message must not look like success.
     if (!fault.text)
       std::abort();
     return fault;
   }
 
   explicit operator bool() const { return text; }
-  /// Null where all went well.
+  /// Returns null on success.
   const char *getText() const { return text; }
 
 private:
@@ -85,7 +85,7 @@ private:
 
 class Condition {
 public:
-  /// Returns when notified, or for no reason.
+  /// Returns when notified, or spuriously.
   void wait(Mutex &mutex) { pthread_cond_wait(&condition, &mutex.mutex); }
   void notifyAll() { pthread_cond_broadcast(&condition); }
 

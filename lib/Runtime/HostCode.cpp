@@ -1,4 +1,4 @@
-//===- HostCode.cpp --------------------------------------------------------===//
+//===- HostCode.cpp -------------------------------------------------------===//
 
 #include "flashattn/Runtime/HostCode.h"
 #include "Errors.h"
@@ -28,7 +28,7 @@ using namespace mlir;
 using llvm::Error;
 using llvm::Expected;
 
-/// Removes what functions' arguments promised to passes, of which LLVM would warn as unknown.
+/// Removes argument attributes that are promises to passes, which LLVM would report as unknown.
 static void dropPromises(ModuleOp lowered) {
   for (auto function : lowered.getOps<FunctionOpInterface>())
     for (unsigned i = 0; i < function.getNumArguments(); ++i) {
@@ -50,7 +50,8 @@ void flashattn::prepareTranslation(ModuleOp lowered) {
   dropPromises(lowered);
 }
 
-/// A function that is looked up by its name: what else of the module has it gets another one.
+/// Creates a function that is looked up by its name. Any other value of the module with that name
+/// is renamed.
 static llvm::Function *createFunction(llvm::Module &code, llvm::FunctionType *type,
                                       const llvm::Twine &name) {
   std::string wanted = name.str();
@@ -81,7 +82,7 @@ llvm::Function *flashattn::addEntry(llvm::Module &code, StringRef name) {
 }
 
 void flashattn::hideAllBut(llvm::Module &code, ArrayRef<llvm::Function *> kept) {
-  // Lists of constructors and the like stay as they are.
+  // Lists of constructors and the like are not changed.
   for (llvm::GlobalValue &value : code.global_values())
     if (!value.isDeclaration() && !value.getName().starts_with("llvm.") &&
         !llvm::is_contained(kept, &value))
@@ -90,15 +91,15 @@ void flashattn::hideAllBut(llvm::Module &code, ArrayRef<llvm::Function *> kept) 
 
 std::string flashattn::getKernelsSymbol(StringRef name) { return (name + "_binary").str(); }
 
-/// Takes the images of kernels out of the code, which reads them when it is loaded: LLVM need not
-/// carry them, nor wait for them.
+/// Removes the images of kernels from the code, which reads them when it is loaded. LLVM then
+/// neither copies them nor waits for them.
 static void takeKernels(ModuleOp lowered, llvm::Module &code, flashattn::HostImage &image) {
   for (auto binary : lowered.getOps<gpu::BinaryOp>()) {
     std::string symbol = flashattn::getKernelsSymbol(binary.getName());
     llvm::GlobalVariable *constant = code.getNamedGlobal(symbol);
     if (!constant)
       continue;
-    // LLVM has another constant for nothing but zeros, as of PTX that is not there yet.
+    // LLVM has another constant for all zeros, as for PTX that does not exist yet.
     auto *bytes = llvm::dyn_cast<llvm::ConstantDataSequential>(constant->getInitializer());
     image.kernels.emplace_back(symbol, bytes ? bytes->getRawDataValues().str() : "");
     constant->setInitializer(nullptr);
@@ -106,7 +107,7 @@ static void takeKernels(ModuleOp lowered, llvm::Module &code, flashattn::HostIma
   }
 }
 
-/// Adds `name`, void (), which calls the functions of the list, by priority, in place of it.
+/// Adds `name`, void (), which calls the functions of the list by priority, and removes the list.
 static llvm::Function *addCaller(llvm::Module &code, StringRef name, StringRef listName,
                                  llvm::iterator_range<llvm::orc::CtorDtorIterator> list) {
   SmallVector<llvm::orc::CtorDtorIterator::Element> elements;
@@ -125,7 +126,7 @@ static llvm::Function *addCaller(llvm::Module &code, StringRef name, StringRef l
   return caller;
 }
 
-/// What the object needs and nobody has: neither the runtime nor `image` and `symbols`.
+/// Returns the symbols that the object needs and that the runtime, `image` and `symbols` all lack.
 static Expected<SmallVector<std::string>> findUnresolved(const flashattn::HostImage &image,
                                                          ArrayRef<StringRef> symbols) {
   auto object = llvm::object::ObjectFile::createObjectFile({image.object, "host code"});
@@ -157,7 +158,7 @@ void flashattn::boundScheduling() {
 
 bool flashattn::optimizesForCPU() { return getSwitch("FLASHATTN_OPTIMIZE_CPU", true); }
 
-/// What the library keeps beside a GPU's kernels always is: it runs on every call.
+/// Host code of GPU kernels always is, because it runs on every call.
 static bool isOptimized(flashattn::HostTarget target) {
   return target == flashattn::HostTarget::Portable ||
          (target == flashattn::HostTarget::Native && flashattn::optimizesForCPU());
@@ -184,10 +185,10 @@ createHostMachine(flashattn::HostTarget target) {
   return builder->createTargetMachine();
 }
 
-/// Runs the passes of code that is not optimized. Kernels on a model spend their time in it and are
-/// long: most passes cost more than they bring. These passes take apart vectors of a hundred
-/// elements and more of which each is used by itself, from which instruction selection would take
-/// most of a launch's time.
+/// Runs the passes of code that is not optimized. Kernels on a model spend their time in the model,
+/// and are long, so most passes cost more than they save. These passes split vectors of a hundred
+/// or more elements that are used separately, on which instruction selection would spend most of a
+/// launch's time.
 static Error simplify(llvm::Module &code, llvm::TargetMachine &machine) {
   llvm::PassBuilder builder(&machine);
   llvm::LoopAnalysisManager loops;

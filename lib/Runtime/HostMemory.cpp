@@ -1,7 +1,7 @@
-//===- HostMemory.cpp - memory of compiled code without an executable ------===//
+//===- HostMemory.cpp - memory of compiled code without an executable -----===//
 //
-// What lowered code allocates with where no Executable gives it a device's memory: the functions
-// that finalize-memref-to-llvm names.
+// The functions that finalize-memref-to-llvm names, with which lowered code allocates memory if it
+// runs without an Executable and thus without a device.
 //
 //===----------------------------------------------------------------------===//
 

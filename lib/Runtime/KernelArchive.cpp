@@ -1,4 +1,4 @@
-//===- KernelArchive.cpp ----------------------------------------------------===//
+//===- KernelArchive.cpp --------------------------------------------------===//
 
 #include "flashattn/Runtime/KernelArchive.h"
 #include "Errors.h"
@@ -28,7 +28,7 @@ static std::atomic<int64_t> numFound;
 
 int64_t KernelArchive::getNumFound() { return numFound; }
 
-/// The file that this code was loaded from, without links; "" where the system does not say.
+/// Returns the file from which this code was loaded, without links; "" if it is unknown.
 static std::string findLoadedFile() {
   llvm::SmallString<128> loaded;
   if (fs::real_path(getLoadedFile(reinterpret_cast<void *>(&findLoadedFile)), loaded))
@@ -36,7 +36,7 @@ static std::string findLoadedFile() {
   return loaded.str().str();
 }
 
-/// Where this process has its archive; "" where it has none.
+/// Returns the path of this process's archive; "" if there is none.
 static std::string findFile() {
   std::string loaded = findLoadedFile();
   StringRef folder = path::parent_path(loaded);
@@ -46,7 +46,7 @@ static std::string findFile() {
   return fs::exists(beside) ? beside.str().str() : fs::exists(inLib) ? inLib.str().str() : "";
 }
 
-/// Opens an archive: its code runs as the user's.
+/// Opens an archive, whose code runs with the user's rights.
 static llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> openFile(StringRef file, bool isNamed) {
   llvm::SmallString<128> resolved;
   if (std::error_code error = fs::real_path(file, resolved))
@@ -70,7 +70,7 @@ static llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> openFile(StringRef fi
   return *opened ? read(**opened) : makeError("it is gone");
 }
 
-/// The members of an archive by their names.
+/// Reads the members of an archive by their names.
 static Error readMembers(llvm::MemoryBufferRef file, llvm::StringMap<StringRef> &members) {
   auto archive = llvm::object::Archive::create(file);
   if (!archive)

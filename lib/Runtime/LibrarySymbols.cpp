@@ -1,4 +1,4 @@
-//===- LibrarySymbols.cpp - the C library's functions, by name --------------===//
+//===- LibrarySymbols.cpp - the C library's functions, by name ------------===//
 
 #include "LibrarySymbols.h"
 
@@ -8,7 +8,7 @@
 #include <math.h>
 
 namespace {
-// Of the compiler's support library, which is linked into whoever needs it.
+// Functions of the compiler's support library, which is linked into every binary that needs it.
 float powerOfF32(float base, int exponent) { return __builtin_powif(base, exponent); }
 double powerOfF64(double base, int exponent) { return __builtin_powi(base, exponent); }
 __int128 quotientOf(__int128 lhs, __int128 rhs) { return lhs / rhs; }
@@ -26,7 +26,7 @@ void mlir::flashattn::visitLibrarySymbols(
   auto add = [&](const char *name, auto *function) {
     visit(name, reinterpret_cast<void *>(function));
   };
-  // The same of f64 and of f32, which may be overloads here.
+  // The functions for f64 and for f32, which may be overloads here.
 #define BOTH(name, F64, F32)                                                                       \
   add(#name, static_cast<F64>(name));                                                              \
   add(#name "f", static_cast<F32>(name##f));
@@ -70,7 +70,7 @@ void mlir::flashattn::visitLibrarySymbols(
   BINARY(pow)
   BOTH(fma, double (*)(double, double, double), float (*)(float, float, float))
   BOTH(ldexp, double (*)(double, int), float (*)(float, int))
-  // What LLVM makes of others of these.
+  // LLVM may replace some of the functions above by these.
 #ifdef __GLIBC__
   UNARY(exp10)
   UNARY(roundeven)
@@ -89,7 +89,7 @@ void mlir::flashattn::visitLibrarySymbols(
   add("memcpy", memcpy);
   add("memmove", memmove);
   add("memset", memset);
-  // Of `cf.assert`.
+  // For `cf.assert`.
   add("abort", abort);
   add("puts", puts);
 }

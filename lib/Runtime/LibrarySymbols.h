@@ -1,4 +1,4 @@
-//===- LibrarySymbols.h - the C library's functions, by name -----*- C++ -*-===//
+//===- LibrarySymbols.h - the C library's functions, by name ----*- C++ -*-===//
 
 #ifndef FLASHATTN_LIB_RUNTIME_LIBRARYSYMBOLS_H
 #define FLASHATTN_LIB_RUNTIME_LIBRARYSYMBOLS_H
@@ -8,8 +8,9 @@
 
 namespace mlir::flashattn {
 
-/// All functions of the C library and of the compiler's that LLVM may make calls of: of operations
-/// of `math` and `arith`, of copies of memory, of `cf.assert`. Compiled code reaches no others.
+/// Visits all functions of the C library and of the compiler's support library that LLVM may call:
+/// for ops of `math` and `arith`, for copies of memory, for `cf.assert`. Compiled code cannot call
+/// any others.
 void visitLibrarySymbols(llvm::function_ref<void(llvm::StringRef name, void *address)> visit);
 
 } // namespace mlir::flashattn

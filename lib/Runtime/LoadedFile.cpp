@@ -1,4 +1,4 @@
-//===- LoadedFile.cpp ------------------------------------------------------===//
+//===- LoadedFile.cpp -----------------------------------------------------===//
 
 #include "LoadedFile.h"
 #include "llvm/ADT/STLExtras.h"
@@ -15,7 +15,7 @@ using namespace mlir;
 using llvm::StringRef;
 
 namespace {
-/// What the linker says of the file that code at an address was loaded from.
+/// The dynamic linker's information about the file from which code at an address was loaded.
 struct LoadedFile {
   uintptr_t address;
   std::string path, buildId;
@@ -43,7 +43,7 @@ private:
         file->readNotes(reinterpret_cast<const char *>(getStart(header)), header.p_memsz);
     return 1;
   }
-  /// Finds the build id among notes, whose names and contents are each padded to 4 bytes.
+  /// Finds the build id in notes, whose names and contents are each padded to 4 bytes.
   void readNotes(const char *at, size_t size) {
     for (const char *end = at + size; size_t(end - at) >= sizeof(ElfW(Nhdr));) {
       auto &note = *reinterpret_cast<const ElfW(Nhdr) *>(at);
@@ -64,7 +64,7 @@ std::string flashattn::getBuildId(const void *code) {
     return file.buildId;
   auto contents = llvm::MemoryBuffer::getFile(file.path, /*IsText=*/false,
                                               /*RequiresNullTerminator=*/false);
-  // No two processes agree then.
+  // Then no two processes have the same id.
   if (!contents)
     return std::to_string(getpid());
   return std::to_string(llvm::xxh3_64bits((*contents)->getBuffer()));

@@ -7,11 +7,11 @@
 
 namespace mlir::flashattn {
 
-/// The path of the file, a library or the program itself, that `code` was loaded from.
+/// Returns the path of the library, or of the program itself, from which `code` was loaded.
 std::string getLoadedFile(const void *code);
 
-/// What tells that file from every other build of it: what the linker computed of its contents, or
-/// a hash of them.
+/// Returns an id that no other build of that file has: the linker's build id, or a hash of the
+/// content.
 std::string getBuildId(const void *code);
 
 } // namespace mlir::flashattn

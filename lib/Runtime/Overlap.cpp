@@ -1,4 +1,4 @@
-//===- Overlap.cpp ---------------------------------------------------------===//
+//===- Overlap.cpp --------------------------------------------------------===//
 
 #include "flashattn/Runtime/Overlap.h"
 
@@ -6,7 +6,7 @@
 
 using namespace mlir::flashattn;
 
-/// a * b + c, or the largest number where that is too large.
+/// Returns a * b + c, or the largest number if that overflows.
 static uint64_t multiplyAdd(uint64_t a, uint64_t b, uint64_t c) {
   uint64_t product, sum;
   return __builtin_mul_overflow(a, b, &product) || __builtin_add_overflow(product, c, &sum)
@@ -14,7 +14,7 @@ static uint64_t multiplyAdd(uint64_t a, uint64_t b, uint64_t c) {
              : sum;
 }
 
-/// The divisor is positive.
+/// The divisor must be positive.
 static int64_t divideFloor(int64_t a, int64_t b) { return a / b - (a % b < 0); }
 static int64_t divideCeil(int64_t a, int64_t b) { return a / b + (a % b > 0); }
 
@@ -29,17 +29,17 @@ uintptr_t TensorPlace::getEnd() const {
 }
 
 namespace {
-/// Bytes between two elements may be `low` to `high` times `stride`.
+/// A component of the distance between two bytes: from `low` to `high` times `stride`.
 struct Steps {
   int64_t stride, low, high;
-  /// What the steps behind this one reach together.
+  /// The range of the sum of all later steps.
   int64_t restLow = 0, restHigh = 0;
 };
 
-/// All steps, from the longest stride to that of single bytes.
+/// All steps, from the longest stride to the stride of single bytes.
 class Search {
 public:
-  /// The bytes from a byte of `lhs` to one of `rhs`, but for the difference of the addresses.
+  /// Collects the steps from a byte of `lhs` to one of `rhs`, without the difference of addresses.
   Search(const TensorPlace &lhs, const TensorPlace &rhs) {
     add({1, -(lhs.elementBytes - 1), rhs.elementBytes - 1});
     for (size_t i = 0; i < lhs.sizes.size(); ++i)
@@ -57,7 +57,8 @@ public:
     }
   }
 
-  /// Whether the steps from number `first` on come to `target`, or may.
+  /// Whether the steps from number `first` on can add up to `target`; also true if the search is
+  /// given up.
   bool reaches(int64_t target, size_t first = 0) {
     const Steps &step = steps[first];
     // The last stride is 1.
@@ -84,10 +85,10 @@ private:
     steps[numSteps++] = added;
   }
 
-  /// One for bytes and one for each dimension of the two.
+  /// One for bytes, and one for each dimension of both tensors.
   Steps steps[1 + 2 * TensorPlace::kMaxRank];
   size_t numSteps = 0;
-  /// Views of one array take a dozen sums; a few microseconds are what others may cost.
+  /// Views of one array need a dozen sums. Others may take a few microseconds.
   int patience = 1000;
 };
 } // namespace
@@ -97,7 +98,7 @@ bool mlir::flashattn::shareMemory(const TensorPlace &lhs, const TensorPlace &rhs
   if (lhsEnd == lhs.address || rhsEnd == rhs.address || lhsEnd <= rhs.address ||
       rhsEnd <= lhs.address)
     return false;
-  // No memory is as long, and sums of such extents could overflow.
+  // Memory is never that long, and sums of such extents could overflow.
   constexpr uintptr_t kLongest = uintptr_t(1) << 60;
   if (lhsEnd - lhs.address > kLongest || rhsEnd - rhs.address > kLongest)
     return true;

@@ -1,7 +1,7 @@
-//===- ParallelFor.cpp - the CPU target's thread pool ----------------------===//
+//===- ParallelFor.cpp - the CPU target's thread pool ---------------------===//
 //
-// Needs the C library alone (Fault.h): it is also what programs link that run compiled code
-// themselves.
+// Uses only the C library (Fault.h), because programs that run compiled code themselves link it
+// too.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,8 +31,8 @@ void mlir::flashattn::setThreadContext(void *context) { threadContext = context;
 
 namespace {
 
-/// How long an idle thread polls before it sleeps: longer than the gap between the
-/// launches of a benchmark, too short to be seen in a profile of anything else.
+/// How long an idle thread polls before it sleeps: longer than the gap between the launches of a
+/// benchmark, and too short to be visible in other profiles.
 constexpr int64_t kSpinNanoseconds = 50000;
 
 int64_t getNanoseconds() {
@@ -47,13 +47,13 @@ void relax() {
 #endif
 }
 
-/// One call of flashattnParallelFor. Lives on the caller's stack; `next` and `done` are
-/// on lines of their own because all threads write them.
+/// A call of flashattnParallelFor, on the caller's stack. `next` and `inside` have their own cache
+/// lines, because all threads write them.
 struct Job {
   void (*body)(void *, int64_t);
   void *context;
   int64_t count;
-  void *caller; ///< the thread context of who calls
+  void *caller; ///< the caller's thread context
   alignas(64) std::atomic<int64_t> next{0};
   alignas(64) std::atomic<int64_t> inside{0};
 
@@ -63,9 +63,8 @@ struct Job {
   }
 };
 
-/// Threads that live as long as the process. One job at a time has the workers; a
-/// second caller meanwhile (nested or concurrent) runs its programs itself, so nothing
-/// ever waits for a thread that waits.
+/// Threads that exist as long as the process. The workers serve one job at a time; a second caller
+/// (nested or concurrent) runs its programs itself, so that no thread waits for a waiting thread.
 class Pool {
 public:
   explicit Pool(unsigned threads)
@@ -74,7 +73,7 @@ public:
       static_cast<Pool *>(pool)->serve();
       return nullptr;
     };
-    // As many as there is room for.
+    // As many threads as the process can create.
     while (workers && numWorkers + 1 < threads &&
            pthread_create(&workers[numWorkers], nullptr, start, this) == 0)
       ++numWorkers;
@@ -110,12 +109,12 @@ public:
     if (sleepers)
       wake.notifyAll();
     job.work();
-    // Nobody new may enter; then wait for those inside.
+    // No further worker may enter; then wait for the workers inside.
     {
       Lock lock(mutex);
       current = nullptr;
     }
-    // A program takes long, and the thread that runs it may need this processor.
+    // A program may take long, and the thread that runs it may need this processor.
     for (unsigned polls = 0; job.inside.load(std::memory_order_acquire) != 0; ++polls) {
       constexpr unsigned kPolls = 1000;
       if (polls < kPolls)
@@ -159,7 +158,7 @@ private:
   pthread_t *workers;
   unsigned numWorkers = 0;
   std::atomic<bool> busy{false};
-  /// Counts jobs, so that a worker knows a new one; written under `mutex`.
+  /// Counts jobs, so that a worker detects a new one; written under `mutex`.
   std::atomic<uint64_t> generation{0};
   Mutex mutex;
   Condition wake;
@@ -168,7 +167,7 @@ private:
   bool stopping = false;
 };
 
-/// Processors that this process may use.
+/// Returns the number of processors that this process may use.
 unsigned countProcessors() {
   cpu_set_t processors;
   if (sched_getaffinity(0, sizeof(processors), &processors) == 0)
@@ -177,7 +176,7 @@ unsigned countProcessors() {
 }
 
 unsigned chooseThreads() {
-  // More threads than this help no one and would only exhaust the process.
+  // More threads would be useless, and would exhaust the process.
   constexpr unsigned kMaxThreads = 1024;
   unsigned processors = std::min(countProcessors(), kMaxThreads);
   return getNumber("FLASHATTN_NUM_THREADS", 1, kMaxThreads, processors);
@@ -186,7 +185,8 @@ unsigned chooseThreads() {
 Pool *pool;
 pthread_once_t made = PTHREAD_ONCE_INIT;
 
-/// Its threads end with the process, or before the library with their code is unloaded.
+/// Returns the pool. Its threads end with the process, or before the library that contains their
+/// code is unloaded.
 Pool &getPool() {
   pthread_once(&made, [] {
     alignas(Pool) static char place[sizeof(Pool)];

@@ -1,7 +1,7 @@
-//===- RuntimeContext.h - whom compiled code talks to ------------*- C++ -*-===//
+//===- RuntimeContext.h - context of compiled code --------------*- C++ -*-===//
 //
-// The functions that compiled code calls have no parameter for the device that they
-// act on: the executable that runs says so for the thread.
+// The functions that compiled code calls have no parameter for the device. The executable that runs
+// sets the device for the thread.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,26 +17,26 @@
 
 namespace mlir::flashattn {
 
-/// The device of a call under way and its first error.
+/// The device of a call in progress, and the call's first error.
 class RuntimeContext {
 public:
-  /// Kernels go to `stream`, or to the device's own where there is none.
+  /// Kernels are launched on `stream`; nullopt: on the device's own stream.
   explicit RuntimeContext(Device &device, std::optional<void *> stream = std::nullopt)
       : device(device), stream(stream) {}
 
-  /// Runs `call` on the device unless an error came before: what follows a failed
-  /// call would only fail for its sake. Programs on other threads may come here too.
+  /// Runs `call` on the device unless an error has occurred: calls after a failed call would only
+  /// fail because of it. Programs on other threads may call this too.
   void run(llvm::function_ref<llvm::Error(Device &)> call);
-  /// The first error of the call, which is over: what it has allocated on a caller's stream and not
-  /// freed is freed then, behind all of its work.
+  /// Ends the call and returns its first error. Memory that it has allocated on a caller's stream
+  /// and not freed is then freed, after all of its work.
   llvm::Error takeError();
   std::optional<void *> getStream() const { return stream; }
 
-  /// LaunchFlags of the next launch. Taken once: launches behind it have none.
+  /// Sets the LaunchFlags of the next launch only.
   void setLaunchFlags(int32_t flags) { launchFlags = flags; }
   int32_t takeLaunchFlags() { return std::exchange(launchFlags, 0); }
 
-  /// Memory for compiled code: in the order of the caller's stream, where there is one.
+  /// Allocates memory for compiled code: in the order of the caller's stream, if there is one.
   llvm::Expected<void *> allocate(size_t bytes);
   llvm::Error release(void *buffer);
 
@@ -51,7 +51,7 @@ private:
   bool failed = false;
 };
 
-/// The context of the code that runs on this thread; null outside of any.
+/// Returns the context of the code that runs on this thread; null if there is none.
 RuntimeContext *getRuntimeContext();
 void setRuntimeContext(RuntimeContext *context);
 
@@ -67,11 +67,12 @@ private:
   RuntimeContext *outer;
 };
 
-/// The functions that compiled code may call, and no others: memory, parallel loops, the `mgpu*` of
-/// upstream's gpu lowering, the models', and of the C library what LLVM makes of operations.
+/// Returns the functions that compiled code may call, and no others: memory, parallel loops, the
+/// `mgpu*` functions of upstream's gpu lowering, those of the model, and the functions of the C
+/// library that LLVM generates calls of.
 llvm::orc::SymbolMap getRuntimeSymbols(llvm::orc::MangleAndInterner mangle);
 bool isRuntimeSymbol(llvm::StringRef name);
-/// Whether `name` is one of them that allocates memory.
+/// Whether `name` is one of these functions that allocates memory.
 bool isAllocationSymbol(llvm::StringRef name);
 
 } // namespace mlir::flashattn

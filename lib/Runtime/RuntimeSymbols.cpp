@@ -1,7 +1,7 @@
-//===- RuntimeSymbols.cpp - what compiled code calls -----------------------===//
+//===- RuntimeSymbols.cpp - runtime functions of compiled code ------------===//
 //
-// The binary interface of upstream's lowering (gpu-to-llvm, translation of gpu.binary)
-// over Device. Nothing here is exported: the JIT is given the addresses.
+// The binary interface of upstream's lowering (gpu-to-llvm, translation of gpu.binary), over
+// Device. Nothing here is exported: the JIT receives the addresses.
 //
 //===----------------------------------------------------------------------===//
 
@@ -51,7 +51,7 @@ Error RuntimeContext::takeError() {
 Expected<void *> RuntimeContext::allocate(size_t bytes) {
   if (!stream)
     return device.allocate(bytes);
-  // Nothing needs no address; the driver would give a byte, and take its time.
+  // An empty buffer needs no address. The driver would take time to allocate a byte.
   if (bytes == 0)
     return static_cast<void *>(nullptr);
   Expected<void *> buffer = device.allocateOn(*stream, bytes);
@@ -76,13 +76,13 @@ Error RuntimeContext::release(void *buffer) {
 namespace {
 
 void run(llvm::function_ref<Error(Device &)> call) {
-  // Compiled code runs only inside an executable.
+  // Compiled code runs only in an executable.
   if (RuntimeContext *current = getRuntimeContext())
     current->run(call);
 }
 
-/// `call` whose value goes back to compiled code; null after an error, which the
-/// executable reports when the code returns.
+/// Returns the value of `call` to compiled code; null after an error, which the executable reports
+/// when the code returns.
 void *get(llvm::function_ref<Expected<void *>(Device &)> call) {
   void *result = nullptr;
   run([&](Device &device) -> Error {
@@ -99,7 +99,7 @@ void *get(llvm::function_ref<Expected<void *>(Device &)> call) {
 // Memory
 //===----------------------------------------------------------------------===//
 
-/// Copies belong to the device's own stream: a caller's would not wait for them.
+/// Copies use the device's own stream, for which a caller's stream would not wait.
 Error checkStream(Device &device) {
   if (!getRuntimeContext()->getStream() || !device.isCUDA())
     return Error::success();
@@ -141,7 +141,8 @@ void mgpuMemFree(void *pointer, void *stream) { memrefFree(pointer); }
 void mgpuMemcpy(void *dst, void *src, size_t bytes, void *stream) {
   runMemory([&](Device &device) { return device.copyOnDevice(dst, src, bytes); });
 }
-/// Fills with a value of several bytes by doubling what is there: device.fill knows bytes.
+/// Fills with a value of several bytes by doubling the filled range: device.fill supports only
+/// bytes.
 template <typename T> void fill(void *dst, T value, size_t count) {
   runMemory([&](Device &device) -> Error {
     auto *bytes = reinterpret_cast<uint8_t *>(&value);
@@ -183,14 +184,14 @@ void mgpuModuleUnload(void *module) {
 void *mgpuModuleGetFunction(void *module, const char *name) {
   return get([&](Device &device) { return device.getKernel(module, name); });
 }
-/// Outside of any executable nothing is launched.
+/// Launches nothing outside of an executable.
 void launch(void *kernel, Dim3 grid, Dim3 block, Dim3 cluster, int32_t sharedBytes,
             void **parameters) {
   RuntimeContext *current = getRuntimeContext();
   if (!current)
     return;
   LaunchShape shape{grid, block, cluster, sharedBytes, current->getStream()};
-  // Also where an error came before: they are of this launch, not of the next.
+  // Also after an error: the flags belong to this launch, not to the next one.
   shape.programmatic = current->takeLaunchFlags() & kLaunchProgrammatic;
   run([&](Device &device) { return device.launch(kernel, shape, parameters); });
 }
@@ -208,7 +209,7 @@ void mgpuLaunchClusterKernel(void *kernel, intptr_t clusterX, intptr_t clusterY,
          sharedBytes, parameters);
 }
 
-/// Errors: bits that mean nothing.
+/// Errors: unknown flags.
 void flashattnSetLaunchFlags(int32_t flags) {
   run([&](Device &) -> Error {
     if (flags & ~kAllLaunchFlags)
@@ -219,9 +220,9 @@ void flashattnSetLaunchFlags(int32_t flags) {
   });
 }
 
-/// The CUtensorMap of a memref's tensor, to `map` (128 bytes, aligned to 64): sizes and strides
-/// in elements and in the memref's order, `element` a TensorMapElement. After an error the
-/// map is not written, and no launch follows.
+/// Writes the CUtensorMap of a memref to `map` (128 bytes, aligned to 64). Sizes and strides are in
+/// elements and in the memref's order; `element` is a TensorMapElement. After an error, the map is
+/// not written and nothing is launched.
 void flashattnEncodeTensorMap(void *map, void *alignedPointer, int64_t offset, int64_t rank,
                               const int64_t *sizes, const int64_t *strides, int32_t element,
                               int64_t rowDim, int64_t boxRows, int64_t outerDim, int64_t outerRows,
@@ -236,7 +237,7 @@ void flashattnEncodeTensorMap(void *map, void *alignedPointer, int64_t offset, i
   });
 }
 
-/// Multiprocessors of the device; 1 after an error, which no launch follows.
+/// Returns the number of multiprocessors of the device; 1 after an error, when nothing is launched.
 int64_t flashattnMultiprocessorCount() {
   int64_t count = 1;
   run([&](Device &device) {
@@ -247,13 +248,13 @@ int64_t flashattnMultiprocessorCount() {
 }
 
 //===----------------------------------------------------------------------===//
-// Streams and events: all work of a device goes to its one stream, in order
+// Streams and events: all work of a device is submitted to its one stream, in order
 //===----------------------------------------------------------------------===//
 
 void *mgpuStreamCreate() {
   return get([](Device &device) -> Expected<void *> { return device.getStream(); });
 }
-/// Launches stay asynchronous: Device::synchronize waits, not the compiled code.
+/// Launches are asynchronous: Device::synchronize waits, not the compiled code.
 void mgpuStreamNothing(void *stream) {}
 void mgpuStreamWaitEvent(void *stream, void *event) {}
 void *mgpuEventCreate() { return nullptr; }
@@ -262,12 +263,12 @@ void mgpuEventSynchronize(void *event) {
   run([](Device &device) { return device.synchronize(); });
 }
 void mgpuEventRecord(void *event, void *stream) {}
-/// The executable decides on the device, not the code.
+/// The executable selects the device, not the code.
 void mgpuSetDefaultDevice(int32_t ordinal) {}
 
 //===----------------------------------------------------------------------===//
-// Conversions to and from narrow floats, for processors without instructions for
-// them: the compiler's support library is not there to be looked up at run time
+// Conversions to and from narrow floats, for processors without instructions for them: the
+// compiler's support library cannot be looked up at run time
 //===----------------------------------------------------------------------===//
 
 template <typename To, typename From> To bits(From value) {
@@ -297,7 +298,7 @@ float extendF16(_Float16 value) {
 // A bf16 is returned in the same register as an f16.
 _Float16 truncateToBF16(float value) {
   uint32_t word = bits<uint32_t>(value);
-  // A NaN stays one: rounding could carry it to infinity.
+  // A NaN remains a NaN: rounding could carry it to infinity.
   uint16_t narrowed = (word & 0x7fffffff) > 0x7f800000 ? (word >> 16) | 0x40
                                                        : (word + 0x7fff + ((word >> 16) & 1)) >> 16;
   return bits<_Float16>(narrowed);
@@ -315,7 +316,7 @@ template <typename F> constexpr Symbol symbol(const char *name, F *function) {
   return {name, reinterpret_cast<void *>(function)};
 }
 
-/// Those through which compiled code asks for memory.
+/// The functions through which compiled code allocates memory.
 const Symbol kAllocations[] = {
     symbol("_mlir_memref_to_llvm_alloc", memrefAlloc),
     symbol("_mlir_memref_to_llvm_aligned_alloc", memrefAlignedAlloc),
@@ -360,7 +361,7 @@ bool hasName(llvm::ArrayRef<Symbol> symbols, llvm::StringRef name) {
   return llvm::any_of(symbols, [&](const Symbol &symbol) { return name == symbol.name; });
 }
 
-/// All that compiled code may call.
+/// Visits all functions that compiled code may call.
 void visitSymbols(llvm::function_ref<void(llvm::StringRef name, void *address)> visit) {
   for (const Symbol &symbol : llvm::concat<const Symbol>(kAllocations, kOthers))
     visit(symbol.name, symbol.address);

@@ -1,4 +1,4 @@
-//===- StageTimer.cpp ------------------------------------------------------===//
+//===- StageTimer.cpp -----------------------------------------------------===//
 
 #include "flashattn/Runtime/StageTimer.h"
 #include "flashattn/Support/Environment.h"
@@ -28,7 +28,7 @@ void StageTimer::end(llvm::StringRef stage) {
 }
 
 StageTimer::~StageTimer() {
-  // Written at once: several threads may compile.
+  // A single write, because several threads may compile.
   if (!line.empty())
     llvm::errs() << line + format("all", last - begin) + " ms\n";
 }

@@ -1,4 +1,4 @@
-//===- TensorMaps.cpp - what a tensor map can describe ---------------------===//
+//===- TensorMaps.cpp - limits and encoding of tensor maps ----------------===//
 
 #include "CUDACard.h"
 
@@ -65,7 +65,7 @@ Fault Card::encodeTensorMap(void *map, const TensorMapShape &shape) {
   const bool empty = isEmpty(shape);
   uint64_t sizes[kMaxRank], strides[kMaxRank];
   uint32_t box[kMaxRank], elementStrides[kMaxRank];
-  // What a dimension whose stride does not matter gets: as if it were the next one inwards.
+  // The stride of a dimension whose stride does not matter: that of the next inner dimension.
   int64_t validStride = kAlignment;
   for (int64_t i = 0; i < rank; ++i) {
     int64_t dim = last - i, size = shape.sizes[dim];
@@ -81,7 +81,8 @@ Fault Card::encodeTensorMap(void *map, const TensorMapShape &shape) {
       validStride = shape.strides[dim] * elementBytes;
     strides[i - 1] = validStride;
   }
-  // Nothing is loaded from a tensor without elements, whose address may be null: any other will do.
+  // Nothing is loaded from a tensor without elements, whose address may be null: any other address
+  // is valid.
   void *base = empty ? map : shape.base;
   return inContext("make a tensor map", [&] {
     return driver.tensorMapEncodeTiled(

@@ -1,4 +1,4 @@
-//===- Environment.cpp -----------------------------------------------------===//
+//===- Environment.cpp ----------------------------------------------------===//
 
 #include "flashattn/Support/Environment.h"
 
@@ -16,7 +16,7 @@ const char *mlir::flashattn::getVariable(const char *name) {
   return value && *value ? value : nullptr;
 }
 
-/// A switch of that value: 0 or 1; -1 where it is none.
+/// Returns 0 or 1 if `value` is a switch, otherwise -1.
 static int readSwitch(const char *value) {
   static const char *const words[][2] = {
       {"0", "1"}, {"off", "on"}, {"no", "yes"}, {"false", "true"}};
@@ -27,7 +27,7 @@ static int readSwitch(const char *value) {
   return -1;
 }
 
-/// Says it once in a process for a variable: some are read by every compilation.
+/// Warns once per variable and process, because every compilation reads some variables.
 static void warn(const char *name, const char *expected, const char *value, const char *used) {
   constexpr int kMost = 32;
   static std::atomic<const char *> said[kMost];
@@ -61,7 +61,7 @@ int64_t mlir::flashattn::getNumber(const char *name, int64_t least, int64_t most
   char *end;
   errno = 0;
   long long found = std::strtoll(value, &end, 10);
-  // strtoll takes white space before the number.
+  // strtoll also accepts leading white space.
   bool isNumber = *end == 0 && errno == 0 && std::strchr("-0123456789", *value);
   if (isNumber && found >= least && found <= most)
     return found;

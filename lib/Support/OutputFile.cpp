@@ -1,4 +1,4 @@
-//===- OutputFile.cpp ------------------------------------------------------===//
+//===- OutputFile.cpp -----------------------------------------------------===//
 
 #include "flashattn/Support/OutputFile.h"
 #include "llvm/ADT/SmallString.h"
@@ -48,21 +48,21 @@ Error mlir::flashattn::checkInputFile(StringRef path) {
 }
 
 //===----------------------------------------------------------------------===//
-// Where a path leads
+// Resolution of paths
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// One of the three is given.
+/// The target of a path. Exactly one of `file`, `descriptor` and `isStream` is set.
 struct Place {
-  std::string file;              ///< a regular file, or none yet
-  std::optional<int> descriptor; ///< of this process
+  std::string file;              ///< path of a regular file, which may not exist yet
+  std::optional<int> descriptor; ///< an open descriptor of this process
   bool isStream = false;
-  /// Of a file that is there.
+  /// Permissions of `file`, if it exists.
   std::optional<fs::perms> permissions;
 };
 } // namespace
 
-/// The number of a path that names a descriptor of this process.
+/// Returns the number of a descriptor of this process if `path` names one.
 static std::optional<int> getDescriptor(StringRef path) {
   int number;
   if ((path.consume_front("/proc/self/fd/") || path.consume_front("/dev/fd/")) &&
@@ -71,14 +71,14 @@ static std::optional<int> getDescriptor(StringRef path) {
   return std::nullopt;
 }
 
-/// Errors: a folder, or a file that may not be written to.
+/// Resolves a path. Errors: a folder, or a file that may not be written to.
 static llvm::ErrorOr<Place> follow(StringRef path) {
   if (path == "-")
     return Place{"", STDOUT_FILENO};
   SmallString<256> at(path);
-  // As many links as Linux follows.
+  // Linux follows at most 40 links.
   for (int links = 0; links < 40; ++links) {
-    // To open it anew would begin a file anew that others write to, and fails for a socket.
+    // Opening the path again would overwrite a file that others write to, and fails for a socket.
     if (std::optional<int> descriptor = getDescriptor(at))
       return Place{"", descriptor};
     char link[4096];
@@ -121,11 +121,11 @@ static std::error_code print(int descriptor, llvm::function_ref<void(llvm::raw_o
   return code;
 }
 
-/// Writes to what is no file of its own.
+/// Writes directly to a descriptor or a stream, without a temporary file.
 static std::error_code printTo(const Place &place, StringRef path,
                                llvm::function_ref<void(llvm::raw_ostream &)> write) {
   if (place.descriptor) {
-    // What was printed before comes first.
+    // Earlier output must come first.
     llvm::outs().flush();
     return print(*place.descriptor, write);
   }
@@ -133,7 +133,7 @@ static std::error_code printTo(const Place &place, StringRef path,
   if (descriptor < 0)
     return llvm::errnoAsErrorCode();
   std::error_code code = print(descriptor, write);
-  // What a network's file system could not write, it may say now.
+  // A network file system may report failed writes only now.
   if (close(descriptor) && !code)
     code = llvm::errnoAsErrorCode();
   return code;
@@ -202,7 +202,7 @@ Expected<std::string> OutputFiles::create(StringRef path) {
   return files.back().temporary.TmpName;
 }
 
-/// Copies a temporary file to a place that is none of its own.
+/// Copies a temporary file to a descriptor or a stream.
 static std::error_code copyTo(const Place &place, StringRef path, StringRef temporary) {
   auto content = llvm::MemoryBuffer::getFile(temporary, /*IsText=*/false,
                                              /*RequiresNullTerminator=*/false);

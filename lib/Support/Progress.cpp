@@ -1,4 +1,4 @@
-//===- Progress.cpp --------------------------------------------------------===//
+//===- Progress.cpp -------------------------------------------------------===//
 
 #include "flashattn/Support/Progress.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -41,7 +41,7 @@ void Progress::show() {
     auto passed = std::chrono::steady_clock::now() - begin;
     std::string line =
         llvm::formatv("{0} … {1} s", what, std::chrono::duration_cast<seconds>(passed).count());
-    // Written at once: the program may print meanwhile.
+    // A single write, because the program may print at the same time.
     llvm::errs() << (onTerminal ? "\r\033[K" + line : line + "\n");
     hasSaid = true;
   }

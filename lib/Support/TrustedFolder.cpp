@@ -1,4 +1,4 @@
-//===- TrustedFolder.cpp ---------------------------------------------------===//
+//===- TrustedFolder.cpp --------------------------------------------------===//
 
 #include "flashattn/Support/TrustedFolder.h"
 #include "llvm/ADT/STLExtras.h"
@@ -61,10 +61,10 @@ std::optional<LoadedCode> LoadedCode::find(StringRef path) {
 }
 
 //===----------------------------------------------------------------------===//
-// Who owns something, and who may write to it
+// Owners and permissions
 //===----------------------------------------------------------------------===//
 
-/// Root and the user, and the owner of `code`.
+/// Accepts root, the user, and the owner of `code`.
 static Error checkOwner(const struct stat &status, StringRef what,
                         const std::optional<LoadedCode> &code) {
   llvm::SmallVector<uid_t, 3> owners = {geteuid()};
@@ -91,7 +91,8 @@ Error TrustedFolder::check(const struct stat &status, bool isFolder) const {
   if (Error error = checkOwner(status, what, code))
     return error;
   mode_t writers = status.st_mode & kOthersWrite;
-  // Nothing is made beside a file that is only read.
+  // A sticky bit is sufficient for callers that only read: others cannot replace files here, and
+  // files of other owners are rejected.
   if (isFolder && code && status.st_mode & S_ISVTX)
     writers = 0;
   if (isBeside) {
@@ -104,8 +105,8 @@ Error TrustedFolder::check(const struct stat &status, bool isFolder) const {
                   formatMode(status));
 }
 
-/// The same of a folder that another one lies in. The sticky bit keeps others from what is not
-/// theirs; what it leads to is looked at next.
+/// Checks a parent folder. With a sticky bit, other users cannot rename or remove the next
+/// component, which is checked next.
 static Error checkParent(const struct stat &status, StringRef name,
                          const std::optional<LoadedCode> &code) {
   if (Error error = checkOwner(status, "folder", code))
@@ -121,7 +122,8 @@ static Error checkParent(const struct stat &status, StringRef name,
 // Folders
 //===----------------------------------------------------------------------===//
 
-/// Splits an absolute path into what is there, with its links resolved, and the names behind that.
+/// Splits a path into the part that exists, with links resolved, and the names of the missing
+/// components.
 static Error resolve(StringRef path, llvm::SmallString<256> &resolved,
                      llvm::SmallVector<std::string> &missing) {
   llvm::SmallString<256> there(path);
@@ -151,7 +153,7 @@ Expected<std::optional<TrustedFolder>> TrustedFolder::open(StringRef path, IfMis
   const size_t numThere = names.size();
   names.append(missing);
 
-  // What only leads further need not be readable.
+  // O_PATH: parent folders need not be readable.
   constexpr int kFlags = O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
   Descriptor folder(::open("/", (names.empty() ? O_RDONLY : O_PATH) | kFlags));
   llvm::SmallString<256> walked("/");
@@ -168,7 +170,7 @@ Expected<std::optional<TrustedFolder>> TrustedFolder::open(StringRef path, IfMis
       return makeSystemError();
     path::append(walked, name);
     folder.reset(openat(folder.get(), name, (i + 1 == names.size() ? O_RDONLY : O_PATH) | kFlags));
-    // A file, or a link of a moment ago.
+    // The component is a file, or has become a link since `resolve`.
     if (folder.get() < 0 && (errno == ENOTDIR || errno == ELOOP) && i + 1 == names.size())
       return distrust("expected a folder but got something else");
   }
@@ -199,7 +201,7 @@ TrustedFolder::~TrustedFolder() {
 //===----------------------------------------------------------------------===//
 
 Expected<std::unique_ptr<llvm::MemoryBuffer>> TrustedFolder::read(StringRef name) const {
-  // O_NONBLOCK: a FIFO would wait for who writes to it.
+  // O_NONBLOCK: opening a FIFO would wait for a writer.
   Descriptor file(openat(descriptor, name.str().c_str(),
                          O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   if (file.get() < 0 && errno == ENOENT)
@@ -235,7 +237,7 @@ Error TrustedFolder::write(StringRef name, llvm::ArrayRef<StringRef> pieces) con
     for (StringRef piece : pieces)
       stream << piece;
     failure = stream.error();
-    // LLVM ends the process for an error that nobody has seen.
+    // LLVM terminates the process if a stream is destroyed with an uncleared error.
     stream.clear_error();
   }
   if (!failure && renameat(descriptor, unfinished.c_str(), descriptor, name.str().c_str()))

@@ -1,4 +1,4 @@
-//===- Machine.cpp - what there is to compile for --------------------------===//
+//===- Machine.cpp - machines to compile for ------------------------------===//
 
 #include "flashattn/Target/Machine.h"
 #include "llvm/ADT/STLExtras.h"
@@ -22,7 +22,7 @@ StringRef Machine::getBaselineGPU() {
   return llvm::find_if(getChips(), [](const ChipInfo &chip) { return chip.name != kCPU; })->name;
 }
 
-/// That `name` is none of the chips, or of those that are GPUs.
+/// Returns the error that `name` is not a chip or, if `wantsGPU`, not a GPU.
 static llvm::Error refuseName(StringRef name, bool wantsGPU) {
   auto wanted = llvm::make_filter_range(
       getChips(), [&](const ChipInfo &chip) { return !wantsGPU || chip.name != Machine::kCPU; });

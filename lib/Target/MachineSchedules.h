@@ -1,4 +1,4 @@
-//===- MachineSchedules.h - what each folder of a machine gives --*- C++ -*-===//
+//===- MachineSchedules.h - functions of each machine folder ----*- C++ -*-===//
 
 #ifndef FLASHATTN_LIB_TARGET_MACHINESCHEDULES_H
 #define FLASHATTN_LIB_TARGET_MACHINESCHEDULES_H
@@ -9,10 +9,10 @@ namespace mlir::flashattn {
 
 using Candidates = SmallVector<ScheduleAttr>;
 
-/// Adds a trial, but for one that is there.
+/// Adds a trial unless it is already present.
 using AddTrial = function_ref<void(const ScheduleFields &)>;
 
-/// What the grid was given, or `values`.
+/// Returns the values of the grid, or else `values`.
 inline SmallVector<int64_t> orElse(ArrayRef<int64_t> given, ArrayRef<int64_t> values) {
   return llvm::to_vector(given.empty() ? values : given);
 }
@@ -27,7 +27,7 @@ void addTrials(const TrialProblem &problem, const Machine &machine, const TrialG
                AddTrial add);
 } // namespace cpu
 
-/// GPUs from Ampere on: every warp does the same, products by `mma.sync`.
+/// Ampere and later GPUs: all warps do the same work, products by `mma.sync`.
 namespace ampere {
 Candidates getCandidates(AttentionOp op);
 Candidates getCandidates(AttentionBackwardOp op);
@@ -40,7 +40,7 @@ SharedMemoryPlan planSharedMemory(ProjectOp op, ScheduleAttr schedule);
 void addTrials(const TrialProblem &problem, const TrialGrid &grid, AddTrial add);
 } // namespace ampere
 
-/// Schedules with warp specialization: warpgroups, tensor copies, products by `wgmma`.
+/// Warp specialization: warpgroups, tensor copies (TMA), products by `wgmma`.
 namespace warpgroups {
 Candidates getCandidates(AttentionOp op);
 Candidates getCandidates(AttentionBackwardOp op);

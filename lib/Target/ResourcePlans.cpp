@@ -1,4 +1,4 @@
-//===- ResourcePlans.cpp - the memory and registers of a block --------------===//
+//===- ResourcePlans.cpp - memory and registers of a block ----------------===//
 
 #include "flashattn/Target/ResourcePlans.h"
 #include "llvm/ADT/STLExtras.h"
@@ -81,7 +81,7 @@ int64_t flashattn::getPanelColumns(int64_t columns, int64_t elementBytes) {
   return (bytes <= 32 ? 32 : bytes <= 64 ? 64 : 128) / elementBytes;
 }
 
-/// memref<copies x panels x rows x panel columns>.
+/// Returns the shape of memref<copies x panels x rows x panel columns>.
 static SmallVector<int64_t> getPanelShape(const TileShape &tile, int64_t copies,
                                           int64_t elementBytes) {
   int64_t panel = getPanelColumns(tile.columns, elementBytes);
@@ -92,13 +92,13 @@ WarpgroupBlockPlan flashattn::planWarpgroupBlock(const WarpgroupBlock &block) {
   WarpgroupBlockPlan plan;
   auto addTiles = [&](const TileShape &tile, int64_t copies) {
     SmallVector<int64_t> shape = getPanelShape(tile, copies, block.elementBytes);
-    // A swizzle repeats after 8 rows; copies and products count from where it begins.
+    // A swizzle repeats every 8 rows; copies and products count from the start of a period.
     int64_t period = 8 * shape.back() * block.elementBytes;
     return plan.memory.add(tile.name, shape, block.elementBytes, period);
   };
   int64_t held = block.programs * block.slots;
   bool isPersistent = block.slots > 1 || block.claims;
-  // Then outputs have no place of residents, which make room for the next ones.
+  // Then outputs do not use the buffers of residents, into which the next residents are loaded.
   bool reloads = isPersistent && block.slots == 1;
   bool drains = reloads && block.programs > 1;
   plan.slots = drains ? 2 : block.slots;
@@ -113,7 +113,7 @@ WarpgroupBlockPlan flashattn::planWarpgroupBlock(const WarpgroupBlock &block) {
     auto free = llvm::find_if(plan.residents, [&](unsigned resident) {
       return isFree(resident) && isOf(resident, tile);
     });
-    // Or one with more panels, which no other output fills.
+    // Otherwise a resident with more panels, whose shape is not that of another output.
     if (free == plan.residents.end())
       free = llvm::find_if(plan.residents, [&](unsigned resident) {
         SmallVector<int64_t> shape = getPanelShape(tile, held, block.elementBytes);
@@ -183,7 +183,8 @@ WarpgroupBlockPlan flashattn::planWarpgroupBlock(const WarpgroupBlock &block) {
 MmaRegisters flashattn::countMmaRegisters(int64_t rows, int64_t keys, int64_t warps, int64_t d,
                                           int64_t dv, bool isF32, bool hasKeep) {
   int64_t rowBlocks = rows / (16 * warps);
-  // 16 rows of n f32 are 16 * n / 32 registers a lane, and of n 16-bit elements half as many.
+  // 16 rows of n f32 elements are 16 * n / 32 registers per lane, and half as many for 16-bit
+  // elements.
   return {rowBlocks * dv / 2, rowBlocks * keys / 2, hasKeep ? rowBlocks * keys : 0,
           rowBlocks * d / 4 * (isF32 ? 4 : 1)};
 }

@@ -1,4 +1,4 @@
-//===- ScheduleText.cpp - schedules as text ---------------------------------===//
+//===- ScheduleText.cpp - schedules as text -------------------------------===//
 
 #include "flashattn/Target/Schedules.h"
 #include "mlir/AsmParser/AsmParser.h"
@@ -16,7 +16,7 @@ std::string mlir::flashattn::getScheduleFields(ScheduleAttr schedule) {
 }
 
 ScheduleAttr mlir::flashattn::parseScheduleFields(StringRef fields, MLIRContext *context) {
-  // What the parser says speaks of text that no file holds: the caller says it better.
+  // The parser's diagnostics refer to text that is in no file; the caller reports the error better.
   ScopedDiagnosticHandler quiet(context, [](Diagnostic &) { return success(); });
   std::string text = ("#flashattn.schedule<" + fields + ">").str();
   return dyn_cast_if_present<ScheduleAttr>(parseAttribute(text, context));
@@ -24,7 +24,7 @@ ScheduleAttr mlir::flashattn::parseScheduleFields(StringRef fields, MLIRContext 
 
 namespace {
 
-/// "a = 1, b = <c = 2>" by name.
+/// The fields of "a = 1, b = <c = 2>" by name.
 using GivenFields = llvm::MapVector<StringRef, StringRef>;
 
 GivenFields split(StringRef text) {
@@ -41,14 +41,14 @@ GivenFields split(StringRef text) {
   return fields;
 }
 
-/// Takes the fields that are given over what is there. Errors: those that `visit` does not name,
-/// and those of `required` that are missing.
+/// Replaces visited fields by the given values. Errors: given fields that no visit names, and
+/// missing fields of `required`.
 class FieldReader {
 public:
   FieldReader(StringRef kind, GivenFields given) : kind(kind), given(std::move(given)) {}
 
   bool has(StringRef name) const { return given.contains(name); }
-  /// A number that others follow from, before all else.
+  /// Reads a number before the visit, because defaults of other fields depend on it.
   int64_t getNumber(StringRef name, int64_t otherwise) {
     read(name, otherwise);
     return otherwise;
@@ -59,7 +59,7 @@ public:
         fail(llvm::formatv("expected {0} field {1} but got {2}", kind, name,
                            given.empty() ? "none" : llvm::join(getNames(), ", ")));
   }
-  /// After all fields were visited.
+  /// Returns the error, if any, after all fields were visited.
   Error finish() {
     SmallVector<StringRef> unknown;
     for (StringRef name : getNames())
@@ -109,7 +109,7 @@ public:
     if (!*value && given[info.name] != "false")
       failValue("true or false", info.name);
   }
-  /// Read apart, since what it leaves out follows from itself.
+  /// Read separately, because defaults depend on other fields of `hopper`.
   void operator()(const FieldInfo &info, std::optional<HopperFields> &) {
     known.push_back(info.name);
   }
@@ -123,7 +123,7 @@ private:
     fail(llvm::formatv("expected {0} as {1} field {2} but got '{3}'", expected, kind, name,
                        given[name]));
   }
-  /// The first stays.
+  /// Keeps only the first error.
   void fail(std::string message) {
     if (error.empty())
       error = std::move(message);
@@ -140,7 +140,7 @@ private:
 
 } // namespace
 
-/// The fields of "<consumers = 3>".
+/// Returns the fields of text such as "<consumers = 3>".
 static Expected<GivenFields> splitHopper(StringRef text) {
   StringRef inner = text;
   if (!inner.consume_front("<") || !inner.consume_back(">"))
@@ -181,7 +181,7 @@ mlir::flashattn::completeSchedule(StringRef text, FloatType element, bool onCPU)
     fields.hopper = *found;
   }
   FieldReader reader("schedule", given);
-  // With warp specialization the rows of a warpgroup; without, 16 for each warp.
+  // 64 rows are those of a warpgroup; without warp specialization, each warp has 16 rows.
   fields.tileM = reader.getNumber("tile_m", 64);
   fields.warps = onCPU ? 1 : std::max<int64_t>(1, fields.tileM / 16);
   fields.stages = onCPU ? 1 : 2;
@@ -199,7 +199,7 @@ Expected<bool> mlir::flashattn::hasFields(const ScheduleFields &fields, StringRe
   GivenFields given = split(text);
   ScheduleFields same = fields;
   if (auto hopper = given.find("hopper"); hopper != given.end()) {
-    // Of a copy where there are none, so that text that is none is an error anyhow.
+    // Without `hopper`, a default copy is compared, so that invalid text is still an error.
     HopperFields own = fields.hopper.value_or(HopperFields());
     Expected<GivenFields> givenHopper = splitHopper(hopper->second);
     if (!givenHopper)
@@ -217,7 +217,7 @@ Expected<bool> mlir::flashattn::hasFields(const ScheduleFields &fields, StringRe
   return same == fields;
 }
 
-/// `fields` with those of `text` in their place, which are known to be some.
+/// Returns `fields` with those of `text` replaced. `text` must be valid.
 static ScheduleFields replaceFields(ScheduleFields fields, StringRef text, FloatType element,
                                     bool onCPU) {
   GivenFields given = split(text);
@@ -226,7 +226,7 @@ static ScheduleFields replaceFields(ScheduleFields fields, StringRef text, Float
     fields.hopper = llvm::cantFail(completeHopperText(hopper->second, element));
   int64_t rows = fields.tileM;
   visitScheduleFields(fields, reader);
-  // Without warp specialization as many rows a warp as before; the CPU's one has them all.
+  // Without warp specialization, keeps the rows per warp. On the CPU the only warp has all rows.
   if (!onCPU && !fields.hopper && !reader.has("warps") && fields.tileM != rows)
     fields.warps = std::max<int64_t>(1, fields.warps * fields.tileM / rows);
   llvm::cantFail(reader.finish());

@@ -1,4 +1,4 @@
-//===- Schedules.cpp - the schedules of every machine -----------------------===//
+//===- Schedules.cpp - schedules for all machines -------------------------===//
 
 #include "flashattn/Target/Schedules.h"
 #include "MachineSchedules.h"
@@ -10,10 +10,10 @@ using namespace mlir;
 using namespace mlir::flashattn;
 
 int64_t mlir::flashattn::getDefaultRescale(FloatType element) {
-  // A row's largest weight is exact where its base is the row's maximum. In bf16, which keeps 8
-  // bits of any other, that is worth a rescaling where it stands out far, but where sums of rows
-  // have the weights as they are rounded (ScheduleAttr::sumsByProducts). In f16 more than 4 gains
-  // nothing (docs/rationale/rescale.md).
+  // A row's largest probability is exact if its base is the row maximum. bf16 rounds any other to 8
+  // bits, so rescaling pays if a score stands out far, unless row sums use the probabilities as
+  // rounded (ScheduleAttr::sumsByProducts). In f16 a threshold above 4 gains nothing
+  // (docs/rationale/rescale.md).
   return element.isBF16() ? ScheduleAttr::kMostAdded : 4;
 }
 
@@ -23,8 +23,9 @@ HopperFields mlir::flashattn::completeHopper(int64_t consumers, int64_t blocks, 
   HopperFields hopper;
   hopper.consumers = consumers;
   hopper.blocksPerSM = std::max<int64_t>(blocks, 1);
-  // A multiprocessor has 512 registers for each thread of a warpgroup; all are multiples of 8, and
-  // a block's threads begin with the same number. Fewer would leave no room for another block.
+  // A multiprocessor has 512 registers per thread of a warpgroup. All counts are multiples of 8,
+  // and the threads of a block start with the same count. Fewer registers would not admit another
+  // block.
   int64_t available = 512 / hopper.blocksPerSM / (consumers + 1) / 8 * 8 * (consumers + 1);
   hopper.producerRegisters =
       producerRegisters.value_or(consumers < 3 && hopper.blocksPerSM == 1 ? 24 : 32);
@@ -42,8 +43,9 @@ bool mlir::flashattn::isDecode(AttentionOp op) {
 
 int64_t mlir::flashattn::getProjectDepth(ProjectOp op, ScheduleAttr schedule) {
   bool onCPU = schedule.getThreadsPerRow() == 1;
-  // As many as pay for loading the sums: on a GPU in steps of what mma.sync takes at a time, and
-  // fewer of f32, whose operands are held as two halves and whose sums it rounds towards zero (A9).
+  // As many columns as pay for loading the accumulators. On a GPU, these are a multiple of the 16
+  // that mma.sync processes at a time, and fewer in f32, whose operands are kept as two halves and
+  // whose sums mma.sync rounds toward zero (A9).
   int64_t unit = onCPU ? 8 : 16, most = onCPU ? 128 : schedule.getDotType().isF32() ? 16 : 80;
   int64_t padded = llvm::alignTo(op.getDv(), unit);
   return llvm::alignTo(llvm::divideCeil(padded, llvm::divideCeil(padded, most)), unit);
@@ -96,7 +98,7 @@ SharedMemoryPlan mlir::flashattn::planSharedMemory(ProjectOp op, ScheduleAttr sc
 }
 
 std::string mlir::flashattn::explainRefusal(AttentionOpInterface op, const Machine &machine) {
-  // What tensor cores ask of the lengths of rows.
+  // The row lengths that tensor cores require.
   if (machine.isCPU())
     return "";
   for (auto [name, value] : {std::pair("D", op.getD()), std::pair("Dv", op.getDv())})
@@ -105,7 +107,7 @@ std::string mlir::flashattn::explainRefusal(AttentionOpInterface op, const Machi
   return "";
 }
 
-/// Fields of what makes gradients, for what does not.
+/// Rejects fields of the backward pass for other ops.
 static std::string explainGradientFields(ScheduleAttr schedule) {
   if (schedule.getDqTileM())
     return llvm::formatv("expected dq_tile_m for gradients alone but got {0}",
@@ -116,7 +118,7 @@ static std::string explainGradientFields(ScheduleAttr schedule) {
   return schedule.getSeparateDkDv() ? "expected apart for gradients alone" : "";
 }
 
-/// What tensor cores ask of operands and of a row's threads.
+/// Checks the operands and the threads per row that tensor cores require.
 static std::string explainElementRefusal(FloatType element, ScheduleAttr schedule) {
   if (schedule.getDotType() != element)
     return llvm::formatv("expected dot_type {0}, the operands' element type, but got {1}",
@@ -132,7 +134,7 @@ std::string mlir::flashattn::explainRefusal(AttentionOp op, ScheduleAttr schedul
   int64_t pack = schedule.getPack();
   if (pack != 1 && !schedule.getHopper() && !machine.isCPU())
     return llvm::formatv("expected pack 1 without warp specialization but got {0}", pack);
-  // What is read of a query head is read for all rows of a tile at once.
+  // Inputs of a query head are loaded once for all rows of a tile.
   StringRef ofHeads = op.findInputOfHeads(schedule.getSplits() > 1);
   if (pack != 1 && !ofHeads.empty())
     return llvm::formatv("expected pack 1 with {0} but got {1}", ofHeads, pack);

@@ -1,4 +1,4 @@
-//===- Tuned.cpp - the user's file of tuned schedules ----------------------===//
+//===- Tuned.cpp - the user's file of tuned schedules ---------------------===//
 
 #include "flashattn/Target/Tuned.h"
 #include "flashattn/Analysis/MaskShape.h"
@@ -20,7 +20,7 @@ using llvm::Expected;
 static constexpr int64_t kVersion = 2;
 
 std::string mlir::flashattn::getUserCacheFolder() {
-  // A relative one is to be ignored, says the XDG base directory specification.
+  // The XDG base directory specification requires relative paths to be ignored.
   SmallString<128> path(llvm::sys::Process::GetEnv("XDG_CACHE_HOME").value_or(""));
   if (!llvm::sys::path::is_absolute(path)) {
     if (!llvm::sys::path::home_directory(path))
@@ -56,16 +56,16 @@ std::string mlir::flashattn::getTuningKey(AttentionOpInterface op, StringRef mac
                        getTypeName(op.getElementType()), maskClass, kind);
 }
 
-/// The folder of the file that compilations read without being told to: the user's own, so that
-/// nobody else decides on what is compiled. A file that the user names may be anybody's.
+/// Opens the folder of the file that compilations read by default. It must be the user's own, so
+/// that nobody else controls what is compiled. A file that the user names may belong to anybody.
 static Expected<std::optional<TrustedFolder>> openUsersFolder(TrustedFolder::IfMissing ifMissing) {
   return TrustedFolder::open(getUserCacheFolder(), ifMissing);
 }
 static bool isUsers(StringRef file) { return file == getTunedSchedulesPath(); }
 
-/// What the file holds; null where it is not there.
+/// Returns the content of the file; null if it does not exist.
 static Expected<std::unique_ptr<llvm::MemoryBuffer>> readFile(StringRef file) {
-  // A device may never end, and a FIFO has nothing until somebody writes.
+  // Reading a device may never end, and reading a FIFO waits for a writer.
   if (isStream(file))
     return nullptr;
   if (!isUsers(file)) {
@@ -148,7 +148,7 @@ Error mlir::flashattn::checkTunedSchedules(StringRef file) {
   if (llvm::sys::fs::is_directory(file))
     return llvm::createStringError("expected a file for tuned schedules but got the folder '" +
                                    file + "'");
-  // As storeTunedSchedule will, without an end.
+  // Creates a temporary file, as storeTunedSchedule does, and discards it.
   return OutputFiles().create(file).takeError();
 }
 

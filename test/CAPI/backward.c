@@ -1,5 +1,5 @@
-/* Gradients through the C API: what a kernel of attention_backward says of itself on every chip,
-   right numbers on the CPU, and what a launch refuses.
+/* The backward pass through the C API: queries about kernels of attention_backward on every chip,
+   results on the CPU, and errors of a launch.
 
    REQUIRES: capi
    RUN: env FLASHATTN_CUDA_DRIVER=/nowhere/libcuda.so capi-backward | FileCheck %s
@@ -11,7 +11,7 @@
 #define ROWS "memref<?x?x?x16xELEMENT>"
 #define SUMS "memref<?x?x?xf32>"
 
-/* All that there may be, in the order of the op's operands. */
+/* All operands, in the order of the op. */
 static const char kText[] =
     "func.func @gradients(%q: " ROWS ", %k: " ROWS ", %v: " ROWS ", %o: " ROWS ", %lse: " SUMS ",\n"
     "    %do: " ROWS ", %d_lse: " SUMS ", %bias: memref<1x?x?x?xf32>, %keep: memref<?x1x1x?xi1>,\n"
@@ -33,7 +33,7 @@ static const char *const kRoles[] = {
     "sink_logits", "kv_len", "offset", "scale", "dq",  "dk",  "dv",    "d_bias", "d_sink_logits"};
 enum { kCount = sizeof(kRoles) / sizeof(*kRoles), kFirstOutput = 13 };
 
-/* kText with an element type of the rows. */
+/* Returns kText with this element type of the rows. */
 static const char *textOf(const char *element) {
   static char text[sizeof(kText) * 2];
   char *to = text;
@@ -52,7 +52,7 @@ static void checkQueries(void) {
     FlashAttnKernelInfo info = {.size = sizeof(info)};
     REQUIRE(flashattnKernelGetInfo(kernel, &info) == FLASHATTN_OK);
     REQUIRE(info.numArguments == kCount);
-    /* Sums of each query lie in memory of its own, which a launch asks for. */
+    /* The sums of each query need a workspace, whose size depends on the lengths. */
     CHECK(info.workspaceBytes == (i ? -1 : 0));
     char key[64];
     snprintf(key, sizeof(key), "%s/16/16/%s/triangular/backward", chips[i], i ? "f16" : "f32");
@@ -70,7 +70,7 @@ static void checkQueries(void) {
   }
 }
 
-/* B 1, Hq 2, Hkv 1: two rows of one head of keys. */
+/* B = 1, Hq = 2, Hkv = 1: two query heads read one key/value head. */
 enum { kQueries = 5, kKeys = 9, kWidth = 16 };
 static const float kScale = 0.3f;
 
@@ -79,7 +79,7 @@ typedef struct Gradients {
       dSinks[2];
 } Gradients;
 
-/* What the rules say, in double; writes o and lse, which a launch takes. */
+/* Computes the gradients by the rules, in double. Writes o and lse, which a launch reads. */
 static Gradients differentiate(const FlashAttnTensor *t, int64_t length, int64_t offset) {
   static Gradients g;
   memset(&g, 0, sizeof(g));
@@ -167,7 +167,7 @@ static void checkNumbers(FlashAttnKernel kernel) {
     checkClose("d_sink_logits", &t[17], expected.dSinks);
   }
 
-  /* As many arguments as there can be fit a packed launch. */
+  /* A packed launch has room for the maximum number of arguments. */
   FlashAttnPackedLaunch packed = {.kernel = kernel, .tensors = t, .numTensors = kCount};
   for (int i = 0; i < kCount; ++i)
     packed.data[i] = t[i].data ? t[i].data : (void *)(intptr_t)t[i].scalar;

@@ -1,6 +1,7 @@
 /* Launches on a real GPU: several streams and threads at once, graph capture, strided tensors, and
-   a call that costs the host little. The results are the CPU target's. (That a launch takes no
-   memory is shown by fake-cuda.c, whose driver counts: a real device's free memory is everybody's.)
+   the host overhead of a launch. The results are compared with those of the CPU. (fake-cuda.c tests
+   that a launch allocates no memory, because its driver counts allocations. The free memory of a
+   real device is shared with other processes.)
 
    REQUIRES: capi, cuda
    RUN: capi-cuda | FileCheck %s
@@ -63,7 +64,7 @@ static float fromBF16(uint16_t half) {
   return value;
 }
 
-/* q, k, v, o in bf16 and lse in f32, [B, H, N, D] over dense arrays [B, N, H, D]. */
+/* q, k, v, o in bf16 and lse in f32: views [B, H, N, D] of dense arrays [B, N, H, D]. */
 struct Problem {
   FlashAttnTensor host[5], device[5];
   size_t bytes[5];
@@ -101,14 +102,14 @@ static void freeProblem(struct Problem *p) {
   }
 }
 
-/* Output `i` of the device, on the host. */
+/* Returns output `i` of the device in host memory. */
 static void *fetch(const struct Problem *p, int i) {
   void *data = malloc(p->bytes[i]);
   REQUIRE(cuMemcpyDtoH_v2(data, (DevicePtr)(uintptr_t)p->device[i].data, p->bytes[i]) == 0);
   return data;
 }
 
-/* The largest difference between what the device and the host hold in o and lse. */
+/* Returns the largest difference between o and lse on the device and on the host. */
 static double compare(const struct Problem *p) {
   double worst = 0;
   for (int i = 3; i < 5; ++i) {
@@ -168,7 +169,7 @@ static void *work(void *argument) {
   return NULL;
 }
 
-/* Attention of one query, whose keys are cut into parts: sums of these take a workspace. */
+/* Decode attention with one query and split-KV, which needs a workspace. */
 #define ROW "memref<?x?x1x64xbf16, strided<[?, ?, ?, 1], offset: ?>>"
 #define ROWS "memref<?x?x?x64xbf16, strided<[?, ?, ?, 1], offset: ?>>"
 #define SUM "memref<?x?x1xf32>"
@@ -178,8 +179,8 @@ static const char *const kFewQueriesText =
     ") {\n  flashattn.attention ins(%q, %k, %v : " ROW ", " ROWS ", " ROWS ")\n"
     "      outs(%o, %lse : " ROW ", " SUM ")\n  return\n}\n";
 
-/* Captures the first launch of a kernel. What the graph gives, each time that it runs, is what a
-   launch gives, bit for bit. */
+/* Captures the first launch of a kernel. Each run of the graph must give the same results as a
+   launch, bitwise. */
 static void checkCapture(FlashAttnKernel kernel, FlashAttnKernel host, const int64_t *shape,
                          void *stream) {
   struct Problem p;
@@ -225,7 +226,7 @@ int main(void) {
   REQUIRE(flashattnCompile(text, strlen(text), NULL, &onDevice) == FLASHATTN_OK);
   onHost = compileFor("cpu", text);
 
-  /* The first launches are captured, of a kernel without a workspace and of one with. */
+  /* Captures the first launch of a kernel without a workspace, and of one with a workspace. */
   void *stream = NULL;
   REQUIRE(cuStreamCreate(&stream, 1) == 0);
   checkCapture(onDevice, onHost, (const int64_t[]){2, 6, 3, 203, 260, 64}, stream);
@@ -247,7 +248,7 @@ int main(void) {
     }
   }
 
-  /* Small tensors, so that the host is what is measured. */
+  /* Small tensors, so that the host overhead dominates. */
   struct Problem tiny;
   makeProblem(&tiny, (const int64_t[]){1, 1, 1, 16, 16, 64}, 5);
   CHECK(flashattnLaunch(onDevice, stream, tiny.device, 5) == FLASHATTN_OK);

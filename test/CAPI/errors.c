@@ -1,4 +1,4 @@
-/* Bad input: each with its status and message. No CUDA driver is found.
+/* Invalid input, with the status and message of each error. No CUDA driver is found.
 
    REQUIRES: capi
    RUN: env FLASHATTN_CUDA_DRIVER=/nowhere/libcuda.so capi-errors | FileCheck %s
@@ -83,7 +83,7 @@ static void checkAttentionOnly(void) {
          "%m[%c] : memref<1xf32>\n return\n}";
   FAILS(flashattnCheck(text, strlen(text), &options), FLASHATTN_ERROR_INVALID_MODULE,
         "Dialect `memref' not found");
-  // What machines and LLVM have is no part of any module.
+  // Dialects of targets and of LLVM are not allowed in a module.
   options.attentionOnly = 0;
   CHECK(flashattnCompile(text, strlen(text), &options, &unused) == FLASHATTN_OK);
   CHECK(flashattnKernelFree(unused) == FLASHATTN_OK);
@@ -157,7 +157,7 @@ static void checkOptions(void) {
   CHECK(seen.errors > 0 &&
         strstr(seen.message, "expected an integer as schedule field tile_m but got 'many'"));
 
-  /* The callback gets the place too. */
+  /* The callback receives the location too. */
   memset(&seen, 0, sizeof(seen));
   options.schedule = NULL;
   const char *bad = "func.func @f() {\n  \"test.unknown\"() : () -> ()\n  return\n}";
@@ -166,7 +166,7 @@ static void checkOptions(void) {
   CHECK(seen.errors == 1 && seen.line == 2 && seen.column == 17 && !strcmp(seen.file, "input"));
 }
 
-/* What is refused before any code is made. */
+/* Errors that are found before code is generated. */
 static void checkChecks(void) {
   const char *text = attentionText("memref<?x?x?x64xf16>", "", "", "");
   FlashAttnCompileOptions options;
@@ -254,13 +254,13 @@ static void checkNotLaunchable(void) {
 
 static FlashAttnTensor good[6], bad[6];
 
-/* The good tensors again, to spoil one. */
+/* Restores the good tensors, so that a test can change one of them. */
 static FlashAttnTensor *reset(void) {
   memcpy(bad, good, sizeof(good));
   return bad;
 }
 
-/* The same checks where all of it is packed. */
+/* The same checks for packed launches. */
 static void checkPacked(FlashAttnKernel dense) {
   FlashAttnTensor *t = reset();
   FlashAttnPackedLaunch packed = {.kernel = dense, .tensors = t, .numTensors = 5};
@@ -272,7 +272,7 @@ static void checkPacked(FlashAttnKernel dense) {
   packed.data[3] = (char *)t[3].data + 2;
   FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_TENSOR,
         "expected data of argument 3 ('o') at a multiple of 4 bytes but got 0x");
-  packed.data[3] = t[0].data; /* of o's own size, so that no neighbour's memory begins in it */
+  packed.data[3] = t[0].data; /* as large as o, so that no other tensor begins in it */
   FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_TENSOR,
         "expected the output argument 3 ('o') to share no memory with argument 0 ('q')");
   packed.match = 17;
@@ -355,7 +355,7 @@ static void checkTensors(void) {
       "expected the query head count to be a multiple of the key/value head count, 3, but got 4, "
       "of "
       "argument 0 ('q') and argument 1 ('k')");
-  /* Outputs share no byte with anything else. */
+  /* Outputs must not share memory with other arguments. */
   BAD(dense, t[3].data = t[0].data,
       "expected the output argument 3 ('o') to share no memory with argument 0 ('q') but got "
       "addresses 0x");
@@ -366,12 +366,12 @@ static void checkTensors(void) {
   t = reset();
   t[1].data = t[2].data = t[0].data; /* inputs may */
   CHECK(flashattnLaunch(dense, NULL, t, 5) == FLASHATTN_OK);
-  int64_t workspace = -1; /* for which no address counts */
+  int64_t workspace = -1; /* does not depend on addresses */
   t[3].data = t[0].data;
   CHECK(flashattnKernelGetWorkspace(dense, t, 5, &workspace) == FLASHATTN_OK && workspace == 0);
 
   checkPacked(dense);
-  /* The stride of one element does not count, nor do those of a broadcast input. */
+  /* The stride of a dimension of size 1 is ignored. Inputs may be broadcast with stride 0. */
   t = reset();
   t[1].sizes[0] = t[2].sizes[0] = t[0].sizes[0] = t[3].sizes[0] = t[4].sizes[0] = 1;
   t[1].strides[0] = 7;
@@ -385,7 +385,7 @@ static void checkTensors(void) {
   flashattnKernelFree(strided);
 }
 
-/* Operands of the scores, which are as large as these or, where the type says 1, broadcast. */
+/* Operands that modify the scores. Each size is that of the scores, or a static 1 for broadcast. */
 static void checkScoreOperands(void) {
   FlashAttnKernel kernel = compileFor(
       "cpu", "func.func @attention(%q: memref<?x?x?x16xf32>, %bias: memref<?x?x1x?xf32>,\n"
@@ -439,7 +439,7 @@ static void checkScoreOperands(void) {
   flashattnKernelFree(kernel);
 }
 
-/* A projection's operands share sizes as those of attention do, beside an attention or alone. */
+/* The operands of a projection share sizes like those of attention, with an attention or alone. */
 static void checkProjection(void) {
   FlashAttnKernel kernel = compileFor(
       "cpu", "func.func @projection(%q: memref<?x?x?x16xf32>, %o: memref<?x?x?x16xf32>,\n"
@@ -490,7 +490,7 @@ static void checkOperands(void) {
         "expected a FlashAttnOperandInfo but got null");
 }
 
-/* A factor of the scores has a range. */
+/* The scale has a limited range. */
 static void checkScale(void) {
   FlashAttnKernel kernel =
       compileFor("cpu", "func.func @attention(%q: memref<?x?x?x16xf32>, %scale: f32,\n"

@@ -1,5 +1,4 @@
-/* Launches on a CUDA driver without a GPU: whose stream, whose context, whose memory, and what
-   fails.
+/* Launches on a CUDA driver without a GPU: streams, contexts, memory, and errors.
 
    REQUIRES: capi, fakecuda
    RUN: env FLASHATTN_CUDA_DRIVER=%fakecuda capi-fake-cuda | FileCheck %s
@@ -56,7 +55,7 @@ static void *work(void *stream) {
 static void checkContexts(void) {
   void *primary = NULL, *current = NULL, *stream = NULL;
   CHECK(retainPrimary(&primary, 0) == 0);
-  /* The caller's own context, whichever it is, stays current. */
+  /* The caller's context stays current, whichever it is. */
   void *contexts[] = {primary, &stream};
   for (int i = 0; i < 2; ++i) {
     CHECK(pushCurrent(contexts[i]) == 0);
@@ -68,8 +67,8 @@ static void checkContexts(void) {
 
 static void checkRows(void) {
   FlashAttnTensor odd[4];
-  /* Hopper's copies take rows at multiples of 16 bytes of inputs and outputs, in any order, and
-     heads and batches that are one and the same. */
+  /* TMA requires rows of inputs and outputs at multiples of 16 bytes. Strides may be in any order,
+     or 0. */
   const char *anyStrides = "memref<?x?x?x16xf16, strided<[?, ?, ?, 1]>>";
   const char *promised =
       attentionText(anyStrides, " {flashattn.aligned_rows}", "mask(#flashattn.causal)", "");
@@ -96,7 +95,7 @@ static void checkRows(void) {
             "expected a stride that is a multiple of 8 elements, 16 bytes, in dimension ");
     }
   }
-  /* What is not promised goes through mma.sync, which reads element by element. */
+  /* Without that promise, the kernel uses mma.sync and reads element by element. */
   const char *unpromised = attentionText(anyStrides, "", "mask(#flashattn.causal)", "");
   FlashAttnKernel loose = compileFor("sm_90a", unpromised);
   CHECK(flashattnKernelGetText(loose, "schedule", &schedule, NULL) == FLASHATTN_OK);
@@ -113,8 +112,8 @@ static void checkRows(void) {
   flashattnKernelFree(loose);
 }
 
-/* Chunks of 16 bytes are copied of rows that are known to begin at multiples of them, whatever the
-   rank: what a type says of its rows is what is asked of an address. */
+/* Kernels copy chunks of 16 bytes, for any rank, if the type or a promise shows that rows begin at
+   multiples of 16 bytes. Only then must the address be aligned. */
 static void checkChunks(void) {
   static const struct {
     const char *o, *w, *p;
@@ -125,7 +124,7 @@ static void checkChunks(void) {
        "memref<?x64x?xf16> {flashattn.aligned_rows}",
        "memref<?x?x128xf16, strided<[?, ?, 1]>> {flashattn.aligned_rows}",
        {1, 1, 1}},
-      /* Rows of 6 bytes more, of any stride and of any length: nothing is known of them. */
+      /* The alignment of rows is unknown: any stride, or 6 bytes more than a multiple of 16. */
       {"memref<?x?x?x64xf16, strided<[?, ?, ?, 1]>>",
        "memref<?x64x131xf16>",
        "memref<?x?x131xf16>",
@@ -167,7 +166,7 @@ static void checkChunks(void) {
     }
     flashattnKernelFree(kernel);
   }
-  /* A log-sum-exp is written number by number, so that any address of one will do. */
+  /* lse is stored element by element, so that its address needs no further alignment. */
   FlashAttnKernel kernel =
       compileFor("sm_80", attentionText("memref<2x4x64x16xf16>", "", "", "memref<2x4x64xf32>"));
   int64_t q[4] = {2, 4, 64, 16};
@@ -184,7 +183,7 @@ static void checkChunks(void) {
   flashattnKernelFree(kernel);
 }
 
-/* Memory that a function allocates comes and goes in the order of the caller's stream. */
+/* Memory in a function is allocated and freed in the order of the caller's stream. */
 static void checkMemory(void) {
   const char *text = "func.func private @use(%m: memref<4xf32>) attributes {no_inline} {\n"
                      "  return\n}\n"
@@ -225,7 +224,8 @@ static void checkMemory(void) {
   }
 }
 
-/* That a launch allocates its workspace, which is returned, and that asking allocates nothing. */
+/* Checks that a launch allocates exactly its workspace, and that flashattnKernelGetWorkspace
+   allocates nothing. Returns the size of the workspace. */
 static int64_t checkWorkspace(FlashAttnKernel kernel, FlashAttnTensor *arguments, int32_t count) {
   void *used = NULL;
   int launches = getLaunches(&used);
@@ -244,8 +244,8 @@ static int64_t checkWorkspace(FlashAttnKernel kernel, FlashAttnTensor *arguments
   return workspace;
 }
 
-/* The first launch with a workspace, in a capture: all that the driver makes for it, once, is no
-   part of that. */
+/* The first launch with a workspace is captured. Objects that the driver creates only once are not
+   part of the capture. */
 static void checkCapture(void) {
   FlashAttnKernel kernel = NULL;
   REQUIRE(flashattnCompile(kDecodeText, strlen(kDecodeText), NULL, &kernel) == FLASHATTN_OK);
@@ -264,7 +264,7 @@ static void checkCapture(void) {
   flashattnKernelFree(kernel);
 }
 
-/* Few queries: two kernels and memory between them, all on the caller's stream. */
+/* Few queries: two kernels and memory between them, on the caller's stream. */
 static void checkFewQueries(void) {
   FlashAttnKernel kernel = NULL;
   REQUIRE(flashattnCompile(kDecodeText, strlen(kDecodeText), NULL, &kernel) == FLASHATTN_OK);
@@ -287,9 +287,9 @@ static void checkFewQueries(void) {
   FlashAttnKernelInfo info = {.size = sizeof(info)};
   CHECK(flashattnKernelGetInfo(kernel, &info) == FLASHATTN_OK && info.workspaceBytes == -1);
   int64_t workspace = checkWorkspace(kernel, few, 4);
-  /* An output row and its logarithm, two f32, of each part of 24 query rows. */
+  /* For each split, 24 query rows: 64 f32 of output and two f32 of log-sum-exp. */
   CHECK(workspace > 0 && workspace % (24 * 66 * 4) == 0);
-  /* More rows need more, and keys of one part none. */
+  /* More rows need another size, and a single split needs none. */
   for (int i = 0; i < 4; ++i)
     few[i].sizes[0] = 2;
   CHECK(checkWorkspace(kernel, few, 4) != workspace);
@@ -302,7 +302,7 @@ static void checkFewQueries(void) {
                                4};
   CHECK(checkWorkspace(kernel, few, 4) == 0);
 
-  /* What a launch refuses has no workspace. */
+  /* flashattnKernelGetWorkspace rejects the arguments that a launch rejects. */
   FAILS(flashattnKernelGetWorkspace(kernel, few, 3, &workspace), FLASHATTN_ERROR_TENSOR,
         "expected 4 tensors but got 3");
   FAILS(flashattnKernelGetWorkspace(kernel, NULL, 4, &workspace), FLASHATTN_ERROR_INVALID_ARGUMENT,
@@ -322,8 +322,8 @@ static void checkFewQueries(void) {
 #define BIAS "memref<?x?x1x1xf32>"
 #define SINKS "memref<?xf32>"
 
-/* The workspace of gradients of 2 x 4 heads of `queries` and 2 x 2 of `keys`; with `hasAll` a bias
-   of each head, and sinks, have some too. */
+/* Returns the workspace of a backward pass with 2 batches, 4 query heads of `queries` and 2
+   key/value heads of `keys`; with `hasAll`, also with a bias of each head and sink logits. */
 static int64_t measureGradientsOf(int64_t queries, int64_t keys, const char *chip,
                                   const char *clauses, int hasAll) {
   char text[2048];
@@ -359,11 +359,12 @@ static int64_t measureGradients(const char *chip, const char *clauses, int hasAl
   return measureGradientsOf(300, 200, chip, clauses, hasAll);
 }
 
-/* Four f32 of each query, which are in whole tiles, and a row of them where programs add up dq, with
-   a word for each tile of 64 where they do in turns, or the first makes it zeros, and a count for
-   each head of those that have added; one more of each query for the gradient of a bias. With warp
-   specialisation a word says whether any row is made again. And the counter where blocks claim
-   programs. None grows with the queries and the keys. */
+/* The workspace has four f32 for each query, rounded up to whole tiles. If programs add up dq, it
+   also has a row of f32 for each query; a word for each tile of 64 queries, for turns or for the
+   zeroing by the first program; and a count for each head of the programs that have added. The
+   gradient of a bias takes one more f32 per query. With warp specialization, a word signals whether
+   any row must be recomputed, and the dynamic scheduler has a counter. Nothing grows with queries
+   times keys. */
 static void checkGradients(void) {
   const int64_t heads = 2 * 4, f32 = 4;
   const int64_t of128 = heads * 384 * f32, of64 = heads * 320 * f32, beside = heads * 300 * f32;
@@ -376,13 +377,14 @@ static void checkGradients(void) {
   CHECK(measureGradients("sm_80", "deterministic", 1) == of64 * 4 + beside);
 }
 
-/* Where all queries see the first keys these have sums, 2 x 128 rows of each of their heads, which
-   take as much as one more f32 of each query at most, with the word of each tile and head. */
+/* If all queries see the first keys, dk and dv of these keys are added in f32 sums, 2 x 128 rows
+   for each key/value head. They are used only if they take, with a word for each tile and head, at
+   most one f32 for each query. */
 static void checkSharedKeys(void) {
   const char *mask = "mask(#flashattn.any_of<[#flashattn.window<left = 1023, right = 0>, "
                      "#flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)";
   const int64_t heads = 2 * 4, f32 = 4, sums = f32 * 2 * 2 * 2 * 128 * 128;
-  /* 16645 queries are 131 tiles of 128 rows, and 261 that programs add to: 16384 and 261. */
+  /* 16645 queries are 131 tiles of 128 rows, and 261 tiles to which programs add: 16384 + 261. */
   const int64_t rows = heads * 131 * 128 * f32, again = 4;
   const int64_t all = rows * (4 + 128) + rows / 64 + heads * 4 + again;
   CHECK(measureGradientsOf(16645, 16384, "sm_90a", mask, 0) == all + sums);
@@ -391,7 +393,7 @@ static void checkSharedKeys(void) {
   CHECK(measureGradientsOf(16645, 16384, "sm_80", mask, 0) == rows * (4 + 128));
 }
 
-/* Memory in several pieces: the most at any time counts. */
+/* Several allocations: the workspace is the maximum in use at any time. */
 static void checkPeak(void) {
   const char *text = "func.func private @use(%m: memref<?xf32>) attributes {no_inline} {\n"
                      "  return\n}\n"
@@ -435,7 +437,7 @@ int main(void) {
     tensors[i].data = (void *)(((intptr_t)i + 1) << 32);
   }
 
-  /* A launch takes no memory: neither the first one nor any other. */
+  /* A launch allocates no memory, not even the first one. */
   int allocations = getAllocations();
   pthread_t threads[kThreads];
   for (intptr_t i = 0; i < kThreads; ++i)
@@ -452,13 +454,13 @@ int main(void) {
   CHECK(getAllocations() == allocations);
   checkCapture();
 
-  /* The GPU copies chunks of 16 bytes, whatever was promised. */
+  /* The GPU copies chunks of 16 bytes, with or without a promise. */
   FlashAttnTensor odd[4];
   memcpy(odd, tensors, sizeof(odd));
   odd[1].data = (char *)odd[1].data + 2;
   FAILS(flashattnLaunch(shared, NULL, odd, 4), FLASHATTN_ERROR_TENSOR,
         "expected data of argument 1 ('k') at a multiple of 16 bytes but got 0x");
-  /* Nothing to do, so nothing is launched. */
+  /* An empty problem launches nothing. */
   void *stream = NULL;
   int before = getLaunches(&stream);
   memcpy(odd, tensors, sizeof(odd));
@@ -467,7 +469,7 @@ int main(void) {
   CHECK(flashattnLaunch(shared, NULL, odd, 4) == FLASHATTN_OK);
   CHECK(getLaunches(&stream) == before);
 
-  /* An older chip's kernel runs too, a newer one's only gives texts. */
+  /* A kernel for an older chip runs too; a kernel for a newer chip only has texts. */
   FlashAttnKernel older = compileFor("sm_80", text), newer = compileFor("sm_100", text);
   CHECK(flashattnLaunch(older, NULL, tensors, 4) == FLASHATTN_OK);
   FAILS(flashattnLaunch(newer, NULL, tensors, 4), FLASHATTN_ERROR_DEVICE,
@@ -487,7 +489,7 @@ int main(void) {
   FAILS(flashattnKernelGetWorkspace(newer, tensors, 4, &workspace), FLASHATTN_ERROR_DEVICE,
         "the kernel cannot be launched: the CUDA driver is too old");
 
-  /* A launch that fails is an error of that call; a fatal one of all that follow. */
+  /* A failed launch affects only that call; a fatal error affects all later calls. */
   setenv("FAKE_CUDA_FAIL", "cuLaunchKernel=701", 1);
   FAILS(flashattnLaunch(shared, NULL, tensors, 4), FLASHATTN_ERROR_DEVICE,
         "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES");

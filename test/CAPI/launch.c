@@ -1,4 +1,4 @@
-/* Launches on the CPU: right numbers for every length, head grouping and stride of one kernel.
+/* Launches on the CPU: one kernel gives correct results for all lengths, head groups and strides.
 
    REQUIRES: capi
    RUN: capi-launch | FileCheck %s
@@ -17,7 +17,7 @@ static const int64_t kShapes[][5] = {{1, 1, 1, 1, 1},     {2, 4, 4, 17, 17}, {1,
 
 static void launch(FlashAttnKernel kernel, const int64_t *shape, int causal, int withLse,
                    int transposed) {
-  /* Transposed: arrays [B, N, H, D] seen as [B, H, N, D]. */
+  /* Transposed: arrays [B, N, H, D] viewed as [B, H, N, D]. */
   int64_t q[4] = {shape[0], shape[1], shape[3], 32}, k[4] = {shape[0], shape[2], shape[4], 32};
   FlashAttnTensor t[5] = {makeTensor(4, q, 1), makeTensor(4, k, 2), makeTensor(4, k, 3),
                           makeTensor(4, q, 0), makeTensor(3, q, 0)};
@@ -52,7 +52,7 @@ int main(void) {
         CHECK(flashattnKernelFree(kernel) == FLASHATTN_OK);
       }
 
-  /* An output between its inputs: q, k, v and o are slices of one array [B, N, 4, H, D]. */
+  /* An output interleaved with inputs: q, k, v and o are slices of one array [B, N, 4, H, D]. */
   enum { kLength = 17, kHeads = 3, kPacked = 2 * kLength * 4 * kHeads * 32 };
   float *array = malloc(kPacked * sizeof(float));
   for (uint32_t i = 0; i < kPacked; ++i)
@@ -70,7 +70,7 @@ int main(void) {
   CHECK(flashattnKernelFree(strided) == FLASHATTN_OK);
   free(array);
 
-  /* Scalars: the position of query 0, and what any module computes. */
+  /* Scalars of all types, in a module without attention. */
   const char *text =
       "func.func @scale(%x: memref<?xf32>, %n: index, %flag: i1, %word: i32, %y: memref<f32>,\n"
       "                 %by: f32) {\n"
@@ -94,7 +94,8 @@ int main(void) {
   CHECK(flashattnLaunch(scale, NULL, t, 6) == FLASHATTN_OK && y == -6);
   t[2].scalar = 0;
   CHECK(flashattnLaunch(scale, NULL, t, 6) == FLASHATTN_OK && y == 1.5f);
-  /* In a packed launch they stand beside the addresses, and what the tensors say does not count. */
+  /* In a packed launch, scalars are passed among the addresses; those in the tensors are
+     ignored. */
   FlashAttnPackedLaunch packed = {.kernel = scale, .tensors = t, .numTensors = 6};
   intptr_t words[6] = {(intptr_t)x, 1, 1, -5, (intptr_t)&y, (intptr_t)t[5].scalar};
   for (int i = 0; i < 6; ++i)

@@ -1,4 +1,5 @@
-/* A model of a GPU as a device: right numbers on memory of the host, what is refused, and a race.
+/* A model of a GPU as a device: results on host memory, errors, and detection of a race and of an
+   access out of bounds.
 
    REQUIRES: capi
    RUN: capi-model | FileCheck %s
@@ -15,7 +16,7 @@ static int32_t compileOn(const char *chip, const char *text, FlashAttnKernel *ke
   return flashattnCompile(text, strlen(text), &options, kernel);
 }
 
-/* Of f32: 17 queries, 40 keys, and no memory of its own on the model's GPU. */
+/* f32, 17 queries, 40 keys, and no workspace. */
 static void launch(const char *chip) {
   FlashAttnKernel kernel;
   REQUIRE(compileOn(chip,
@@ -35,15 +36,15 @@ static void launch(const char *chip) {
   /* Two interleavings. */
   for (int i = 0; i < 2; ++i)
     CHECK(flashattnLaunch(kernel, NULL, t, 5) == FLASHATTN_OK);
-  /* Products of tf32 lose bits. */
+  /* TF32 products have reduced precision. */
   CHECK(compareAttention(&t[0], &t[1], &t[2], &t[3], &t[4], 1) < 2e-3);
   for (int i = 0; i < 5; ++i)
     free(t[i].data);
   CHECK(flashattnKernelFree(kernel) == FLASHATTN_OK);
 }
 
-/* Parts of the keys have memory for their outputs, as much as on the GPU: in f32 two outputs of a
-   row of 64 and a number each. */
+/* Split-KV needs a workspace as large as on the GPU: for at least two splits, an output row of 64
+   f32 and a log-sum-exp each. */
 static void launchParts(void) {
   FlashAttnKernel kernel;
   REQUIRE(compileOn("sm_80", kDecodeText, &kernel) == FLASHATTN_OK);
@@ -62,8 +63,8 @@ static void launchParts(void) {
   CHECK(flashattnKernelFree(kernel) == FLASHATTN_OK);
 }
 
-/* Each thread of two warps stores its number to the same word, with nothing between them; and a
-   load behind the end of the caller's memory. */
+/* The threads of two warps store their numbers to the same word without synchronization; and a load
+   after the end of the caller's memory. */
 static const char *const kFaults =
     "func.func @race(%x: memref<?xf32>) {\n"
     "  %c1 = arith.constant 1 : index\n  %c64 = arith.constant 64 : index\n"

@@ -1,4 +1,4 @@
-/* A process that may start no more threads compiles kernels for a GPU all the same, and loads them.
+/* A process that cannot create threads still compiles kernels for a GPU, and loads them.
 
    REQUIRES: capi, fakecuda
    RUN: env FLASHATTN_CUDA_DRIVER=%fakecuda capi-no-threads | FileCheck %s
@@ -11,7 +11,7 @@
 
 static int asked = 0;
 
-/* In place of the C library's, for the library under test too. */
+/* Replaces the C library's function, also in the library under test. */
 int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
                    void *argument) {
   (void)thread, (void)attributes, (void)start, (void)argument;
@@ -19,7 +19,8 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
   return EAGAIN;
 }
 
-/* Of each chip's kernels, as many as there are lengths to choose by, and what makes a counter. */
+/* Expects `entries` kernels: one for each range of lengths, and one that initializes the atomic
+   counter. */
 static void checkChip(const char *chip, int entries) {
   const char *module = "func.func @attention(%q: memref<?x?x?x128xf16>, %k: memref<?x?x?x128xf16>, "
                        "%v: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {\n"
@@ -48,7 +49,7 @@ static void checkChip(const char *chip, int entries) {
   flashattnKernelFree(kernel);
 }
 
-/* A first launch loads both of its kernels before, one beside the other where it may. */
+/* The first launch loads both of its kernels in advance, concurrently if threads are available. */
 static void checkLaunch(void) {
   FlashAttnKernel kernel = NULL;
   REQUIRE(flashattnCompile(kDecodeText, strlen(kDecodeText), NULL, &kernel) == FLASHATTN_OK);

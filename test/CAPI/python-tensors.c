@@ -1,5 +1,5 @@
-/* Tensors that a type of Python's shows to C: which of them match, and launches of those that do.
-   The objects and the table of functions are made here, without Python.
+/* Tensors that a Python type exchanges with C: which of them match, and launches of matches. The
+   test creates the objects and the function table, without Python.
 
    REQUIRES: capi
    RUN: capi-python-tensors | FileCheck %s
@@ -8,7 +8,7 @@
 
 #include "Inputs/Testing.h"
 
-/* What DLPack declares of these, by its names: a call goes through pointers of these types. */
+/* Declared as in DLPack, with its names, because calls go through pointers of these types. */
 typedef enum DLDeviceType { kDLCPU = 1, kDLCUDA = 2 } DLDeviceType;
 
 typedef struct DLTensor {
@@ -48,7 +48,7 @@ static FlashAttnTensor tensors[5];
 static DLTensor objects[5];
 static FlashAttnPythonTensors question;
 
-/* What matches, to spoil one thing. */
+/* Restores matching tensors, so that a test can change one property. */
 static void reset(void) {
   question = (FlashAttnPythonTensors){&exchange, tensors, FLASHATTN_DEVICE_CPU, 1, {0}};
   for (int i = 0; i < 5; ++i) {
@@ -79,7 +79,7 @@ static void checkMatches(void) {
   MATCHES(question.objects[4] = NULL);
   MATCHES(question.objects[3] = NULL);
   MATCHES(objects[1].strides = NULL);
-  MATCHES(objects[0].strides = anyBatch); /* of the only batch */
+  MATCHES(objects[0].strides = anyBatch); /* stride of a single batch */
   MATCHES((objects[0].data = q - 4, objects[0].byteOffset = 4));
   MATCHES((objects[0].data = q + 4, question.isAligned = 0));
   MATCHES(objects[4].data = (char *)objects[4].data + 4);
@@ -120,7 +120,7 @@ static void checkMatches(void) {
   CHECK(flashattnMatchPythonTensors(&question) == 0 && numStreams == 1);
 }
 
-/* Launches of matches that are not the last one take their own addresses. */
+/* A launch of an earlier match uses the addresses of that match. */
 static void checkLaunches(FlashAttnKernel kernel) {
   enum { kNumMatches = 16 };
   FlashAttnTensor outputs[kNumMatches][2];

@@ -1,4 +1,4 @@
-/* What a kernel says of itself, and its texts: PTX without a GPU too.
+/* Queries about a kernel, and its texts, which include PTX even without a GPU.
 
    REQUIRES: capi
    RUN: env FLASHATTN_CUDA_DRIVER=/nowhere/libcuda.so capi-query | FileCheck %s
@@ -44,7 +44,7 @@ static void checkArguments(FlashAttnKernel kernel) {
   }
 }
 
-/* Tuned schedules are kept in one file, and what is none of these is said. */
+/* Tuned schedules are stored in a file; invalid ones are rejected. */
 static void checkTuned(void) {
   const char *path = NULL, *json = NULL;
   setenv("HOME", "/nowhere", 1);
@@ -70,7 +70,7 @@ static void checkTuned(void) {
   CHECK(remove(file) == 0 && rmdir(folder) == 0);
 }
 
-/* What the operands of an op are, whether a kernel has them or not. */
+/* The operands of an op, independent of any kernel. */
 static void checkOperands(void) {
   enum { kFloats = 1 << FLASHATTN_F16 | 1 << FLASHATTN_BF16 | 1 << FLASHATTN_F32 };
   static const struct {
@@ -101,7 +101,7 @@ static void checkOperands(void) {
     CHECK(found.kind ==
           (*expected[i].dims ? FLASHATTN_ARGUMENT_MEMREF : FLASHATTN_ARGUMENT_SCALAR));
   }
-  /* The backward's, of which any may be there in a packed launch. */
+  /* The operands of the backward op, all of which a packed launch may have. */
   static const char *const gradients[] = {
       "q",           "k",      "v",      "o",     "lse", "d_o", "d_lse", "bias",   "keep",
       "sink_logits", "kv_len", "offset", "scale", "dq",  "dk",  "dv",    "d_bias", "d_sink_logits"};
@@ -119,10 +119,10 @@ static void checkOperands(void) {
   CHECK(flashattnGetOperand("combine", 0, &parts) == FLASHATTN_OK && !strcmp(parts.dims, "SBHNV"));
 }
 
-/* The same on every chip: tile values, and nothing that only one machine has. */
+/* The tiled stage is the same on every chip: tile values, and nothing specific to a target. */
 static void checkTiled(const char *text) {
   CHECK(strstr(text, "flashattn.program") && strstr(text, "vector.contract"));
-  /* With roles one op has what may be rescaled. */
+  /* With warp specialization, flashattn.softmax_step contains the exponentials. */
   CHECK(strstr(text, "math.exp2") || strstr(text, "flashattn.softmax_step"));
   CHECK(strstr(text, "vector.multi_reduction"));
   static const char *const later[] = {"flashattn.attention",
@@ -138,7 +138,7 @@ static void checkTiled(const char *text) {
     CHECK(!strstr(text, later[i]));
 }
 
-/* Few queries are read in parts, whose number depends on the sizes and on the GPU. */
+/* Few queries use split-KV. The number of splits depends on the sizes and on the GPU. */
 static void checkWorkspace(void) {
   static const char *const chips[] = {"sm_80", "sm_90a", "cpu"};
   for (int i = 0; i < 3; ++i) {
@@ -157,7 +157,8 @@ static void checkWorkspace(void) {
   }
 }
 
-/* Schedules that are worth timing; a program built before gradients had any gets the others. */
+/* Schedules worth timing. A program built before the field `gradients` existed gets those of the
+   forward pass. */
 static void checkTrials(void) {
   FlashAttnTrialOptions options = {.size = offsetof(FlashAttnTrialOptions, gradients),
                                    .chip = "sm_80",
@@ -175,7 +176,7 @@ static void checkTrials(void) {
         "expected a FlashAttnTrialOptions of ");
 }
 
-/* Code that is kept is that of the second compilation, with the same texts. */
+/* A second compilation takes its code from the cache, and has the same texts. */
 static void checkCache(void) {
   char folder[] = "/tmp/flashattn-cache-XXXXXX", code[64];
   REQUIRE(mkdtemp(folder));
@@ -192,8 +193,8 @@ static void checkCache(void) {
                   second = compileFor("sm_80", kDecodeText);
   CHECK(!strcmp(getText(first, "ptx"), getText(second, "ptx")));
   CHECK(flashattnGetCacheInfo(&info) == FLASHATTN_OK && info.files == 1);
-  /* main() says so. What was there before it was, is still filled for who has the older structure.
-   */
+  /* main() has disabled the archive. Callers with the older structure still get the older
+     fields. */
   CHECK(!strcmp(info.archiveOffReason, "FLASHATTN_KERNELS=off") && !*info.archiveFile);
   CHECK(info.archiveMembers == 0 && info.archiveFound == 0);
   FlashAttnCacheInfo old = {.size = offsetof(FlashAttnCacheInfo, archiveFile), .archiveFound = 7};
@@ -222,16 +223,16 @@ int main(void) {
     FlashAttnKernelInfo info = {.size = sizeof(info)};
     CHECK(flashattnKernelGetInfo(kernel, &info) == FLASHATTN_OK && !strcmp(info.chip, chip));
     CHECK(info.isLaunchable == isCPU);
-    /* A counter where blocks claim their programs: not for few of them. */
+    /* The dynamic scheduler needs a counter, unless there are few programs. */
     CHECK(info.workspaceBytes == (i == 2 ? -1 : 0));
     CHECK(info.device == (isCPU ? FLASHATTN_DEVICE_CPU : FLASHATTN_DEVICE_AUTO));
     char key[64];
     snprintf(key, sizeof(key), "%s/64/64/f16/triangular", chip);
     CHECK(!strcmp(info.tuningKey, key));
-    /* A program built before that field was there gets the rest. */
+    /* A program built before this field existed gets the other fields. */
     FlashAttnKernelInfo older = {.size = offsetof(FlashAttnKernelInfo, tuningKey)};
     CHECK(flashattnKernelGetInfo(kernel, &older) == FLASHATTN_OK && !older.tuningKey);
-    /* The text that was given at least, and long ones once somebody has asked for them. */
+    /* At least the text of the module; the size grows when long texts are requested. */
     CHECK(info.hostBytes > (int64_t)strlen(text));
     int64_t lowered = strlen(getText(kernel, "lowered")), before = info.hostBytes;
     CHECK(flashattnKernelGetInfo(kernel, &info) == FLASHATTN_OK &&
@@ -255,7 +256,7 @@ int main(void) {
       CHECK(strstr(ptx, "cp.async") && strstr(ptx, i == 2 ? "wgmma.mma_async" : "mma.sync"));
     }
 
-    /* The schedule that was printed can be pinned. */
+    /* The printed schedule can be pinned. */
     FlashAttnCompileOptions options;
     flashattnCompileOptionsInit(&options);
     options.chip = chip;

@@ -1,4 +1,4 @@
-/* Eight threads at once: each compiles for itself, and all launch one kernel.
+/* Eight threads at once: each compiles a kernel of its own, and all launch a shared one.
 
    REQUIRES: capi
    RUN: capi-threads | FileCheck %s
@@ -30,7 +30,7 @@ static void *work(void *argument) {
   if (!(worst < 1e-5))
     return "numbers";
 
-  /* Messages belong to the thread. */
+  /* Error messages are per thread. */
   t[3].rank = (int32_t)number + 5;
   char expected[80];
   snprintf(expected, sizeof(expected), "expected rank 4 of argument 3 ('o') but got %d", t[3].rank);

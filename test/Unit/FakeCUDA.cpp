@@ -1,22 +1,23 @@
-//===- FakeCUDA.cpp - a CUDA driver without a GPU ---------------------------===//
+//===- FakeCUDA.cpp - a CUDA driver without a GPU -------------------------===//
 //
-// The functions of libcuda that the runtime uses, over host memory, so that every error of a
-// device can be provoked where there is none. Kernels do nothing. The environment says how
-// it behaves, and is read at each call:
+// Implements the functions of libcuda that the runtime uses, on host memory, so that every error of
+// a device can be simulated. Kernels do nothing. The environment controls the behavior and is read
+// at each call:
 //
-//   FAKE_CUDA_FAIL            NAME=CODE[,NAME=CODE…]: the call NAME (without _v2) returns CODE;
-//                             a code that real drivers do not recover from stays for all calls
+//   FAKE_CUDA_FAIL            NAME=CODE[,NAME=CODE…]: the call NAME (without _v2) returns CODE; if
+//                             real drivers do not recover from CODE, all later calls return it too
 //   FAKE_CUDA_DEVICES         number of devices (1)
-//   FAKE_CUDA_DRIVER_VERSION  what cuDriverGetVersion says (12040)
+//   FAKE_CUDA_DRIVER_VERSION  version that cuDriverGetVersion returns (12040)
 //   FAKE_CUDA_CAPABILITY      compute capability, two digits (90)
 //   FAKE_CUDA_MEMORY          bytes of memory of a device (4 GiB)
 //   FAKE_CUDA_STATIC_SHARED   bytes of static shared memory of every kernel (0)
-//   FAKE_CUDA_MAX_THREADS     threads that a block of every kernel may have (1024)
-//   FAKE_CUDA_CAPTURING       what cuStreamIsCapturing says (0); while it is not 0, what does not
-//                             go to a stream, such as loading kernels, is refused on threads that
-//                             are not in the relaxed mode of captures
-//   FAKE_CUDA_CUBINS          0: cuModuleLoadDataEx refuses cubins, as a driver older than they are
-//   (1) FAKE_CUDA_LOG             what the compiler of PTX says when cuModuleLoadDataEx fails
+//   FAKE_CUDA_MAX_THREADS     maximum number of threads in a block of every kernel (1024)
+//   FAKE_CUDA_CAPTURING       status that cuStreamIsCapturing returns (0). If it is not 0, calls
+//                             without a stream, such as loading kernels, fail on threads that are
+//                             not in the relaxed capture mode
+//   FAKE_CUDA_CUBINS          0: cuModuleLoadDataEx rejects cubins, like a driver that is older
+//                             than the cubins (1)
+//   FAKE_CUDA_LOG             message of the PTX compiler if cuModuleLoadDataEx fails
 //
 //===----------------------------------------------------------------------===//
 
@@ -52,25 +53,25 @@ long getTotalMemory() { return getNumber("FAKE_CUDA_MEMORY", 4l << 30); }
 std::mutex mutex;
 std::map<void *, size_t> allocations;
 size_t allocated = 0;
-/// The most that was allocated since fakeCUDAPeakMemory.
+/// Peak of `allocated` since the last call of fakeCUDAPeakMemory.
 size_t peak = 0;
 int numAllocations = 0;
 std::atomic<Result> sticky{0};
 std::atomic<int> loads{0}, cubinLoads{0}, unloads{0};
-/// Of this thread, the current one last.
+/// The context stack of this thread.
 thread_local std::vector<void *> contexts;
-/// Of this thread; at first captures are of all threads.
+/// The capture mode of this thread, initially global.
 thread_local int captureMode = 0;
-/// Of this thread's launches.
+/// The number of launches of this thread, and the stream of the last one.
 thread_local int launches = 0;
 thread_local void *launchStream = nullptr;
-/// Of this thread's last launch, by number.
+/// The attributes of this thread's last launch, by number.
 thread_local std::map<int, int> launchAttributes;
-/// Of this thread's launches, those that may start beside the end of the one before.
+/// The number of this thread's launches with programmatic dependent launch.
 thread_local int programmaticLaunches = 0;
-/// Of this thread's last allocation on a stream.
+/// The stream of this thread's last allocation on a stream.
 thread_local void *memoryStream = nullptr;
-/// What fakeCUDAWatch asks for.
+/// See fakeCUDAWatch.
 thread_local int watched = -1;
 thread_local std::vector<char> watchedBytes;
 /// See fakeCUDATensorMap.
@@ -78,12 +79,12 @@ thread_local FakeTensorMap tensorMap;
 /// The last value of each function attribute that was set.
 thread_local std::map<int, int> functionAttributes;
 
-/// What call `name` returns before it does anything.
+/// Returns the status with which call `name` must fail, or 0.
 Result begin(const char *name) {
   if (sticky)
     return sticky;
   const char *failing = std::getenv("FAKE_CUDA_FAIL");
-  // Launches are timed on this driver too: it costs them next to nothing.
+  // Tests measure the overhead of launches on this driver, so this must be fast.
   if (!failing)
     return 0;
   std::string list = failing;
@@ -92,7 +93,7 @@ Result begin(const char *name) {
     size_t end = std::min(list.find(',', at), list.size());
     if (list.compare(at, key.size(), key) == 0) {
       Result code = std::atoi(list.c_str() + at + key.size());
-      // Those of a capture, from 900 on, leave the context as it is.
+      // Errors of captures, from 900 on, do not affect the context.
       if (code >= 700 && code < 800 && code != 701)
         sticky = code;
       return code;
@@ -102,8 +103,8 @@ Result begin(const char *name) {
   return 0;
 }
 
-/// The same of a call that a capture cannot record, and that the driver so refuses while any
-/// thread captures a stream in the global mode.
+/// Same, for a call that a capture cannot record. The driver rejects it while any thread captures a
+/// stream in the global mode.
 Result beginUnsafe(const char *name) {
   constexpr int kRelaxed = 2, kCaptureUnsupported = 900;
   if (getNumber("FAKE_CUDA_CAPTURING", 0) && captureMode != kRelaxed)
@@ -296,7 +297,7 @@ EXPORT Result cuMemFree_v2(DevicePtr pointer) {
 }
 EXPORT Result cuMemPoolCreate(void **pool, const void *props) {
   BEGIN_UNSAFE("cuMemPoolCreate");
-  // Of memory pinned on device 0.
+  // Pinned memory on device 0.
   const int expected[] = {1, 0, 1, 0};
   if (std::memcmp(props, expected, sizeof(expected)))
     return 1;
@@ -316,19 +317,20 @@ EXPORT Result cuMemFreeAsync(DevicePtr pointer, void *stream) {
   BEGIN("cuMemFreeAsync");
   return stream == memoryStream ? release(pointer) : 1;
 }
-/// Bytes that are allocated, and the stream of this thread's last allocation on one.
+/// Returns the number of allocated bytes. Sets `stream` to that of this thread's last allocation on
+/// a stream.
 EXPORT size_t fakeCUDAMemory(void **stream) {
   std::lock_guard<std::mutex> lock(mutex);
   *stream = memoryStream;
   return allocated;
 }
-/// The most bytes that were allocated at any time since the last call.
+/// Returns the peak of allocated bytes since the last call.
 EXPORT size_t fakeCUDAPeakMemory() {
   std::lock_guard<std::mutex> lock(mutex);
   return std::exchange(peak, allocated);
 }
 
-/// Allocations so far, the freed and the refused ones too.
+/// Returns the number of allocations so far, including freed and failed ones.
 EXPORT int fakeCUDAAllocations() {
   std::lock_guard<std::mutex> lock(mutex);
   return numAllocations;
@@ -360,9 +362,9 @@ EXPORT Result cuMemsetD8Async(DevicePtr dst, unsigned char value, size_t count, 
   std::memset(reinterpret_cast<void *>(dst), value, count);
   return 0;
 }
-/// How often kernels were loaded: for tests of the cache.
+/// Returns how often kernels were loaded.
 EXPORT int fakeCUDALoads() { return loads; }
-/// Of these, those of machine code.
+/// Returns how often cubins were loaded.
 EXPORT int fakeCUDACubinLoads() { return cubinLoads; }
 EXPORT Result cuThreadExchangeStreamCaptureMode(int *mode) {
   BEGIN("cuThreadExchangeStreamCaptureMode");
@@ -386,7 +388,7 @@ EXPORT Result cuModuleLoadDataEx(void **module, const void *image, unsigned numO
       std::snprintf(log, size, "%s", text);
     return failure;
   }
-  // Of PTX the driver's compiler asks at least this.
+  // The driver's compiler rejects PTX without a target.
   constexpr int kInvalidPTX = 218, kNoBinary = 209;
   auto *text = static_cast<const char *>(image);
   bool isCubin = text[0] == 0x7f;
@@ -405,7 +407,7 @@ EXPORT Result cuModuleUnload(void *module) {
   ++unloads;
   return 0;
 }
-/// How often kernels were unloaded.
+/// Returns how often kernels were unloaded.
 EXPORT int fakeCUDAUnloads() { return unloads; }
 EXPORT Result cuModuleGetFunction(void **function, void *module, const char *name) {
   BEGIN("cuModuleGetFunction");
@@ -424,10 +426,10 @@ EXPORT Result cuFuncSetAttribute(void *function, int attribute, int value) {
   functionAttributes[attribute] = value;
   return 0;
 }
-/// What this thread last set `attribute` of any function to.
+/// Returns the value to which this thread last set `attribute`, of any function.
 EXPORT int fakeCUDAFunctionAttribute(int attribute) { return functionAttributes[attribute]; }
-/// This thread's launches keep the first `bytes` bytes of parameter `index`; returns those of the
-/// last launch.
+/// Makes this thread's launches copy the first `bytes` bytes of parameter `index`. Returns the
+/// copy, which each launch overwrites.
 EXPORT const void *fakeCUDAWatch(int index, size_t bytes) {
   watched = index;
   watchedBytes.resize(bytes);
@@ -446,7 +448,7 @@ EXPORT Result cuLaunchKernel(void *function, unsigned, unsigned, unsigned, unsig
     std::memcpy(watchedBytes.data(), parameters[watched], watchedBytes.size());
   return 0;
 }
-/// The map is 16 times the number, from 1, of the tensor map made by this thread.
+/// Fills the map with 16 copies of its number; this thread's tensor maps are numbered from 1.
 EXPORT Result cuTensorMapEncodeTiled(void *map, int dataType, uint32_t rank, void *base,
                                      const uint64_t *sizes, const uint64_t *strides,
                                      const uint32_t *box, const uint32_t *elementStrides,
@@ -466,8 +468,7 @@ EXPORT Result cuTensorMapEncodeTiled(void *map, int dataType, uint32_t rank, voi
   return 0;
 }
 EXPORT const FakeTensorMap *fakeCUDATensorMap() { return &tensorMap; }
-/// This thread's launches so far, the stream of the last one, and how many contexts are on its
-/// stack: for tests of who sees what.
+/// Returns the number of this thread's launches. Sets `stream` to that of the last one.
 EXPORT int fakeCUDALaunches(void **stream) {
   *stream = launchStream;
   return launches;
@@ -498,7 +499,7 @@ EXPORT Result cuLaunchKernelEx(const LaunchConfig *config, void *function, void 
   return 0;
 }
 EXPORT int fakeCUDAProgrammaticLaunches() { return programmaticLaunches; }
-/// The first word of attribute `id` of this thread's last launch; 0 where it had none.
+/// Returns the first word of attribute `id` of this thread's last launch; 0 if it was not set.
 EXPORT int fakeCUDALaunchAttribute(int id) {
   auto found = launchAttributes.find(id);
   return found == launchAttributes.end() ? 0 : found->second;

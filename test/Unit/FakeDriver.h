@@ -1,4 +1,4 @@
-//===- FakeDriver.h - tests beside FakeCUDA.cpp ------------------*- C++ -*-===//
+//===- FakeDriver.h - access to FakeCUDA.cpp for tests ----------*- C++ -*-===//
 
 #ifndef FLASHATTN_TEST_UNIT_FAKEDRIVER_H
 #define FLASHATTN_TEST_UNIT_FAKEDRIVER_H
@@ -13,7 +13,7 @@
 
 namespace mlir::flashattn {
 
-/// A variable of the environment for a scope.
+/// Sets an environment variable for a scope.
 class ScopedEnv {
 public:
   ScopedEnv(const char *name, const char *value) : name(name) { setenv(name, value, 1); }
@@ -30,13 +30,13 @@ inline std::string message(llvm::Error error) {
   return error ? llvm::toString(std::move(error)) : "no error";
 }
 
-/// A function that the fake driver has for tests.
+/// Returns a function that the fake driver exports for tests.
 template <typename F> F *getFake(const char *name) {
   static void *library = dlopen(std::getenv("FLASHATTN_CUDA_DRIVER"), RTLD_NOW);
   return reinterpret_cast<F *>(dlsym(library, name));
 }
 
-/// The table of the fake driver, for what a test makes it lack.
+/// Returns the function table of the fake driver, from which a test may remove functions.
 inline cuda::Driver &getDriver() {
   const cuda::Driver *driver = nullptr;
   EXPECT_FALSE(cuda::getDriver(driver));

@@ -1,11 +1,11 @@
-//===- FakeTensorMap.h - what FakeCUDA.cpp keeps of a tensor map --*- C++ -*-===//
+//===- FakeTensorMap.h - tensor maps recorded by FakeCUDA.cpp ---*- C++ -*-===//
 
 #ifndef FLASHATTN_TEST_UNIT_FAKETENSORMAP_H
 #define FLASHATTN_TEST_UNIT_FAKETENSORMAP_H
 
 #include <cstdint>
 
-/// The arguments of a thread's last cuTensorMapEncodeTiled.
+/// The arguments of a thread's last call of cuTensorMapEncodeTiled.
 struct FakeTensorMap {
   int dataType, rank;
   void *base;

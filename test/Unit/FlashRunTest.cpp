@@ -1,4 +1,4 @@
-//===- FlashRunTest.cpp - what flash-run compares with ----------------------===//
+//===- FlashRunTest.cpp - the reference of flash-run ----------------------===//
 
 #include "HostTensor.h"
 #include "Reference.h"
@@ -26,7 +26,7 @@ using namespace mlir::flashattn;
 
 namespace {
 
-/// By way of MLIR's own folding.
+/// Evaluates an expression through MLIR's folding.
 int64_t evaluate(AffineExpr expr, ArrayRef<int64_t> dims, ArrayRef<int64_t> symbols) {
   auto constants = [&](ArrayRef<int64_t> values) {
     return llvm::map_to_vector(
@@ -84,7 +84,7 @@ TEST(Reference, VisibleKeysAreThoseOfTheSets) {
       }
 }
 
-// The parts of a whole: what attention over all keys gives.
+// Merged splits give the attention over all keys.
 TEST(Reference, CombineGivesTheWhole) {
   constexpr int64_t kKeys = 10, kDim = 4;
   std::vector<float> keys(kKeys * kDim), values(kKeys * kDim);
@@ -109,7 +109,7 @@ TEST(Reference, CombineGivesTheWhole) {
   ReferenceRow whole = attend(0, kKeys);
   HostTensor oParts = llvm::cantFail(HostTensor::create(Scalar::F64, {3, 1, 1, 1, kDim}));
   HostTensor lseParts = llvm::cantFail(HostTensor::create(Scalar::F64, {3, 1, 1, 1}));
-  const int64_t bounds[] = {0, 3, 3, kKeys}; // the second part has no key (rule A6)
+  const int64_t bounds[] = {0, 3, 3, kKeys}; // the second split has no key (rule A6)
   for (int64_t part = 0; part < 3; ++part) {
     ReferenceRow row = attend(bounds[part], bounds[part + 1]);
     lseParts.set(part, row.lse);
@@ -123,14 +123,14 @@ TEST(Reference, CombineGivesTheWhole) {
     EXPECT_NEAR(merged.o[d], whole.o[d], 1e-12);
     EXPECT_NEAR(merged.naiveO[d], whole.o[d], 1e-5);
   }
-  // A sink's share goes to nobody.
+  // A sink only adds to the denominator.
   HostTensor sinks = llvm::cantFail(HostTensor::create(Scalar::F32, {1}));
   sinks.set(0, 1.5);
   combine.sinkLogits = &sinks;
   ReferenceRow sunk = computeCombinedRow(combine, Scalar::F32, 0, 0, 0);
   EXPECT_NEAR(sunk.lse, std::log(std::exp(whole.lse) + std::exp(1.5)), 1e-12);
   EXPECT_NEAR(sunk.o[0], whole.o[0] * std::exp(whole.lse - sunk.lse), 1e-12);
-  // The log-sum-exps are equal, and only their rests weigh the parts.
+  // The log-sum-exps are equal, and only their rests determine the weights of the splits.
   HostTensor rests = llvm::cantFail(HostTensor::create(Scalar::F64, {3, 1, 1, 1}));
   for (int64_t part = 0; part < 3; ++part) {
     rests.set(part, part == 1 ? NAN : lseParts.get(part));
@@ -189,7 +189,7 @@ TEST(Reference, ScoreModIsWhatItsRegionSays) {
         }
 }
 
-/// The score modification of a module's attention.
+/// Parses a score modification from the ops that compute %y.
 ScoreMod parseScoreMod(MLIRContext &context, StringRef body) {
   std::string text =
       "func.func @f(%q: memref<1x1x4x16xf32>, %o: memref<1x1x4x16xf32>) {\n"
@@ -205,7 +205,7 @@ ScoreMod parseScoreMod(MLIRContext &context, StringRef body) {
   return std::move(*mod);
 }
 
-// Every op that has a slope, where it has one, and those that have none.
+// Every op with a derivative, at points where it exists, and ops without one.
 TEST(Reference, ScoreModsAreDifferentiated) {
   ToolContext tool;
   const char *bodies[] = {
@@ -246,7 +246,7 @@ TEST(Reference, ScoreModsAreDifferentiated) {
       "%a = arith.fptosi %s : f32 to i32  %u = arith.sitofp %a : i32 to f32  %y = arith.mulf %u, "
       "%s : f32",
       "%a = arith.truncf %s : f32 to bf16  %y = arith.extf %a : bf16 to f32",
-      // What the score does not reach, where the slope of the function is infinite.
+      // A value that does not depend on the score, with infinite slope of the function.
       "%z = arith.subf %half, %half : f32  %a = math.sqrt %z : f32  %y = arith.addf %a, %s : f32",
   };
   constexpr double kStep = 1e-6;
@@ -263,18 +263,18 @@ TEST(Reference, ScoreModsAreDifferentiated) {
   }
 }
 
-/// A small attention of all that shapes scores, with its gradients' operands.
+/// A small attention with any modifications of the scores, and the operands of its backward pass.
 struct SmallProblem {
   static constexpr int64_t kBatch = 2, kHeads = 4, kKeyHeads = 2, kQueries = 5, kKeys = 7, kDim = 4,
                            kValueDim = 3;
   AttentionProblem problem{};
   llvm::StringMap<HostTensor> tensors;
-  int64_t every = 5; ///< one of so many elements is looked at
+  int64_t every = 5; ///< one in `every` elements is checked
 
   HostTensor &add(StringRef name, ArrayRef<int64_t> shape, Scalar scalar = Scalar::F32) {
     HostTensor tensor = llvm::cantFail(HostTensor::create(scalar, shape));
     tensor.fillRandom(tensors.size());
-    // What steps change exactly.
+    // Values to which the steps of `differentiate` can be added exactly.
     if (scalar == Scalar::F32)
       for (int64_t i = 0; i < tensor.getNumElements(); ++i)
         tensor.set(i, std::round(tensor.get(i) * 64) / 64);
@@ -321,7 +321,7 @@ struct SmallProblem {
           visit(b, h, i);
   }
 
-  /// What gradients are taken of; rows that see nothing do not count (rule B7).
+  /// Computes the loss. Rows that see no key do not contribute (rule B7).
   double computeLoss() {
     double loss = 0;
     forEachRow([&](int64_t b, int64_t h, int64_t i) {
@@ -335,8 +335,8 @@ struct SmallProblem {
     return loss;
   }
 
-  /// By central differences of the fourth order, whose step is far above what scores are rounded
-  /// by.
+  /// Computes a derivative by fourth-order central differences, with a step far above the rounding
+  /// of scores.
   double differentiate(StringRef name, int64_t element) {
     constexpr double kStep = 1.0 / 64;
     HostTensor &tensor = get(name);
@@ -352,7 +352,7 @@ struct SmallProblem {
     return (8 * near - far) / (12 * kStep);
   }
 
-  /// Adds o and lse as the attention gives them.
+  /// Adds the attention's o and lse as operands.
   void addForward() {
     SmallVector<int64_t> shape(get("d_o").getShape());
     HostTensor &o = add("o", shape, Scalar::F64);
@@ -381,7 +381,7 @@ struct SmallProblem {
     }
   }
 
-  /// Each gradient against differences of the loss.
+  /// Compares each gradient with differences of the loss.
   void expectGradients() {
     addForward();
     Gradients gradients(problem);
@@ -429,7 +429,7 @@ TEST(Reference, GradientsAreThoseOfTheLoss) {
     SmallProblem plain(isBSHD);
     plain.problem.sets = {parseMask(tool.context, "p >= 0")};
     plain.expectGradients();
-    // A window and a first key: the first rows see one key or none.
+    // A window and a sink key: the first rows see one key or none.
     SmallProblem masked(isBSHD);
     masked.problem.sets = {parseMask(tool.context, "p - k >= 0, k - p + 2 >= 0"),
                            parseMask(tool.context, "0 - k >= 0, p - k - 3 >= 0")};
@@ -437,7 +437,7 @@ TEST(Reference, GradientsAreThoseOfTheLoss) {
     masked.add("d_lse", {2, 4, 5});
     masked.add("keep", {2, 1, 5, 7}, Scalar::I1);
     masked.expectGradients();
-    // Sinks, a score modification behind a softcap, and keys that do not exist.
+    // Sink logits, a score modification after a softcap, and kv_len.
     SmallProblem sunk(isBSHD);
     sunk.problem.sets = {parseMask(tool.context, "p - k >= 0")};
     sunk.problem.softcap = 2;
@@ -457,7 +457,7 @@ TEST(Reference, GradientsAreThoseOfTheLoss) {
   }
 }
 
-// Rule B5: a bias of every broadcast.
+// Rule B5: a bias with every combination of broadcast dimensions.
 TEST(Reference, BiasGradientsAreSummedAlongItsBroadcasts) {
   MLIRContext context;
   for (unsigned bits = 0; bits < 16; ++bits) {
@@ -470,7 +470,7 @@ TEST(Reference, BiasGradientsAreSummedAlongItsBroadcasts) {
   }
 }
 
-// What stands in for an attention that is too large: the same but for the sampling.
+// The estimate for large problems: exact here, because all keys are the same.
 TEST(Reference, ForwardOfSomeKeysIsNearThatOfAll) {
   MLIRContext context;
   SmallProblem small(/*isBSHD=*/false);
@@ -492,8 +492,8 @@ TEST(Reference, ForwardOfSomeKeysIsNearThatOfAll) {
   }
 }
 
-// An lse that is off by some hundred roundings of an f32 is wrong, of whatever type the operands
-// are, but for the scores of bf16 that a softcap bends by fewer bits on a GPU.
+// An lse with an error of some hundred roundings of an f32 fails for every operand type, except for
+// bf16 scores with a softcap, whose tanh has fewer bits on a GPU.
 TEST(Verify, SumsAreThoseOfF32) {
   struct Case {
     StringRef element, clause;

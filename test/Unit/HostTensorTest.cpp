@@ -1,4 +1,4 @@
-//===- HostTensorTest.cpp - arrays of the host, in files and in memory ------===//
+//===- HostTensorTest.cpp - host arrays in files and memory ---------------===//
 
 #include "HostTensor.h"
 #include "Footprint.h"
@@ -24,7 +24,7 @@ uint16_t narrow(float value, const llvm::fltSemantics &semantics) {
   return wide.bitcastToAPInt().getZExtValue();
 }
 
-/// Floats of all exponents, and those at and beside the middle of two narrow ones.
+/// Returns floats of all exponents, some of them at or next to the midpoint of two narrow floats.
 std::vector<float> someFloats() {
   std::mt19937 random(1);
   std::vector<float> values = {0.0f, -0.0f, INFINITY, -INFINITY, 65504, 65519.996f, 65520, 65536};
@@ -36,7 +36,7 @@ std::vector<float> someFloats() {
   };
   for (int i = 0; i < 200000; ++i) {
     add(random());
-    uint32_t half = random() & ~0x1fffu; // what f16 has, then half of a unit more
+    uint32_t half = random() & ~0x1fffu; // an f16, to which half a unit is added
     add(half | 0x1000), add(half | 0x1001), add(half | 0x0fff);
     add(half | 0x8000), add((half & ~0xffffu) | 0x7fff);
   }
@@ -75,7 +75,7 @@ TEST(HostTensor, RandomIsNormalAndTheSameEverywhere) {
   EXPECT_NEAR(sum / tensor.getNumElements(), 0, 0.02);
   EXPECT_NEAR(squares / tensor.getNumElements(), 1, 0.02);
   EXPECT_NEAR(tensor.get(0), -0.2232, 5e-5);
-  // An element depends on its index, not on how many there are.
+  // An element depends on its index, not on the number of elements.
   HostTensor few = llvm::cantFail(HostTensor::create(Scalar::F32, {3}));
   few.fillRandom(7);
   EXPECT_EQ(few.get(2), tensor.get(2));
@@ -115,11 +115,11 @@ TEST(Footprint, IsWhereTheElementsAre) {
   EXPECT_TRUE(footprint.isContiguous());
   footprint.strides = {24, 4, 1};
   EXPECT_FALSE(footprint.isContiguous());
-  footprint.shape[0] = 1; // whose stride does not matter
+  footprint.shape[0] = 1; // the stride of a single element does not matter
   EXPECT_TRUE(footprint.isContiguous());
 }
 
-// Rule B4: what two runs may differ by where the order of sums is not fixed.
+// Rule B4: how much two runs may differ if the order of sums is not fixed.
 TEST(Verify, RunsAreCloseOrNot) {
   for (auto [scalar, near, far] :
        {std::tuple(Scalar::F32, 1e-4, 1e-3), std::tuple(Scalar::F16, 0.0625, 0.25),

@@ -1,4 +1,4 @@
-//===- KernelArchiveTest.cpp - kernels made ahead ---------------------------===//
+//===- KernelArchiveTest.cpp - precompiled kernels ------------------------===//
 
 #include "KernelArchiveTest.h"
 #include "FakeDriver.h"
@@ -20,7 +20,7 @@ using llvm::StringRef;
 namespace {
 
 constexpr StringRef kPTX = ".version 7.0\n.target sm_80\n.address_size 64\n// of an archive\n";
-/// What the archive of this process has a cubin of.
+/// Suffixes of the PTX for which the archive of this process contains cubins.
 constexpr StringRef kAssembled[] = {"// assembled\n", "// refused\n"};
 
 std::string assembledPTX(StringRef end) { return (kPTX + end).str(); }
@@ -61,7 +61,7 @@ TEST(CUDADevice, LoadsMachineCodeMadeAhead) {
   EXPECT_EQ(load(assembledPTX(kAssembled[0])), "no error");
   EXPECT_EQ(loads() - before, 1);
   EXPECT_EQ(cubins() - cubinsBefore, 1);
-  // What the driver refuses it compiles, and so what the archive has not.
+  // The driver compiles PTX whose cubin it rejects, or that is not in the archive.
   ScopedEnv refuses("FAKE_CUDA_CUBINS", "0");
   EXPECT_EQ(load(assembledPTX(kAssembled[1])), "no error");
   EXPECT_EQ(load((kPTX + "// not assembled\n").str()), "no error");
@@ -97,7 +97,7 @@ TEST(KernelArchive, IsNobodyElses) {
   EXPECT_EQ(KernelArchive(file).size(), 0u);
   ASSERT_FALSE(setMode(folder, 01777));
   EXPECT_EQ(KernelArchive(file).getOffReason(), "");
-  // One that was found beside this very program may be as open as that is.
+  // An archive next to this program may be as writable as the program's own folder, but not more.
   ASSERT_FALSE(setMode(folder, 0777));
   EXPECT_EQ(KernelArchive(file, /*isNamed=*/false).getOffReason(),
             "expected a folder that only its owner may write to but got mode 0777");
@@ -110,7 +110,7 @@ TEST(KernelArchive, SaysWhyNothingIsFound) {
   ASSERT_FALSE(llvm::sys::fs::createTemporaryFile("kernels", "a", path));
   llvm::FileRemover remover(path);
   EXPECT_EQ(KernelArchive(path.str().str()).getOffReason(), "file too small to be an archive");
-  // One that lacks its end.
+  // A truncated archive.
   auto whole = llvm::MemoryBuffer::getFile(std::getenv("FLASHATTN_KERNELS"));
   ASSERT_TRUE(whole);
   std::error_code error;
@@ -125,7 +125,7 @@ TEST(KernelArchive, SaysWhyNothingIsFound) {
 
 namespace {
 
-// An input is its parts, not the text that they make together.
+// A key depends on the list of parts, not only on their concatenation.
 TEST(DiskCache, TellsPartsApart) {
   llvm::SmallString<64> folder;
   ASSERT_FALSE(llvm::sys::fs::createUniqueDirectory("cache", folder));

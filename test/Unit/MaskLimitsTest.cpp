@@ -1,4 +1,4 @@
-//===- MaskLimitsTest.cpp - what attributes of other dialects give as masks ===//
+//===- MaskLimitsTest.cpp - limits on masks of other dialects -------------===//
 
 #include "flashattn/Analysis/MaskShape.h"
 #include "flashattn/Analysis/MaskTiles.h"
@@ -16,7 +16,7 @@ using namespace mlir::flashattn;
 
 namespace {
 
-/// An array of integer sets, and of what is none, as a mask.
+/// An array attribute as a mask. Elements that are not integer sets become null sets.
 struct ArrayMask : MaskAttrInterface::ExternalModel<ArrayMask, ArrayAttr> {
   SmallVector<IntegerSet> getVisibleSets(Attribute attribute) const {
     return llvm::map_to_vector(cast<ArrayAttr>(attribute), [](Attribute element) {
@@ -26,8 +26,8 @@ struct ArrayMask : MaskAttrInterface::ExternalModel<ArrayMask, ArrayAttr> {
   }
 };
 
-/// The quotient of a sum by 3 of the remainder of the same by 5, and so on: an expression that
-/// shares its parts, with more than 2 to the power of `depth` terms.
+/// Applies `depth` times: the sum of a remainder and a quotient of the previous expression. The
+/// result shares its subexpressions; expanded, it has more than 2^depth terms.
 AffineExpr share(AffineExpr expr, unsigned depth) {
   for (unsigned i = 0; i < depth; ++i)
     expr = expr % (2 * i + 5) + expr.floorDiv(2 * i + 3);
@@ -41,7 +41,7 @@ protected:
     ArrayAttr::attachInterface<ArrayMask>(ctx);
   }
 
-  /// The errors of a module with an op that has `mask`.
+  /// Returns the errors of a module with an op that has `mask`.
   std::string verify(StringRef mask, bool backward) {
     std::string type = "tensor<1x1x8x16xf32>", lse = "tensor<1x1x8xf32>";
     std::string text = "func.func @f(%q: " + type + ", %lse: " + lse + ") {\n";
@@ -66,7 +66,7 @@ protected:
 
 } // namespace
 
-// Every op with a mask, and every mask that is made of others.
+// Every op with a mask, and every mask attribute that contains other masks.
 TEST_F(MaskLimits, SetsOfOtherDialects) {
   std::string causal = "affine_set<(p, k)[nq, nk] : (p - k >= 0)>";
   SmallVector<std::string> many(65, causal);
@@ -100,7 +100,8 @@ TEST_F(MaskLimits, SetsOfOtherDialects) {
       }
 }
 
-// What is stored of an expression may be much less than its terms.
+// An expression with shared subexpressions may be stored in much less memory than its terms would
+// need.
 TEST_F(MaskLimits, SharedParts) {
   AffineExpr p, k;
   bindDims(&ctx, p, k);

@@ -1,4 +1,4 @@
-//===- MaskShapeTest.cpp - the shapes of masks, as schedules go by them ----===//
+//===- MaskShapeTest.cpp - classification of masks for schedules ----------===//
 
 #include "flashattn/Analysis/MaskShape.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
@@ -29,7 +29,8 @@ TEST_F(ClassifyMask, Full) {
   EXPECT_EQ(classifyMask(IntegerSet::get(2, 2, getAffineConstantExpr(0, &ctx), {true})).shape,
             MaskShape::Full);
   EXPECT_EQ(classify("#flashattn.window"), MaskShape::Full);
-  // A set that repeats along the keys, or goes by the lengths, follows no query.
+  // A set that is periodic in the keys, or depends on the lengths alone, is independent of the
+  // query.
   EXPECT_EQ(classify("#flashattn.set<\"(p, k)[nq, nk] : (k mod 2 == 0)\">"), MaskShape::Full);
   EXPECT_EQ(classify("#flashattn.set<\"(p, k)[nq, nk] : (nk - 1 - k >= 0)\">"), MaskShape::Full);
   EXPECT_EQ(classify("#flashattn.any_of<[#flashattn.causal, "
@@ -55,12 +56,12 @@ TEST_F(ClassifyMask, Banded) {
   EXPECT_EQ(classify("#flashattn.window<left = 127, right = 0>"), MaskShape::Banded);
   EXPECT_EQ(classify("#flashattn.all_of<[#flashattn.causal, #flashattn.window<left = 127>]>"),
             MaskShape::Banded);
-  // So many keys whatever the query.
+  // The same number of keys for every query.
   EXPECT_EQ(classify("#flashattn.sink<4>"), MaskShape::Banded);
   EXPECT_EQ(classify("#flashattn.any_of<[#flashattn.window<left = 127, right = 0>, "
                      "#flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>"),
             MaskShape::Banded);
-  // Keys of the query's own block of 64.
+  // The keys in the query's block of 64.
   EXPECT_EQ(classify("#flashattn.set<\"(p, k)[nq, nk] : (p floordiv 64 - k floordiv 64 == 0)\">"),
             MaskShape::Banded);
   // No pair at all.
@@ -73,7 +74,7 @@ TEST_F(ClassifyMask, WidthOfABand) {
   EXPECT_EQ(width("#flashattn.window<left = 127, right = 0>"), 128);
   EXPECT_EQ(width("#flashattn.window<left = 3, right = 16383>"), 16387);
   EXPECT_EQ(width("#flashattn.sink<4>"), 4);
-  // Of a union at most all together.
+  // The width of a union is at most the sum of the widths.
   EXPECT_EQ(width("#flashattn.any_of<[#flashattn.window<left = 127, right = 0>, "
                   "#flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>"),
             132);

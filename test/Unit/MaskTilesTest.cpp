@@ -1,4 +1,4 @@
-//===- MaskTilesTest.cpp - rules M3 and M4 against enumeration -------------===//
+//===- MaskTilesTest.cpp - rules M3 and M4 against enumeration ------------===//
 
 #include "flashattn/Analysis/MaskTiles.h"
 #include "RandomMasks.h"
@@ -26,7 +26,7 @@ namespace {
 
 class MaskTiles : public MaskTest {
 protected:
-  /// Checks one axis, `visible(i, k)` given; returns false at the first failure.
+  /// Checks one axis against `visible(i, k)`. Returns false at the first failure.
   bool checkAxis(ArrayRef<IntegerSet> sets, const Sizes &s, TileAxis axis, bool tight,
                  llvm::function_ref<bool(int64_t, int64_t)> visible) {
     bool keys = axis == TileAxis::Keys;
@@ -122,9 +122,9 @@ protected:
                                   covered, visited, full, fullInFact, exactPlans, plans);
   }
 
-  /// Tiles: in an interval, full in an interval, with a visible pair, all visible.
+  /// Numbers of tiles: in an interval, in an interval as full, with a visible pair, all visible.
   int64_t covered = 0, full = 0, visited = 0, fullInFact = 0;
-  /// Of the plans, those that say to be exact.
+  /// Numbers of plans, and of plans that claim to be exact.
   int64_t plans = 0, exactPlans = 0;
 };
 
@@ -139,13 +139,13 @@ TEST_F(MaskTiles, RandomUnionsCoverExactly) {
                     [&](int64_t p, int64_t k) { return isVisible(mask, p, k, s.nq, s.nk); });
     ASSERT_TRUE(ok) << "case " << i;
   }
-  // The intervals are not only safe but of use.
+  // The intervals are not only correct but tight.
   EXPECT_LT(covered, visited * 1.1);
   EXPECT_GT(full, fullInFact * 0.7);
   report();
 }
 
-// M3: masks with floordiv and mod as they are written, each with what it shows.
+// M3: masks with floordiv and mod in various forms, each with its predicate.
 TEST_F(MaskTiles, DividedMasksCoverExactly) {
   Random random(31);
   auto floorDiv = [](int64_t p, int64_t divisor) { return llvm::divideFloorSigned(p, divisor); };
@@ -159,13 +159,13 @@ TEST_F(MaskTiles, DividedMasksCoverExactly) {
       bool exact;
     };
     Case cases[] = {
-        // Attention in chunks.
+        // Chunked attention.
         {"k - {0} * (p floordiv {0}) >= 0, p - k >= 0",
          [=](int64_t p, int64_t k) { return k >= c * floorDiv(p, c) && k <= p; }, true},
-        // To the chunks before.
+        // All previous chunks.
         {"{0} * (p floordiv {0}) - k - 1 >= 0",
          [=](int64_t p, int64_t k) { return k < c * floorDiv(p, c); }, true},
-        // Blocks on the diagonal, with all before them, with some, and causal.
+        // Block-diagonal masks: alone, with all previous blocks, with some of them, and causal.
         {"p floordiv {0} - k floordiv {0} == 0",
          [=](int64_t p, int64_t k) { return floorDiv(p, c) == k / c; }, true},
         {"p floordiv {0} - k floordiv {0} >= 0",
@@ -178,13 +178,13 @@ TEST_F(MaskTiles, DividedMasksCoverExactly) {
          true},
         {"p floordiv {0} - k floordiv {0} == 0, p - k >= 0",
          [=](int64_t p, int64_t k) { return floorDiv(p, c) == k / c && k <= p; }, true},
-        // The first key of each block, and each key of a stride from the query.
+        // The first key of each block, and the keys at a stride from the query.
         {"p - k >= 0, k mod {0} == 0", [=](int64_t p, int64_t k) { return k <= p && k % c == 0; },
          false},
         {"p - k >= 0, (p - k) mod {0} == 0, {0} * {1} - p + k >= 0",
          [=](int64_t p, int64_t k) { return k <= p && (p - k) % c == 0 && p - k <= c * w; },
          c <= std::min(s.tileM, s.tileN)},
-        // Half of the keys.
+        // The first half of the keys.
         {"nk floordiv 2 - k - 1 >= 0", [=](int64_t, int64_t k) { return k < s.nk / 2; }, true},
     };
     for (const Case &each : cases) {
@@ -198,7 +198,7 @@ TEST_F(MaskTiles, DividedMasksCoverExactly) {
   report();
 }
 
-// M3: no tile is visited in vain.
+// M3: no tile without a visible pair is visited.
 TEST_F(MaskTiles, NamedMasksAreTight) {
   Random random(7);
   auto window = [&](std::optional<int64_t> left, std::optional<int64_t> right) {
@@ -214,7 +214,7 @@ TEST_F(MaskTiles, NamedMasksAreTight) {
     int64_t left = random.between(0, 20), right = random.between(0, 20);
     int64_t count = random.between(0, 12);
     Attribute causal = CausalAttr::get(&ctx), sink = SinkAttr::get(&ctx, count);
-    // Each mask with what semantics.md says of it.
+    // Each mask with the predicate that defines it.
     using Predicate = std::function<bool(int64_t, int64_t)>;
     auto isCausal = [](int64_t p, int64_t k) { return k <= p; };
     auto isSink = [=](int64_t p, int64_t k) { return k < count; };
@@ -261,7 +261,7 @@ TEST_F(MaskTiles, ManySets) {
   }
 }
 
-// The bounds that need no loop are constants whatever the lengths.
+// Bounds that need no loop are constants for all lengths.
 TEST_F(MaskTiles, SymbolicBoundsFold) {
   Location loc = UnknownLoc::get(&ctx);
   Block block;
@@ -285,7 +285,7 @@ TEST_F(MaskTiles, SymbolicBoundsFold) {
   EXPECT_EQ(getConstantIntValue(causal[0].begin), 0);
   EXPECT_EQ(getConstantIntValue(causal[0].fullBegin), 0);
   EXPECT_TRUE(build(AnyOfAttr::get(&ctx, ArrayAttr::get(&ctx, {}))).empty());
-  // The window is within causal, the sink is empty.
+  // The window is contained in causal, and the sink is empty.
   auto dropped = build(
       AnyOfAttr::get(&ctx, ArrayAttr::get(&ctx, {CausalAttr::get(&ctx), WindowAttr::get(&ctx, 7, 0),
                                                  SinkAttr::get(&ctx, 0)})));

@@ -1,4 +1,4 @@
-//===- OverlapTest.cpp - whether tensors share memory -----------------------===//
+//===- OverlapTest.cpp - whether tensors share memory ---------------------===//
 
 #include "flashattn/Runtime/Overlap.h"
 #include "llvm/ADT/DenseSet.h"
@@ -19,7 +19,7 @@ struct Tensor {
   TensorPlace place() const { return {address, sizes, strides, elementBytes}; }
 };
 
-/// All bytes, one by one.
+/// Returns the addresses of all bytes.
 llvm::DenseSet<uintptr_t> getBytes(const Tensor &tensor) {
   llvm::DenseSet<uintptr_t> bytes;
   int64_t count = 1;
@@ -66,7 +66,7 @@ TEST(Overlap, AgreesWithEveryByte) {
     between +=
         !expected && lhs.place().getEnd() > rhs.address && rhs.place().getEnd() > lhs.address;
   }
-  // The test is of something.
+  // The random tensors cover both results, also for interleaved tensors.
   EXPECT_GT(shared, 1000);
   EXPECT_GT(between, 1000);
 }
@@ -81,13 +81,13 @@ TEST(Overlap, ViewsOfPackedArrays) {
                   2};
   };
   Tensor q = view(0), o = view(3), wide = view(1);
-  wide.sizes[1] = 2 * kH + 1; // one head of what follows
+  wide.sizes[1] = 2 * kH + 1; // k, v and one head of o
   EXPECT_FALSE(shareMemory(q.place(), o.place()));
   EXPECT_TRUE(shareMemory(q.place(), q.place()));
   EXPECT_TRUE(shareMemory(wide.place(), o.place()));
   EXPECT_FALSE(shareMemory(wide.place(), q.place()));
 
-  // A launch checks as many at every call.
+  // Each launch makes such checks, so they must be fast.
   constexpr int kCalls = 10000;
   auto start = std::chrono::steady_clock::now();
   int found = 0;
@@ -105,7 +105,7 @@ TEST(Overlap, SizesThatNoMemoryHas) {
   EXPECT_TRUE(shareMemory(huge.place(), small.place()));
   Tensor one{4096, {1, 1}, {kHuge, kHuge}, 4}, next{4100, {1}, {kHuge}, 4};
   EXPECT_FALSE(shareMemory(one.place(), next.place()));
-  // A search that would not end is given up: what is not known to be apart counts as sharing.
+  // A search that takes too long is given up, and the tensors count as sharing memory.
   Tensor primes{1 << 20, {997, 991, 983, 977}, {2 * 1009, 2 * 1013, 2 * 1019, 2 * 1021}, 1};
   Tensor odd{(1 << 20) + 1001, {997, 991, 983, 977}, {2 * 1031, 2 * 1033, 2 * 1039, 2 * 1049}, 1};
   EXPECT_TRUE(shareMemory(primes.place(), odd.place()));

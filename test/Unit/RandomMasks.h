@@ -1,4 +1,4 @@
-//===- RandomMasks.h - masks, evaluated without the compiler -----*- C++ -*-===//
+//===- RandomMasks.h - random masks and their evaluation --------*- C++ -*-===//
 
 #ifndef FLASHATTN_TEST_UNIT_RANDOMMASKS_H
 #define FLASHATTN_TEST_UNIT_RANDOMMASKS_H
@@ -19,8 +19,8 @@ namespace mlir::flashattn {
 
 enum class Division { None, Mod, Floor, Ceil };
 
-/// linear + scale * (inner op divisor), at least 0 or equal to 0; linear and
-/// inner over (p, k, nq, nk, 1).
+/// The constraint `linear + scale * (inner op divisor)` >= 0, or == 0, with linear and inner over
+/// (p, k, nq, nk, 1).
 struct Constraint {
   std::array<int64_t, 5> linear{}, inner{};
   Division division = Division::None;
@@ -64,7 +64,7 @@ struct Constraint {
 
 using Mask = std::vector<std::vector<Constraint>>;
 
-/// Whether one of the sets of `mask` has the pair.
+/// Whether one of the sets of `mask` contains the pair.
 inline bool isVisible(const Mask &mask, int64_t p, int64_t k, int64_t nq, int64_t nk) {
   return llvm::any_of(mask, [&](const std::vector<Constraint> &set) {
     return llvm::all_of(set, [&](const Constraint &c) { return c.holds({p, k, nq, nk, 1}); });
@@ -132,7 +132,7 @@ struct Sizes {
   int64_t nq, nk, offset, tileM, tileN;
 };
 
-/// Masks of random sets over problems of random sizes.
+/// Random masks and problems of random sizes.
 class MaskTest : public ::testing::Test {
 protected:
   MaskTest() {

@@ -1,4 +1,4 @@
-//===- ResourcePlansTest.cpp - what is planned is what is allocated ---------===//
+//===- ResourcePlansTest.cpp - planned resources are those allocated ------===//
 
 #include "flashattn/InitAll.h"
 #include "flashattn/Pipelines/Pipelines.h"
@@ -17,8 +17,8 @@ using namespace mlir::flashattn;
 
 namespace {
 
-/// Keeps the most shared memory that any pass over the module leaves a launch. Those over a part of
-/// it run beside each other, and may change what a walk would see.
+/// Records the maximum shared memory of a launch after any pass over the module. Passes over nested
+/// ops are skipped: they run concurrently and may change the IR during the walk.
 class WatchLaunches : public PassInstrumentation {
 public:
   WatchLaunches(ModuleOp module, int64_t &bytes) : module(module), bytes(bytes) {}
@@ -47,7 +47,8 @@ protected:
     ctx.appendDialectRegistry(registry);
   }
 
-  /// Expects the plan's bytes where a function's attention or projection is compiled for `chip`.
+  /// Expects that a function's attention or projection, compiled for `chip`, allocates the planned
+  /// shared memory.
   void expectPlanned(StringRef chip, const std::string &function) {
     SCOPED_TRACE(chip.str() + "\n" + function);
     OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(function, &ctx);
@@ -65,7 +66,7 @@ protected:
     };
     module->walk([&](AttentionOp op) { plan(op); });
     module->walk([&](ProjectOp op) { plan(op); });
-    // What comes behind the launches needs a code generator.
+    // The passes after the launches need a code generator and may fail.
     ScopedDiagnosticHandler quiet(&ctx, [](Diagnostic &) { return success(); });
     PassManager pm(&ctx);
     pm.addInstrumentation(std::make_unique<WatchLaunches>(*module, allocated));
@@ -95,7 +96,7 @@ protected:
 constexpr StringLiteral kSinks =
     "mask(#flashattn.any_of<[#flashattn.window<left = 1023, right = 0>, "
     "#flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)";
-/// Two sets, of which one holds the other.
+/// Two sets, one of which contains the other.
 constexpr StringLiteral kRedundant = "mask(#flashattn.any_of<[#flashattn.causal, "
                                      "#flashattn.window<left = 15, right = 0>]>)";
 
@@ -104,7 +105,7 @@ TEST_F(ResourcePlans, Warpgroups) {
     for (StringRef mask : {StringRef(), StringRef("mask(#flashattn.causal)"), StringRef(kSinks),
                            StringRef(kRedundant)})
       expectPlanned("sm_90a", attention(d, dv, mask));
-  // The places of a list are one interval.
+  // The positions in a list of key tiles are one interval.
   expectPlanned("sm_90a", R"mlir(
     func.func @f(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %keep: memref<1x1x?x?xi1>, %o: memref<?x?x?x64xf16>) {
       flashattn.attention mask(#flashattn.any_of<[#flashattn.causal, #flashattn.set<"(p, k)[nq, nk] : (k - p - 9 >= 0)">]>)
@@ -114,7 +115,7 @@ TEST_F(ResourcePlans, Warpgroups) {
     })mlir");
 }
 
-// Programs over parts of the keys leave no output of the operands' type.
+// Split-KV programs have no outputs of the operands' type.
 TEST_F(ResourcePlans, FewQueries) {
   for (auto [d, dv] : {std::pair(64, 64), {256, 256}, {192, 128}}) {
     expectPlanned("sm_90a", attention(d, dv, "", "bf16", "1"));
@@ -122,7 +123,8 @@ TEST_F(ResourcePlans, FewQueries) {
   }
 }
 
-// A swizzle of 64 columns repeats after 1024 bytes: keys of 16 columns end in between.
+// A swizzle of 64 columns has a period of 1024 bytes. Key tiles of 16 columns end within a period,
+// so that a gap follows.
 TEST_F(ResourcePlans, TilesBeginWhereASwizzleDoes) {
   constexpr StringLiteral kPinned =
       "schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 1, threads_per_row = 4, dot_type "
@@ -147,7 +149,7 @@ TEST_F(ResourcePlans, StagedTiles) {
     for (StringRef element : {StringRef("f16"), StringRef("f32")})
       for (auto [d, dv] : {std::pair(64, 64), {128, 128}, {64, 128}, {24, 40}})
         expectPlanned(chip, attention(d, dv, "mask(#flashattn.causal)", element));
-  // Keys that are the values are brought twice.
+  // If K and V are the same memref, their tiles are loaded twice.
   expectPlanned("sm_80", R"mlir(
     func.func @f(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
       flashattn.attention ins(%q, %k, %k : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
@@ -161,8 +163,8 @@ TEST_F(ResourcePlans, StagedTiles) {
     })mlir");
 }
 
-// With one place for queries rings say that the next may come, of whose group a block is told
-// beside this one's.
+// With one query buffer, the ring buffers signal that the next queries may be loaded. A block then
+// keeps the descriptions of two groups, the current and the next.
 TEST_F(ResourcePlans, OnePlace) {
   WarpgroupBlock block;
   block.residents = {{"q", 64, 256}};
@@ -177,14 +179,14 @@ TEST_F(ResourcePlans, OnePlace) {
   EXPECT_EQ(plan.slots, 2);
   EXPECT_EQ(plan.memory[*plan.numbers].shape[0], 2);
   EXPECT_EQ(plan.memory[plan.bounds].shape[0], 2);
-  // Consumers that share a program say so themselves.
+  // Consumers that share a program signal it themselves, through mbarriers (residentEmpty).
   block.programs = 1;
   plan = planWarpgroupBlock(block);
   EXPECT_EQ(plan.residentEmpty, 1);
   EXPECT_EQ(plan.slots, 1);
 }
 
-// A block's outputs take the queries' place where they are of one size, or have fewer panels.
+// The outputs of a block use the buffers of the queries if they have the same size or fewer panels.
 TEST_F(ResourcePlans, OutputsInPlace) {
   WarpgroupBlock block;
   block.residents = {{"q", 64, 128}};
@@ -195,12 +197,12 @@ TEST_F(ResourcePlans, OutputsInPlace) {
   EXPECT_EQ(planWarpgroupBlock(block).outputs, planWarpgroupBlock(block).residents);
   block.outputs[0].columns = 64;
   EXPECT_EQ(planWarpgroupBlock(block).outputs, planWarpgroupBlock(block).residents);
-  // More panels, other ones, or fewer rows.
+  // More panels, panels of another width, or fewer rows.
   for (const TileShape &other : {TileShape{"o", 64, 192}, {"o", 64, 32}, {"o", 32, 128}}) {
     block.outputs[0] = other;
     EXPECT_NE(planWarpgroupBlock(block).outputs, planWarpgroupBlock(block).residents);
   }
-  // Each its own, whichever comes first, and none what another one fills.
+  // Each output uses another buffer, in any order.
   block.residents = {{"k", 64, 192}, {"v", 64, 128}};
   block.outputs = {{"dv", 64, 128}, {"dk", 64, 192}};
   EXPECT_EQ(planWarpgroupBlock(block).outputs, (SmallVector<unsigned>{1, 0}));
@@ -219,13 +221,14 @@ TEST_F(ResourcePlans, OutputsInPlace) {
 }
 
 TEST(Registers, Queries) {
-  // D = 128, f16: 8 warps of a row block each hold them; with D = 256 they are too many.
+  // f16 with D = 128: Q fits the registers of 8 warps that share the rows. With D = 256 it needs
+  // too many.
   EXPECT_TRUE(holdsQueries(countMmaRegisters(128, 64, 8, 128, 128, false, false)));
   EXPECT_FALSE(holdsQueries(countMmaRegisters(64, 32, 4, 256, 256, false, false)));
-  // Of f32 each is two halves.
+  // An f32 operand takes two halves.
   EXPECT_TRUE(holdsQueries(countMmaRegisters(64, 32, 4, 96, 96, true, false)));
   EXPECT_FALSE(holdsQueries(countMmaRegisters(64, 32, 4, 128, 128, true, false)));
-  // The output is as wide as the values.
+  // The output is as wide as V.
   EXPECT_FALSE(holdsQueries(countMmaRegisters(64, 32, 4, 128, 256, false, false)));
 }
 
@@ -242,7 +245,7 @@ TEST(Machines, Table) {
     for (const ChipInfo &chip : getChips())
       EXPECT_NE(message.find("'" + chip.name.str() + "'"), std::string::npos);
   }
-  // Where only a GPU will do, the CPU is not among what is expected.
+  // If only a GPU is accepted, the message does not list the CPU.
   EXPECT_TRUE(bool(Machine::getGPU("sm_90a")));
   for (StringRef name : {"cpu", "sm_75"}) {
     llvm::Expected<Machine> none = Machine::getGPU(name);

@@ -1,6 +1,6 @@
-//===- RuntimeTest.cpp - devices, the JIT and the thread pool ---------------===//
+//===- RuntimeTest.cpp - devices, the JIT and the thread pool -------------===//
 //
-// CUDA is the fake driver of FakeCUDA.cpp, which main() chooses before anything opens one.
+// The CUDA driver is FakeCUDA.cpp, which main() selects before any device is opened.
 //
 //===----------------------------------------------------------------------===//
 
@@ -83,7 +83,7 @@ TEST(ParallelFor, WakesAfterSleep) {
 }
 
 //===----------------------------------------------------------------------===//
-// What a driver takes
+// PTX versions and headers
 //===----------------------------------------------------------------------===//
 
 TEST(CUDADriver, MaxPTXVersion) {
@@ -132,7 +132,7 @@ struct ExecutableTest : ::testing::Test {
     registerAllFlashAttnExtensions(registry);
     context.appendDialectRegistry(registry);
   }
-  /// A module lowered for a chip, on `device`: the CPU, or the one of the fake driver.
+  /// Loads a module that is lowered for a chip on `device`: the CPU, or that of the fake driver.
   std::unique_ptr<Executable> load(StringRef chip, StringRef text) {
     auto module = lowerTo(chip, text, context);
     if (!module)
@@ -169,7 +169,7 @@ TEST_F(ExecutableTest, AddsOnTheCPU) {
   EXPECT_EQ(values[2], 3.5f);
   EXPECT_EQ(message(executable->invoke("sub", arguments)),
             "the module has no function 'sub' that can be called");
-  // LLVM orders no more memory accesses than these one by one.
+  // The runtime has limited LLVM's scheduler (boundScheduling).
   llvm::cl::Option *bound = llvm::cl::getRegisteredOptions().lookup("dag-maps-huge-region");
   EXPECT_EQ(static_cast<llvm::cl::opt<unsigned> *>(bound)->getValue(), 100u);
 }
@@ -197,7 +197,7 @@ TEST_F(ExecutableTest, NamesUndefinedFunctions) {
                         context);
   ASSERT_TRUE(module);
   auto device = llvm::cantFail(createCPUDevice());
-  // What the process has, but not the runtime, is nobody's too.
+  // A function that the process has, but not the runtime, is undefined too.
   std::string error = message(Executable::create(*module, *device));
   for (const char *name : {"nobody_has_this", "getpid"})
     EXPECT_NE(error.find(name), std::string::npos) << error;
@@ -217,7 +217,7 @@ TEST(CUDADevice, LoadsKernelsOnce) {
   void *first = llvm::cantFail(device->addKernels(kPTX));
   EXPECT_EQ(llvm::cantFail(device->addKernels(kPTX)), first);
   EXPECT_EQ(llvm::cantFail(other->addKernels(kPTX)), first);
-  // The caller's text may go before it is loaded.
+  // The caller may free the text before it is loaded.
   void *second = llvm::cantFail(device->addKernels((kPTX + "// other\n").str()));
   EXPECT_NE(second, first);
   EXPECT_EQ(loads(), before);
@@ -237,7 +237,7 @@ TEST(CUDADevice, LoadsKernelsInACapture) {
               "cuda:0 cannot load kernels: CUDA_ERROR_INVALID_VALUE (as the fake driver was told)");
   }
   EXPECT_EQ(message(device->getKernel(kernels, "k")), "no error");
-  // Who captures has the mode that was there.
+  // The capturing thread has its previous mode again.
   int mode = 1;
   getFake<int(int *)>("cuThreadExchangeStreamCaptureMode")(&mode);
   EXPECT_EQ(mode, 0);
@@ -282,7 +282,7 @@ TEST(CUDADevice, AsksForSharedMemory) {
   void *kernels = llvm::cantFail(device->addKernels((kPTX + "// shared memory\n").str()));
   void *kernel = llvm::cantFail(device->getKernel(kernels, "k"));
   LaunchShape shape;
-  // Three consumer warpgroups and a producer, all of a block's shared memory on Hopper.
+  // A producer and three consumer warpgroups, with all of a block's shared memory on Hopper.
   shape.block = {512, 1, 1};
   shape.dynamicSharedBytes = 227 * 1024;
   EXPECT_EQ(message(device->launch(kernel, shape, nullptr)), "no error");
@@ -330,7 +330,7 @@ TEST_F(ExecutableTest, PassesTensorMapsByValue) {
   EXPECT_EQ(llvm::ArrayRef(seen.sizes, 2), llvm::ArrayRef<uint64_t>({64, 1000}));
   EXPECT_EQ(seen.strides[0], 128u);
   EXPECT_EQ(llvm::ArrayRef(seen.box, 2), llvm::ArrayRef<uint32_t>({32, 128}));
-  // Each launch has maps of its own: two more.
+  // Each launch encodes its own maps: two more.
   words = watch(2, 128);
   ASSERT_EQ(message(executable->invoke("f", arguments)), "no error");
   EXPECT_EQ(llvm::ArrayRef(words, 16), llvm::ArrayRef(std::vector<uint64_t>(16, first + 3)));
@@ -355,13 +355,13 @@ TEST(CUDADevice, ClustersLaunch) {
   LaunchShape shape;
   shape.grid = shape.cluster = {2, 1, 1};
   EXPECT_EQ(message(device->launch(kernel, shape, nullptr)), "no error");
-  // A grid of nothing is no error.
+  // An empty grid is not an error.
   shape.grid = {0, 1, 1};
   EXPECT_EQ(message(device->launch(kernel, shape, nullptr)), "no error");
 }
 
 //===----------------------------------------------------------------------===//
-// Kernels that wait themselves for the one before them
+// Programmatic dependent launch
 //===----------------------------------------------------------------------===//
 
 struct DependentLaunchTest : ::testing::Test {
@@ -369,7 +369,7 @@ struct DependentLaunchTest : ::testing::Test {
     device = llvm::cantFail(createCUDADevice(0));
     kernel = llvm::cantFail(device->getKernel(llvm::cantFail(device->addKernels(kPTX)), "k"));
   }
-  /// Launches the kernel; whether it may start beside the end of the one before it.
+  /// Launches the kernel. Returns whether it may start before the previous kernel ends.
   bool overlaps(bool programmatic = true, int64_t clusterSize = 1) {
     LaunchShape shape;
     shape.grid = shape.cluster = {clusterSize, 1, 1};
@@ -383,7 +383,7 @@ struct DependentLaunchTest : ::testing::Test {
 
   std::unique_ptr<Device> device;
   void *kernel;
-  /// The process has one table.
+  /// The only function table of the process.
   cuda::Driver &driver = getDriver();
 };
 
@@ -414,7 +414,7 @@ TEST_F(DependentLaunchTest, PlainWhileAnOldDriverCaptures) {
   driver.version = version;
 }
 
-/// Host code over kernels that are text, with what it calls of the runtime written out.
+/// Host code that launches a kernel given as text, with explicit calls of the runtime.
 constexpr StringRef kHostOfKernels = R"mlir(
   module attributes {gpu.container_module} {
     gpu.binary @kernels [#gpu.object<#nvvm.target<chip = "sm_90">,
@@ -432,8 +432,8 @@ constexpr StringRef kHostOfKernels = R"mlir(
 TEST_F(ExecutableTest, FlagsAreOfTheNextLaunch) {
   auto executable = load("sm_90", kHostOfKernels);
   auto *attribute = getFake<int(int)>("fakeCUDALaunchAttribute");
-  // Whether the last launch that did something was programmatic: the text of a kernel, which waits
-  // here, says nothing; a launch without blocks takes its flags with it.
+  // Returns whether the last launch with blocks was programmatic. The text of the kernel, which
+  // waits, does not matter. A launch without blocks consumes its flags.
   auto last = [&](intptr_t flags, intptr_t x, intptr_t y) -> bool {
     void *arguments[] = {reinterpret_cast<void *>(flags), reinterpret_cast<void *>(x),
                          reinterpret_cast<void *>(y)};
@@ -457,7 +457,7 @@ TEST_F(ExecutableTest, RefusesUnknownFlags) {
   EXPECT_EQ(launches(&stream), before);
 }
 
-/// Three kernels, each with an image of its own, of which a call launches one or the other two.
+/// Three kernels in separate images. A call launches either the first, or the other two.
 constexpr StringRef kHostOfThree = R"mlir(
   module attributes {gpu.container_module} {
     gpu.binary @a [#gpu.object<#nvvm.target<chip = "sm_90">,
@@ -503,7 +503,7 @@ TEST_F(ExecutableTest, LoadsKernelsThatAreLaunched) {
     EXPECT_EQ(launches(&stream), launchedBefore);
   }
   {
-    // What a capture needs is loaded in it.
+    // During a capture, the kernels that it needs are loaded.
     ScopedEnv capturing("FAKE_CUDA_CAPTURING", "1");
     auto captured = llvm::cantFail(Executable::create(*module, *device));
     entry = llvm::cantFail(captured->lookup("f"));
@@ -561,13 +561,13 @@ TEST_F(ExecutableTest, MergeOverlapsWithParts) {
     int before = launches(&stream), programmaticBefore = programmatic();
     ASSERT_EQ(message(executable->invoke("decode", arguments)), "no error");
     EXPECT_EQ(launches(&stream), before + 2);
-    // The last one, which merges, and no other.
+    // Only the last launch, the merge, is programmatic.
     EXPECT_EQ(programmatic(), programmaticBefore + (chip != "sm_80"));
     EXPECT_EQ(attribute(cuda::LaunchAttribute::kProgrammaticStreamSerialization), chip != "sm_80");
   }
 }
 
-// The last test of a device: nothing works on it afterwards.
+// The last test of a device, because nothing works on it afterwards.
 TEST(CUDADeviceZ, FatalErrorsStay) {
   auto device = llvm::cantFail(createCUDADevice(0));
   {
@@ -588,7 +588,7 @@ TEST(CUDADeviceZ, FatalErrorsStay) {
 } // namespace
 
 int main(int argc, char **argv) {
-  // A pool of several threads even on one processor, and the fake driver.
+  // A pool of several threads, even on one processor, and the fake driver.
   setenv("FLASHATTN_NUM_THREADS", "4", 1);
   setenv("FLASHATTN_CUDA_DRIVER", FLASHATTN_FAKECUDA, 1);
   initializeBackEnds();

@@ -1,4 +1,4 @@
-//===- ScheduleTextTest.cpp - schedules as text and as trials ---------------===//
+//===- ScheduleTextTest.cpp - schedules as text and as trials -------------===//
 
 #include "flashattn/Target/Schedules.h"
 #include "mlir/IR/MLIRContext.h"
@@ -15,7 +15,8 @@ class ScheduleText : public ::testing::Test {
 protected:
   ScheduleText() { ctx.loadDialect<FlashAttnDialect>(); }
 
-  /// The text, nothing where an op chooses the tiles, or what is wrong with it.
+  /// Returns the completed schedule as text, "" if the op chooses the tile sizes, or the error
+  /// message.
   std::string complete(StringRef text, bool onCPU = false) {
     auto fields = completeSchedule(text, Float16Type::get(&ctx), onCPU);
     if (!fields)
@@ -93,7 +94,7 @@ TEST_F(ScheduleText, Refusals) {
             "expected query_tile or head as hopper field along but got 'batch'");
 }
 
-// What had another name is refused with the name that it has now.
+// A field with an old name is rejected with a message that contains the new name.
 TEST_F(ScheduleText, NamesRenamedFields) {
   SmallVector<StringRef> names;
   auto add = [&](const FieldInfo &info, const auto &) { names.push_back(info.name); };
@@ -127,7 +128,7 @@ TEST_F(ScheduleText, Trials) {
     return getTrials(problem, llvm::cantFail(Machine::get(chip)), grid);
   };
   auto isWarpSpecialized = [](const ScheduleFields &fields) { return fields.hopper.has_value(); };
-  // What is worth timing is what the attribute can say, each once.
+  // Every trial is a valid attribute, and occurs once.
   for (StringRef chip : {"cpu", "sm_80", "sm_90a"}) {
     std::vector<ScheduleFields> all = trials(chip);
     EXPECT_GE(all.size(), 12u);
@@ -141,7 +142,7 @@ TEST_F(ScheduleText, Trials) {
   problem.packs = true;
   EXPECT_TRUE(llvm::any_of(trials("sm_90a"), [](auto &fields) { return fields.pack == 8; }));
   EXPECT_FALSE(llvm::any_of(trials("sm_90a"), [](auto &fields) { return fields.pack == 16; }));
-  // Numbers that are given stand for the grid's own, those that no schedule may have as well.
+  // Given numbers replace those of the grid, even if no schedule may have them.
   TrialGrid grid;
   grid.tileN = {2000};
   grid.registers = {216};
@@ -167,7 +168,7 @@ TEST_F(ScheduleText, TrialsOfGradients) {
       EXPECT_TRUE(parseScheduleFields(formatFields(fields), &ctx)) << formatFields(fields);
       EXPECT_EQ(llvm::count(all, fields), 1);
       EXPECT_EQ(fields.splits, 1);
-      // There are no maxima to rescale by.
+      // The backward pass has no row maxima to rescale by.
       EXPECT_TRUE(!fields.hopper || fields.hopper->rescaleThreshold == 0);
     }
     auto any = [&](auto &&has) { return llvm::any_of(all, has); };
@@ -178,7 +179,7 @@ TEST_F(ScheduleText, TrialsOfGradients) {
     EXPECT_EQ(any([](auto &f) { return f.hopper && f.tileM == 128 && f.warps == 8; }),
               chip == "sm_90a");
   }
-  // What is given is tried, for whoever compiles it to refuse.
+  // Given values are tried; compilation may reject them later.
   TrialGrid grid;
   grid.pack = {2};
   grid.tileM = {128};

@@ -1,7 +1,7 @@
-//===- ScoresTest.cpp - scores in either orientation, and their derivative --===//
+//===- ScoresTest.cpp - scores and derivatives in both orientations -------===//
 //
-// Runs on the CPU what ScoreBuilder makes, beside the formula in float64 and its central
-// differences: rules A1, A2, B6, B7 and M7.
+// Runs the code of ScoreBuilder on the CPU, and compares it with the formula in float64 and its
+// central differences: rules A1, A2, B6, B7 and M7.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,22 +27,22 @@ using namespace mlir::flashattn;
 namespace {
 
 constexpr int64_t kBatches = 2, kHeads = 2, kQueries = 21, kKeys = 37, kDim = 8;
-constexpr int64_t kOffset = 12; ///< of query 0; some keys lie past every position
+constexpr int64_t kOffset = 12; ///< position of query 0; some keys are beyond every position
 constexpr double kScale = 0.7;
 
-/// What shapes the scores of one case.
+/// A test case: how its scores are modified.
 struct Case {
   const char *name;
   double softcap = 0;
   bool hasBias = false, hasKeep = false, isCausal = false;
-  /// Ops of score_mod that make %r of %s, %b, %h, %p and %key; and what they say.
+  /// Ops of score_mod that compute %r from %s, %b, %h, %p and %key, and the same function in C++.
   const char *ops = "";
   double (*scoreMod)(double s, double p, double key) = nullptr;
 };
 
 void PrintTo(const Case &c, std::ostream *os) { *os << c.name; }
 
-/// Builds, at an attention op, programs that write its scores and their derivatives instead.
+/// Builds programs in place of an attention op that write its scores and their derivatives.
 class ScoreWriter : TileBuilder {
 public:
   ScoreWriter(OpBuilder &b, AttentionOp op, TileAxis columns)
@@ -70,7 +70,7 @@ public:
                                 ValueRange{batch, head, tile, zero}, Value(),
                                 ArrayRef<int64_t>{2, 3}, nullptr, ArrayRef<bool>{false, true});
     };
-    // What does not change in the loop is loaded before it.
+    // Loop-invariant operands are loaded before the loop.
     bool rowsAreQueries = columns == TileAxis::Keys;
     Value rows = rowsAreQueries ? load(op.getQ(), row, m) : load(op.getK(), row, n);
     auto loop = TileLoopOp::create(b, loc, {zero, zero, zero, columnTiles}, Value(), {}, Value(),
@@ -96,7 +96,7 @@ public:
     TileYieldOp::create(b, loc, ValueRange());
   }
 
-  /// What the scores still lack (ScoreBuilder::getFactor), over log2 e.
+  /// Returns the factor that the scores still lack (ScoreBuilder::getFactor), divided by log2 e.
   static double getRest(OpBuilder &b, AttentionOp op) {
     return ScoreBuilder(b, op, TileAxis::Keys, RowPattern(), false).getFactor().number / M_LOG2E;
   }
@@ -123,7 +123,7 @@ struct Array {
       index = index * size + i;
     return data[index];
   }
-  /// {allocated, aligned, offset, sizes, strides}
+  /// Returns {allocated, aligned, offset, sizes, strides}.
   std::vector<int64_t> getDescriptor() {
     std::vector<int64_t> words = {int64_t(data.data()), int64_t(data.data()), 0};
     words.insert(words.end(), sizes.begin(), sizes.end());
@@ -181,7 +181,7 @@ func.func @f(%q: memref<2x2x21x8xf32>, %k: memref<2x2x37x8xf32>, %bias: memref<1
         .str();
   }
 
-  /// Runs the programs on the arrays; false, with a failure, where that cannot be.
+  /// Runs the programs on the arrays. Returns false if compilation fails.
   bool run(ModuleOp module) {
     AttentionOp op;
     module.walk([&](AttentionOp found) { op = found; });
@@ -218,7 +218,7 @@ func.func @f(%q: memref<2x2x21x8xf32>, %k: memref<2x2x37x8xf32>, %bias: memref<1
   Array q{{kBatches, kHeads, kQueries, kDim}}, k{{kBatches, kHeads, kKeys, kDim}},
       bias{{1, kHeads, kQueries, kKeys}};
   std::vector<uint8_t> keep = std::vector<uint8_t>(kBatches * kQueries * kKeys);
-  /// Rows are queries, and rows are keys.
+  /// First with queries as rows, then with keys as rows.
   Array scores[2] = {Array({kBatches, kHeads, kQueries, kKeys}, NAN),
                      Array({kBatches, kHeads, kKeys, kQueries}, NAN)};
   Array slopes[2] = {scores[0], scores[1]};
@@ -315,7 +315,7 @@ const Case kCases[] = {
        double leaky = s > 0 ? s : s / 2;
        return std::max(std::min(std::abs(leaky), 1.0), leaky);
      }},
-    // The result knows nothing of the score.
+    // The result does not depend on the score.
     {"constant", 0, false, false, false, R"(
       %i = arith.index_cast %key : index to i32
       %r = arith.sitofp %i : i32 to f32)",

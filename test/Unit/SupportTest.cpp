@@ -1,4 +1,4 @@
-//===- SupportTest.cpp - files, variables and signs of life ----------------===//
+//===- SupportTest.cpp - files, environment and progress ------------------===//
 
 #include "flashattn/Support/Environment.h"
 #include "flashattn/Support/OutputFile.h"
@@ -38,7 +38,7 @@ protected:
     auto content = llvm::MemoryBuffer::getFile(path);
     return content ? (*content)->getBuffer().str() : "?";
   }
-  /// Writes `text`: what is wrong, or nothing.
+  /// Writes `text`. Returns the error message, or "".
   static std::string write(const std::string &path, llvm::StringRef text) {
     return llvm::toString(writeOutputFile(path, [&](llvm::raw_ostream &os) { os << text; }));
   }
@@ -65,13 +65,13 @@ TEST_F(OutputFileTest, ReplacesTheTargetOfALink) {
   EXPECT_EQ(write(at("far"), "new"), "");
   EXPECT_TRUE(isLink(at("near")) && isLink(at("far")));
   EXPECT_EQ(read(at("real")), "new");
-  // One that leads nowhere yet.
+  // A link whose target does not exist yet.
   ASSERT_EQ(symlink("made", at("dangling").c_str()), 0);
   EXPECT_EQ(write(at("dangling"), "made"), "");
   EXPECT_TRUE(isLink(at("dangling")));
   EXPECT_EQ(read(at("made")), "made");
   EXPECT_EQ(countFiles(), 5u);
-  // One that leads round.
+  // A link to itself.
   ASSERT_EQ(symlink("round", at("round").c_str()), 0);
   EXPECT_NE(write(at("round"), "x"), "");
 }
@@ -84,13 +84,13 @@ TEST_F(OutputFileTest, WritesToWhatIsNoFile) {
   reader.join();
   EXPECT_EQ(got, "through");
   EXPECT_TRUE(isStream(at("fifo")));
-  // By way of a link, so that a fault cannot replace the machine's own.
+  // Through a link, so that a bug cannot replace the device file of the machine.
   ASSERT_EQ(symlink("/dev/full", at("full").c_str()), 0);
   EXPECT_EQ(write(at("full"), "x"), "cannot write '" + at("full") + "': No space left on device");
   EXPECT_TRUE(isStream(at("full")) && isLink(at("full")));
   ASSERT_EQ(symlink("/dev/null", at("null").c_str()), 0);
   EXPECT_EQ(write(at("null"), "x"), "");
-  // A descriptor goes on where it stands, though what it leads to is a file.
+  // A descriptor is written at its current position, even if it refers to a regular file.
   int file = open(at("file").c_str(), O_WRONLY | O_CREAT, 0600);
   ASSERT_EQ(::write(file, "first ", 6), 6);
   for (const char *folder : {"/dev/fd/", "/proc/self/fd/"})
@@ -154,7 +154,7 @@ TEST_F(OutputFileTest, ScratchFilesGo) {
 // Environment
 //===----------------------------------------------------------------------===//
 
-/// The variables have names of their own: a warning comes once for each.
+/// Each case uses another variable, because each variable is reported only once.
 TEST(Environment, NumbersOutsideOfTheirRangeAreTheDefault) {
   auto get = [](const char *name, const char *value) {
     setenv(name, value, 1);
@@ -169,7 +169,7 @@ TEST(Environment, NumbersOutsideOfTheirRangeAreTheDefault) {
            value + "'; 5 is used\n";
   };
   EXPECT_EQ(get("FLASHATTN_B", "0"), warning("FLASHATTN_B", "0"));
-  EXPECT_EQ(get("FLASHATTN_B", "11"), "5"); // said already
+  EXPECT_EQ(get("FLASHATTN_B", "11"), "5"); // reported already
   EXPECT_EQ(get("FLASHATTN_C", "3x"), warning("FLASHATTN_C", "3x"));
   EXPECT_EQ(get("FLASHATTN_D", " 3"), warning("FLASHATTN_D", " 3"));
   EXPECT_EQ(get("FLASHATTN_E", "99999999999999999999"),
@@ -224,7 +224,7 @@ TEST(Progress, SaysNowAndThenWhatGoesOnWhereThereIsNoTerminal) {
   }
   std::string said = testing::internal::GetCapturedStderr();
   EXPECT_EQ(said.find("slow … 0 s\nslow … 0 s\n"), 0u) << said;
-  // What comes next does not begin to wait anew.
+  // A new step does not restart the delay.
   testing::internal::CaptureStderr();
   {
     Progress progress("first", milliseconds(100), milliseconds(60000));

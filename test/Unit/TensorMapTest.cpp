@@ -1,4 +1,4 @@
-//===- TensorMapTest.cpp - what the driver is told of a tensor --------------===//
+//===- TensorMapTest.cpp - arguments of encoded tensor maps ---------------===//
 
 #include "FakeDriver.h"
 #include "flashattn/Runtime/Device.h"
@@ -127,7 +127,7 @@ TEST_F(TensorMapTest, RefusesTheBox) {
 }
 
 TEST_F(TensorMapTest, NotBeforeCUDA12) {
-  // The process has one table: as if this function were not in the library.
+  // Simulate a library without this function. The process has a single function table.
   cuda::Driver &driver = getDriver();
   auto *function = std::exchange(driver.tensorMapEncodeTiled, nullptr);
   EXPECT_EQ(encode(), "cuda:0 cannot make a tensor map: the CUDA driver (CUDA 12.4) has none, they "

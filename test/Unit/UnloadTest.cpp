@@ -1,4 +1,4 @@
-//===- UnloadTest.cpp - kernels that nobody needs any more ------------------===//
+//===- UnloadTest.cpp - unloading of kernels ------------------------------===//
 
 #include "FakeDriver.h"
 #include "flashattn/Runtime/Device.h"
@@ -24,12 +24,12 @@ TEST(CUDADevice, UnloadsKernelsWithTheirLastUser) {
   EXPECT_EQ(message(device->removeKernels(kernels)), "no error");
   EXPECT_EQ(unloads(), before);
   {
-    // Whoever captures a stream meanwhile takes no notice of it.
+    // A concurrent stream capture is not affected.
     ScopedEnv capturing("FAKE_CUDA_CAPTURING", "1");
     EXPECT_EQ(message(other->removeKernels(kernels)), "no error");
   }
   EXPECT_EQ(unloads(), before + 1);
-  // What comes again is loaded again.
+  // The same kernels are loaded again.
   kernels = llvm::cantFail(device->addKernels(ptx));
   llvm::cantFail(device->getKernel(kernels, "k"));
   EXPECT_EQ(loads(), loaded + 1);
@@ -39,7 +39,7 @@ TEST(CUDADevice, UnloadsKernelsWithTheirLastUser) {
               "cuda:0 cannot unload kernels: CUDA_ERROR_INVALID_VALUE (as the fake driver was "
               "told)");
   }
-  // Kernels that were never loaded, and none.
+  // Kernels that were never loaded, and a null handle.
   kernels = llvm::cantFail(device->addKernels(ptx));
   EXPECT_EQ(message(device->removeKernels(kernels)), "no error");
   EXPECT_EQ(message(device->removeKernels(nullptr)), "no error");
@@ -62,7 +62,7 @@ TEST(CUDADevice, KeepsWhatAGraphMayHold) {
     }
     int loaded = loads();
     EXPECT_EQ(message(device->removeKernels(kernels)), "no error");
-    // The same again, without another load.
+    // The same kernels, without another load.
     EXPECT_EQ(llvm::cantFail(device->addKernels(ptx)), kernels);
     EXPECT_EQ(llvm::cantFail(device->getKernel(kernels, "k")), kernel);
     EXPECT_EQ(loads(), loaded);

@@ -1,4 +1,4 @@
-//===- VisibleTileTest.cpp - the mask of a partial tile ---------------------===//
+//===- VisibleTileTest.cpp - the mask of a partial tile -------------------===//
 
 #include "RandomMasks.h"
 #include "flashattn/Analysis/MaskTiles.h"
@@ -19,7 +19,7 @@ using VisibleTile = MaskTest;
 /// Runs the arith and vector operations that buildVisibleTile emits.
 class Interpreter {
 public:
-  /// A value's elements in row-major order; 32-bit ones keep 32 bits.
+  /// Returns the elements of a value in row-major order; i32 elements fit 32 bits.
   const std::vector<int64_t> &operator[](Value value) { return values[value]; }
 
   bool run(Block &block) {
@@ -37,7 +37,7 @@ private:
     return vector ? vector.getNumElements() : 1;
   }
 
-  /// What `from` computed becomes what `to` holds.
+  /// Copies the elements of the values `from` to the values `to`.
   void copy(ValueRange from, ValueRange to) {
     for (auto [source, target] : llvm::zip_equal(from, to)) {
       std::vector<int64_t> elements = values[source];
@@ -64,7 +64,7 @@ private:
     return true;
   }
 
-  /// An op with regions; nullopt if it is none.
+  /// Runs an op with regions, or scf.yield; returns nullopt for any other op.
   std::optional<bool> runControl(Operation &op) {
     if (isa<scf::YieldOp>(op))
       return true;
@@ -94,7 +94,7 @@ private:
     auto each = [&](auto compute) {
       for (size_t i = 0; i < out.size(); ++i) {
         int64_t value = compute(i);
-        // i32 must hold what it is given: the construction promises no overflow.
+        // i32 operations must not overflow: buildVisibleTile guarantees this.
         if (getElementTypeOrSelf(type).isInteger(32))
           EXPECT_TRUE(llvm::isInt<32>(value)) << op.getName().getStringRef().str();
         out[i] = value;
@@ -158,7 +158,7 @@ private:
         })
         .Case([&](arith::CmpIOp cmp) {
           return each([&](size_t i) {
-            // Folding may have turned the operands round.
+            // Folding may have swapped the operands.
             return arith::applyCmpPredicate(cmp.getPredicate(), APInt(64, operand(0, i), true),
                                             APInt(64, operand(1, i), true));
           });
@@ -173,7 +173,7 @@ private:
           return each([&](size_t i) {
             if (!source)
               return operand(0, 0);
-            // Folding leaves vector<1> or vector<N> where a tile has one row.
+            // If a tile has one row, folding leaves vector<1> or vector<N>.
             int64_t sourceColumns = source.getShape().back();
             int64_t row = source.getNumElements() == sourceColumns ? 0 : i / columns;
             int64_t column = sourceColumns == 1 ? 0 : i % columns;
@@ -197,13 +197,13 @@ TEST_F(VisibleTile, MatchesTheSet) {
     Mask mask = random.mask();
     if (random.oneIn(50))
       mask.clear();
-    // A table of sets, when there are many.
+    // Many sets are stored in a table.
     if (random.oneIn(8))
       while (mask.size() < 24)
         llvm::append_range(mask, random.mask());
     SmallVector<IntegerSet> sets = toSets(mask, &ctx);
     Sizes s = randomSizes(random);
-    // Far out, too: the base of a constraint no longer fits 32 bits.
+    // Also positions so large that the base of a constraint no longer fits 32 bits.
     int64_t p0 = random.oneIn(8) ? random.between(-(int64_t(1) << 31), int64_t(1) << 31)
                                  : random.between(-40, 40);
     int64_t k0 = random.between(0, s.nk);
@@ -213,7 +213,7 @@ TEST_F(VisibleTile, MatchesTheSet) {
     auto constant = [&](int64_t value) -> Value {
       return arith::ConstantIndexOp::create(builder, loc, value);
     };
-    // Queries of one head, or of several one after the other or in turn.
+    // Rows are queries of one head, or of several heads, concatenated or interleaved.
     RowPattern pattern;
     if (random.oneIn(3))
       pattern.span = random.between(1, s.tileM);
@@ -240,9 +240,9 @@ TEST_F(VisibleTile, MatchesTheSet) {
   }
 }
 
-// Limits of one direction along the columns make one compare of the tile, and their minimum is
-// taken for its rows: causal (k <= p) with k < nk, and a window (p - 3 <= k <= p + 1) with it. An
-// equality is no limit.
+// All upper limits on the columns become one compare of the tile, with the minimum of the limits,
+// which is computed per row; lower limits likewise. Cases: causal (k <= p) with k < nk; a window (k
+// >= p - 3, k <= p + 1) with k < nk. An equality is not a limit.
 TEST_F(VisibleTile, MergesLimits) {
   auto linear = [](int64_t p, int64_t k, int64_t one, bool isEquality = false) {
     Constraint c;
@@ -257,10 +257,10 @@ TEST_F(VisibleTile, MergesLimits) {
   Case cases[] = {
       {{{linear(1, -1, 0)}}, 1, 1},
       {{{linear(-1, 1, 3), linear(1, -1, 1)}}, 2, 1},
-      // 2k <= p + 8 is of another slope.
+      // 2k <= p + 8 has another slope.
       {{{linear(1, -1, 0), linear(1, -2, 8)}}, 2, 1},
       {{{linear(1, -1, 0, /*isEquality=*/true)}}, 1, 0},
-      // A union keeps the limits of each set apart.
+      // In a union, the limits of each set are merged separately.
       {{{linear(1, -1, 0)}, {linear(1, -1, -8)}}, 2, 2},
   };
   Location loc = UnknownLoc::get(&ctx);
@@ -285,8 +285,8 @@ TEST_F(VisibleTile, MergesLimits) {
   }
 }
 
-// The 32-bit compare is only for constraints whose rows and columns fit beside the
-// clamped base: p + k <= 1536 with a base of 3 * 2^29 does not.
+// A 32-bit compare is only for constraints whose row and column terms fit next to the clamped base:
+// p + k <= 1536 with a base of 3 * 2^29 does not.
 TEST_F(VisibleTile, OfLargeCoefficients) {
   Constraint c;
   c.linear = {-(1 << 20), -(1 << 20), 0, 0, 3 * (int64_t(1) << 29)};

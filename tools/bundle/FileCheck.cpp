@@ -1,7 +1,7 @@
-//===- FileCheck.cpp - LLVM's FileCheck, for machines without LLVM ---------===//
+//===- FileCheck.cpp - LLVM's FileCheck, for machines without LLVM --------===//
 //
-// Debian's binary needs shared libraries that the bundle's machine may lack. The checking itself is
-// LLVM's FileCheck library; this is the command line around it, the flags that tests use.
+// Debian's binary needs shared libraries that the target machine may lack. This is a command line
+// around LLVM's FileCheck library, with the flags that the tests use.
 //
 //===----------------------------------------------------------------------===//
 
@@ -33,7 +33,7 @@ static cl::opt<bool> matchFullLines("match-full-lines", cl::desc("match whole li
 static cl::opt<bool> enableVarScope("enable-var-scope", cl::desc("labels end local variables"));
 static cl::opt<std::string> dumpInput("dump-input", cl::desc("accepted, without effect"));
 
-/// The text of `path` as a buffer of `sources`, or null after a message.
+/// Returns the text of `path` as a buffer of `sources`, or null after printing an error.
 static const MemoryBuffer *open(SourceMgr &sources, FileCheck &checker, StringRef path) {
   ErrorOr<std::unique_ptr<MemoryBuffer>> file = MemoryBuffer::getFileOrSTDIN(path, /*IsText=*/true);
   if (std::error_code error = file.getError()) {

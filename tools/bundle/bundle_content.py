@@ -1,43 +1,43 @@
-"""What a bundle must hold so that its tests can run: read from the tests themselves."""
+"""Derives the content of a bundle from its tests, so that they can run."""
 
 import collections
 import os
 import re
 import sys
 
-# What every machine has that the bundle is for: coreutils, diffutils, grep and sed.
+# Programs that every target machine has: coreutils, diffutils, grep and sed.
 MACHINE = set(
     "basename cat cmp cp cut diff dirname echo false grep head ln ls mkdir mv od paste printf rm "
     "rmdir sed seq sort tac tail tee test touch tr true uniq wc".split()
 )
-# What lit itself runs.
+# Commands of lit's own shell.
 SHELL = {"cd", "export", ":"}
-# What changes only how a command runs, with its flags.
+# Programs that only change how a command runs, and their flags.
 WRAPPERS = {"env", "-i", "-u", "not", "--crash"}
-# Pythons of the machine.
+# Substitutions that run a Python of the machine.
 PYTHONS = {"%lit", "%python", "%numpy_python", "%flashattn_python", "%sanitized_python"}
-# What a user gets, run by a test or not.
+# Packed whether or not a test runs them.
 TOOLS = ["flash-compile", "flash-lsp-server", "flash-opt", "flash-run"]
 LIBRARIES = ["libFlashAttnAOTRuntime.a", "libFlashAttnC.so", "libFlashAttnONNX.so"]
 
-# Features of lit.cfg.py that only a build tree has, and folders that are not for the bundle.
+# Features of lit.cfg.py that only a build tree has, and folders that are left out of the bundle.
 BUILD_FEATURES = {
     "bundle": "makes a bundle",
     "package": "installs a build tree",
     "plugin": "loads a plugin into LLVM's own tools",
 }
 FOLDERS = {"Unit": "programs of GoogleTest, which name files of the build tree"}
-# As in lit.cfg.py.
+# Same as in lit.cfg.py.
 SUFFIXES = (".mlir", ".test", ".py", ".c")
 NO_TESTS = {"lit.cfg.py", "plant_faults.py", "summary.py"}
-# What changes the sources.
+# Scripts that change the sources.
 OF_SOURCES = {"plant_faults.py"}
 
 Content = collections.namedtuple("Content", "programs libraries files left_out missing")
 
 
 def read_commands(path):
-    """The features that a test names, and the text of each of its commands."""
+    """Returns the features that a test requires, and the text of each of its commands."""
     from lit.TestRunner import parseIntegratedTestScriptCommands
 
     features, commands, pending = set(), [], ""
@@ -50,14 +50,14 @@ def read_commands(path):
         if pending.endswith("\\"):
             pending = pending[:-1] + " "
             continue
-        # `%{name}` stands for the command in its definition.
+        # A definition `%{name} = COMMAND` counts as the command.
         commands.append(re.sub(r"^%\{[\w-]+\} *= *", "", pending))
         pending = ""
     return features, commands
 
 
 def find_programs(command):
-    """The programs that a command runs, as the test names them, and the features it asks for."""
+    """Returns the programs that a command runs, as the test names them, and the features in its conditions."""
     from lit.ShCommands import Command, Pipeline
     from lit.ShUtil import ShParser
 
@@ -88,7 +88,7 @@ def find_programs(command):
 
 
 def list_tests(root):
-    """Paths below `root` of the tests, and of all files."""
+    """Returns the paths of the tests, and of all files, relative to `root`."""
     tests, files = [], []
     for folder, folders, names in os.walk(root):
         folders[:] = sorted(set(folders) - {"__pycache__", *FOLDERS})
@@ -102,7 +102,7 @@ def list_tests(root):
 
 
 class Finder:
-    """Files by the names that tests call them, and a message for each name that has none."""
+    """Finds files by the names that tests use, and collects a message for each missing file."""
 
     def __init__(self, folders):
         self.folders = folders
@@ -121,11 +121,11 @@ class Finder:
 
 
 def find(root, lit, program_folders, library_folder):
-    """What the bundle holds for the tests below `root`.
+    """Returns the content of the bundle for the tests below `root`.
 
-    Programs are looked for in `program_folders`, in this order. A test is left out, with the reason,
-    where it requires what no bundle has. `missing` has a message for each program of a test that is
-    neither found, nor on every machine, nor a feature by which the test says that it may be missing.
+    Programs are searched in `program_folders`, in this order. A test that requires a feature of a build
+    tree is left out, with the reason. `missing` contains a message for each program of a test that is
+    neither found nor on every machine, unless the test also names the program as a feature.
     """
     sys.path.insert(0, lit)
     programs, libraries = Finder(program_folders), Finder([library_folder])
@@ -146,7 +146,7 @@ def find(root, lit, program_folders, library_folder):
             features |= conditions
             elsewhere = MACHINE | SHELL | PYTHONS | features | {"%" + name for name in features}
             for name in names:
-                # `%{name}` has been read where it is defined, and %t is made by the test.
+                # `%{name}` is checked at its definition, and the test itself creates %t.
                 if name not in elsewhere and not name.startswith(("%{", "%t")):
                     programs.take(name, test)
             for name in re.findall(r"%flashattn_lib/([\w.-]+)", command):
@@ -157,7 +157,7 @@ def find(root, lit, program_folders, library_folder):
     kept = [test for test in tests if test not in left_out]
 
     def is_needed(path):
-        # Inputs, and what configures tests, go with the tests beside them and below.
+        # Inputs and lit.local.cfg are needed if a test in their folder, or below it, is kept.
         folder = re.sub(r"(^|/)(Inputs/.*|lit\.local\.cfg$)", r"\1", path)
         has_tests = folder != path and any(test.startswith(folder) for test in kept)
         return path in kept or path in NO_TESTS - OF_SOURCES or has_tests

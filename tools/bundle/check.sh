@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs the bundle's tests on this machine, those of the GPU included where there is one.
+# Runs the bundle's tests on this machine, including those that need a GPU if there is one.
 #
 #   ./check.sh [--all] [lit arguments]
 #
-# Without --all only what computes: the numbers, test/Integration, and the C API. The last line is
-# "N passed, N failed, N skipped"; the exit status is 0 only if a test ran and none failed.
+# Without --all, runs only test/Integration (numerical results) and the tests of the C API. The last
+# line is "N passed, N failed, N skipped"; the exit status is 0 only if a test ran and none failed.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

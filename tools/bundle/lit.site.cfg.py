@@ -1,4 +1,4 @@
-# The bundle's own: everything lies beside this file.
+# Configuration of a bundle, whose files are next to this one.
 
 import os
 import tempfile
@@ -6,7 +6,7 @@ import tempfile
 root = os.path.dirname(os.path.abspath(__file__))
 config.flashattn_src_root = root
 config.flashattn_test_root = os.path.join(root, "test")
-# The bundle may lie where nothing can be written.
+# The folder of the bundle may be read-only.
 config.flashattn_exec_root = os.environ.get("FLASHATTN_CHECK_DIR") or tempfile.mkdtemp()
 config.flashattn_tools_dir = os.path.join(root, "bin")
 config.flashattn_lib_dir = os.path.join(root, "lib")

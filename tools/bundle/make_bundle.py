@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Packs the tools and their tests into one archive for machines without LLVM.
 
-What goes in follows from the RUN lines of the tests (bundle_content.py). Each program is stripped
-and must need no shared library but those of glibc and libstdc++; the archive must stay below the
-limit. A program that is missing or needs more, or an archive too large, is an error, and leaves no
-archive.
+The RUN lines of the tests determine the content (bundle_content.py). Each program is stripped and may
+need no shared libraries except those of glibc and libstdc++; the size of the archive is limited. A
+missing program, a program with other dependencies, or an archive that is too large is an error, and
+then no archive is left.
 """
 
 import argparse
@@ -16,9 +16,9 @@ import sys
 
 import bundle_content
 
-# What glibc and libstdc++ bring, and so every machine that the bundle is for has.
+# Shared libraries of glibc and libstdc++, which every target machine has.
 ALLOWED = re.compile(r"^(lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s)\.so\.\d+|ld-linux-x86-64\.so\.2"
-                     # Lies in the bundle too.
+                     # Part of the bundle.
                      r"|libFlashAttnC\.so)$")
 LIMIT_MIB = 48
 
@@ -28,7 +28,7 @@ def fail(message):
 
 
 def needed_libraries(path):
-    """The shared libraries that an ELF file names itself."""
+    """Returns the direct shared library dependencies of an ELF file."""
     dump = subprocess.run(
         ["readelf", "-d", path], check=True, capture_output=True, text=True
     ).stdout
@@ -36,7 +36,7 @@ def needed_libraries(path):
 
 
 def newest_glibc(path):
-    """The newest version of glibc whose symbols an ELF file uses, as (2, 36)."""
+    """Returns the newest glibc version whose symbols an ELF file uses, such as (2, 36)."""
     dump = subprocess.run(
         ["readelf", "-V", path], check=True, capture_output=True, text=True
     ).stdout
@@ -76,7 +76,7 @@ def main():
 
     strip = os.path.join(args.llvm_tools, "llvm-strip")
     lit = os.path.join(os.path.dirname(args.llvm_tools), "utils", "lit", "lit")
-    # What lies beside this file stands in for LLVM's own.
+    # The scripts in this folder replace programs of LLVM.
     scripts = os.path.join(here, "bin")
     folders = [os.path.join(args.build, "bin"), os.path.join(args.build, "tools", "bundle"), scripts]
     tests = os.path.join(args.source, "test")
@@ -101,7 +101,7 @@ def main():
     for library in content.libraries:
         install(library, os.path.join(root, "lib", os.path.basename(library)), strip, args.shared)
 
-    # Not there where nobody could assemble them.
+    # Missing if the build found no ptxas.
     kernels = os.path.join(args.build, "lib", "flashattn-kernels.a")
     if os.path.exists(kernels):
         shutil.copy2(kernels, os.path.join(root, "lib"))
@@ -117,7 +117,7 @@ def main():
         target = os.path.join(root, "test", test)
         os.makedirs(os.path.dirname(target), exist_ok=True)
         shutil.copy2(os.path.join(tests, test), target)
-    # With the library in lib/, this is the Python package: PYTHONPATH=python is enough.
+    # The Python package finds the library in lib/, so that PYTHONPATH=python suffices.
     built = shutil.ignore_patterns("__pycache__", "build", "*.egg-info", "*.so")
     shutil.copytree(os.path.join(args.source, "python"), os.path.join(root, "python"), ignore=built)
     shutil.copytree(lit, os.path.join(root, "lit", "lit"),
@@ -126,10 +126,11 @@ def main():
     os.makedirs(args.output, exist_ok=True)
     archive = os.path.join(args.output, name + ".tar.xz")
     part = archive + ".part"
-    # The same names, owners and order give the same archive. The programs share most of their code: a
-    # dictionary that holds three of them, and absolute call targets (--x86), make each later one small.
-    # Unpacking takes as much memory as the dictionary. The kernels compiled ahead share no code with
-    # the programs and come last, lest they push these out of the dictionary.
+    # Fixed names, owners and order make the archive reproducible. The programs share most of their
+    # code: with a dictionary that holds three programs and with absolute call targets (--x86), each
+    # later program becomes small. Unpacking takes as much memory as the dictionary. The precompiled
+    # kernels share no code with the programs; they come last, so that they do not push programs out
+    # of the dictionary.
     files = [os.path.relpath(os.path.join(folder, file), args.work)
              for folder, _, names in os.walk(root) for file in names]
     files.sort(key=lambda file: (file.endswith("flashattn-kernels.a"), file))

@@ -1,4 +1,4 @@
-//===- CForm.cpp -----------------------------------------------------------===//
+//===- CForm.cpp ----------------------------------------------------------===//
 
 #include "CForm.h"
 #include "flashattn/Pipelines/Compile.h"
@@ -17,7 +17,7 @@ template <typename... Args> static Error fail(const char *format, Args &&...args
   return llvm::createStringError(llvm::formatv(format, std::forward<Args>(args)...).str());
 }
 
-/// Whether C and C++ take it as the name of a function or a parameter.
+/// Whether `name` is a valid name for a function in C and C++, and not a reserved one.
 static bool isFreeName(StringRef name) {
   static const llvm::StringSet<> keywords = {
       "alignas",  "alignof",  "and",      "asm",     "auto",      "bool",     "break",
@@ -35,12 +35,12 @@ static bool isFreeName(StringRef name) {
          !name.starts_with("flashattn");
 }
 
-/// The memref that a tensor's elements lie in, in the order of its dimensions.
+/// Returns the type of a row-major memref with the elements of a tensor.
 static MemRefType getMemRef(RankedTensorType tensor) {
   return MemRefType::get(tensor.getShape(), tensor.getElementType());
 }
 
-/// Callers inside of the module keep the function as it is, under another name.
+/// Keeps the original function, under another name, for its callers in the module.
 static void keepForCallers(ModuleOp module, func::FuncOp function) {
   if (SymbolTable::symbolKnownUseEmpty(function, module))
     return;
@@ -51,7 +51,7 @@ static void keepForCallers(ModuleOp module, func::FuncOp function) {
   (void)SymbolTable::replaceAllSymbolUses(function, name, module);
 }
 
-/// Tensors become memrefs, those of results ones that the caller gives.
+/// Replaces tensors by memrefs. Results become memrefs of the caller.
 static Error replaceTensors(func::FuncOp function) {
   for (auto [i, type] : llvm::enumerate(function.getResultTypes()))
     if (!isa<RankedTensorType>(type))
@@ -93,7 +93,7 @@ static Error replaceTensors(func::FuncOp function) {
   return Error::success();
 }
 
-/// Roles that one argument alone has, the others numbered.
+/// Names each argument by its role; arguments without a unique role are numbered.
 static std::vector<std::string> nameArguments(const Signature &signature, size_t numGiven) {
   std::vector<std::string> names;
   for (auto [i, argument] : llvm::enumerate(signature.arguments)) {
@@ -142,7 +142,7 @@ static Expected<CFunction> convert(ModuleOp module, func::FuncOp function, Strin
   if (Error error = replaceTensors(function))
     return error;
   IRRewriter rewriter(function.getContext());
-  // What is stored to a caller's memory is computed there.
+  // Compute results directly in the caller's memory.
   if (failed(bufferization::eliminateEmptyTensors(rewriter, function)))
     return fail("function '{0}' cannot store its results to memory of the caller",
                 function.getName());
@@ -150,7 +150,7 @@ static Expected<CFunction> convert(ModuleOp module, func::FuncOp function, Strin
   describe(result.signature, function, chip);
   if (!result.signature.reason.empty())
     return llvm::createStringError(result.signature.reason);
-  // Results are written whole.
+  // Results are overwritten completely.
   for (Argument &argument : llvm::drop_begin(result.signature.arguments, numGiven))
     argument.direction = FLASHATTN_OUTPUT;
   for (auto [i, argument] : llvm::enumerate(result.signature.arguments))
@@ -179,7 +179,7 @@ Expected<std::vector<CFunction>> flashattn::makeCForm(ModuleOp module, StringRef
     for (auto function : module.getOps<func::FuncOp>())
       if (function.isPublic() && !function.isExternal())
         functions.push_back(function);
-    // Says what there is in the place of one.
+    // findFunction explains why there is no function.
     if (functions.empty())
       return findFunction(module, "", "--function").takeError();
   }

@@ -1,4 +1,4 @@
-//===- CForm.h - functions as C has them ------------------------*- C++ -*-===//
+//===- CForm.h - functions with C signatures --------------------*- C++ -*-===//
 
 #ifndef FLASHATTN_FLASHCOMPILE_CFORM_H
 #define FLASHATTN_FLASHCOMPILE_CFORM_H
@@ -8,30 +8,31 @@
 
 namespace mlir::flashattn {
 
-/// One parameter of a C function, behind the device and the stream.
+/// A parameter of a C function, after the device and the stream.
 struct Parameter {
   enum Kind { Data, Scalar, Size, Stride };
   Kind kind;
   std::string name;
-  unsigned argument; ///< that it belongs to
-  unsigned dim = 0;  ///< of a size or stride
+  unsigned argument; ///< index of the argument that it describes
+  unsigned dim = 0;  ///< dimension of a size or stride
 };
 
 /// A function that C can call.
 struct CFunction {
   Signature signature;
-  /// Names of the arguments: roles in the function's op, otherwise numbered.
+  /// Names of the arguments: their roles in the function's op, or numbered names.
   std::vector<std::string> names;
   std::vector<Parameter> parameters;
 };
 
-/// Gives every public function of the module with a body, or that of the name alone, arguments in
-/// the place of results and memrefs in the place of tensors, and describes them as `chip` needs
-/// them. Errors: no function; a name or types that have no C form.
+/// Converts every public function of the module with a body, or only `function` if that is not
+/// empty: results become arguments, and tensors become memrefs. Returns descriptions of the
+/// functions as compiled for `chip`. Errors: no function; a name or types without an equivalent in
+/// C.
 llvm::Expected<std::vector<CFunction>> makeCForm(ModuleOp module, StringRef function,
                                                  StringRef chip);
 
-/// The C type of an element, as "float"; of f16 and bf16 that of their bits.
+/// Returns the C type of an element, such as "float"; for f16 and bf16, the type of their bits.
 StringRef getCType(int32_t elementType);
 
 } // namespace mlir::flashattn

@@ -1,4 +1,4 @@
-//===- CHeader.cpp ---------------------------------------------------------===//
+//===- CHeader.cpp --------------------------------------------------------===//
 
 #include "CHeader.h"
 #include "llvm/ADT/StringExtras.h"
@@ -12,7 +12,7 @@ static constexpr StringLiteral kRuntimeHeader =
 #include "AheadOfTimeHeader.inc"
     ;
 
-/// "bf16 [1, 32, k_size2, 128]".
+/// Returns text such as "bf16 [1, 32, k_size2, 128]".
 static std::string describeTensor(const CFunction &function, unsigned index) {
   const Argument &argument = function.signature.arguments[index];
   auto describe = [&](const int64_t *values, StringRef what) {

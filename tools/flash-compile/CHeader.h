@@ -1,4 +1,4 @@
-//===- CHeader.h - what C sees of an object ---------------------*- C++ -*-===//
+//===- CHeader.h - C headers of compiled objects ----------------*- C++ -*-===//
 
 #ifndef FLASHATTN_FLASHCOMPILE_CHEADER_H
 #define FLASHATTN_FLASHCOMPILE_CHEADER_H
@@ -7,8 +7,8 @@
 
 namespace mlir::flashattn {
 
-/// The header for functions that are compiled for `chips` ("sm_90a, sm_80 and cpu"), which is to be
-/// called `fileName`. It includes nothing but the C library's headers.
+/// Returns the text of the header `fileName` for functions that are compiled for `chips` ("sm_90a,
+/// sm_80 and cpu"). It includes only headers of the C library.
 std::string makeCHeader(ArrayRef<CFunction> functions, StringRef chips, StringRef fileName);
 
 } // namespace mlir::flashattn

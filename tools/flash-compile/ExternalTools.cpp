@@ -1,4 +1,4 @@
-//===- ExternalTools.cpp ---------------------------------------------------===//
+//===- ExternalTools.cpp --------------------------------------------------===//
 
 #include "ExternalTools.h"
 #include "flashattn/Support/OutputFile.h"
@@ -17,7 +17,7 @@ namespace fs = llvm::sys::fs;
 
 Expected<std::string> flashattn::findTool(StringRef name, ArrayRef<StringRef> folders,
                                           StringRef advice) {
-  // A path is given back as it is.
+  // findProgramByName returns a path unchanged, even if there is no such file.
   auto isThere = [](const llvm::ErrorOr<std::string> &found) {
     return found && fs::can_execute(*found);
   };
@@ -67,7 +67,7 @@ Expected<std::string> flashattn::assemble(StringRef ptx, StringRef chip) {
   return (*bytes)->getBuffer().str();
 }
 
-/// libFlashAttnAOTRuntime.a, from the folder of this program.
+/// Returns the path of libFlashAttnAOTRuntime.a, searched relative to this program.
 static Expected<std::string> findRuntime() {
   static int here;
   SmallString<256> tool(fs::getMainExecutable("flash-compile", &here));
@@ -96,7 +96,7 @@ Error flashattn::linkShared(StringRef linker, StringRef object, StringRef output
   if (!file)
     return file.takeError();
   std::string name = ("-Wl,-soname," + soname).str();
-  // Nothing of the runtime is for others: what is exported are the functions of the header.
+  // The library exports only the functions of its header: the runtime's symbols are hidden.
   return runTool(*program,
                  {"-shared", "-o", output, name, file->getPath(), *runtime, "-Wl,--gc-sections",
                   "-Wl,--as-needed", "-Wl,-z,defs", "-lm", "-ldl", "-lpthread", "-static-libgcc"});

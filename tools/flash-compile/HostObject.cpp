@@ -1,4 +1,4 @@
-//===- HostObject.cpp ------------------------------------------------------===//
+//===- HostObject.cpp -----------------------------------------------------===//
 
 #include "HostObject.h"
 #include "flashattn/Runtime/AOTABI.h"
@@ -52,13 +52,15 @@ Error HostObject::add(ModuleOp lowered, StringRef chip) {
   SmallVector<llvm::Function *> entries;
   for (const CFunction &function : functions)
     entries.push_back(addEntry(*code, function.signature.function));
-  // Code of other chips has the same names, and only the table knows its entries.
+  // The code for each chip defines the same names, so the names get the chip as a suffix. Only the
+  // table refers to the entries.
   for (llvm::GlobalValue &value : code->global_values())
     if (!value.isDeclaration() && !value.getName().starts_with("llvm."))
       value.setName(value.getName() + "." + chip);
   for (llvm::Function *entry : entries)
     variant.entries.push_back(entry->getName().str());
-  // The rest must run on every processor: it is what finds out which one there is.
+  // Only the code for the CPU may use the instructions of `level`. Host code of GPU kernels must
+  // run on every processor.
   for (llvm::Function &function : *code)
     if (!function.isDeclaration())
       function.addFnAttr("target-cpu",
@@ -97,7 +99,7 @@ llvm::Constant *HostObject::numbers(ArrayRef<int64_t> values) {
   return array(llvm::Type::getInt64Ty(context), constants);
 }
 
-/// The number and the variant of a GPU: 90 and 'a' of sm_90a, 0 and 0 of the CPU.
+/// Returns the architecture and the variant of a chip: 90 and 'a' for sm_90a, 0 and 0 for the CPU.
 static std::pair<int64_t, int64_t> getArchitecture(StringRef chip) {
   int64_t architecture = 0;
   if (!chip.consume_front("sm_") || chip.consumeInteger(10, architecture))

@@ -9,44 +9,44 @@
 
 namespace mlir::flashattn {
 
-/// What is compiled for the CPU: x86-64-vN.
+/// The instruction set of CPU code: x86-64-vN.
 struct CPULevel {
   int level;
-  StringRef getName() const;       ///< as LLVM calls it
-  int64_t getVectorWidth() const { ///< f32 lanes of a register
+  StringRef getName() const;       ///< CPU name in LLVM
+  int64_t getVectorWidth() const { ///< f32 lanes of a vector register
     return level == 4 ? 16 : level == 3 ? 8 : 4;
   }
-  /// The highest level of this machine.
+  /// Returns the highest level that this machine supports.
   static CPULevel getHost();
 };
 
-/// Code of several chips in one module, with the functions that C calls.
+/// A module with code for several chips and the functions that C calls.
 class HostObject {
 public:
   HostObject(ArrayRef<CFunction> functions, CPULevel level);
 
-  /// Adds the code of a module that `compile` has lowered for `chip`, whose functions are those of
-  /// the object. Errors: what LLVM says of it.
+  /// Adds the code of a module that `compile` has lowered for `chip` and that has the functions of
+  /// the object. Errors: LLVM cannot translate or link it.
   llvm::Error add(ModuleOp lowered, StringRef chip);
 
-  /// Optimises what was added and gives the bytes of an object file.
+  /// Optimizes the added code and returns the bytes of an object file.
   llvm::Expected<SmallVector<char, 0>> emit();
 
 private:
-  /// The table of what is said of a function (flashattn/Runtime/AOTABI.h).
+  /// Returns the table that describes a function (flashattn/Runtime/AOTABI.h).
   llvm::Constant *addTable(const CFunction &function);
-  /// The function that C calls, and the one that finds its device.
+  /// Defines the function that C calls, and the function that finds a device for it.
   void addCFunctions(const CFunction &function, llvm::Constant *table);
 
   llvm::Constant *number(int64_t value);
   llvm::Constant *text(StringRef value);
-  /// A private array of that type.
+  /// Returns a private constant array of `element`.
   llvm::Constant *array(llvm::Type *element, ArrayRef<llvm::Constant *> values);
   llvm::Constant *numbers(ArrayRef<int64_t> values);
 
   struct Variant {
     std::string chip;
-    std::vector<std::string> entries; ///< by function
+    std::vector<std::string> entries; ///< one for each function
   };
 
   ArrayRef<CFunction> functions;

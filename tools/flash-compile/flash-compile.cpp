@@ -1,6 +1,6 @@
-//===- flash-compile.cpp - compiles the functions of an .mlir file ahead of time -===//
+//===- flash-compile.cpp - ahead-of-time compiler for .mlir files ---------===//
 //
-// Makes an object or a library with code for several chips, and a C header for it.
+// Generates an object or a shared library with code for several chips, and a C header for it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -88,7 +88,7 @@ static CPULevel getLevel() {
   return cpuFlag == CPU::Native ? CPULevel::getHost() : CPULevel{int(cpuFlag.getValue()) + 1};
 }
 
-/// What can be wrong with the flags comes before anything takes time.
+/// Checks the flags before any work that takes time.
 static Error checkFlags() {
   if (chips.empty())
     return llvm::createStringError("expected chips to compile for, as --chip=sm_90a,sm_80,cpu");
@@ -119,7 +119,7 @@ static Error checkFlags() {
   return Error::success();
 }
 
-/// --raise. What was asked for and is not there is an error.
+/// Implements --raise. Returns an error if there is nothing to raise.
 static Error raise(ModuleOp module) {
   FailureOr<int64_t> raised = raiseAttention(module);
   if (failed(raised))
@@ -132,7 +132,7 @@ static Error raise(ModuleOp module) {
                                  "--remark-format=emitRemark says what was in the way");
 }
 
-/// Null after a diagnostic.
+/// Returns the module of the input file; null after a diagnostic.
 static Expected<OwningOpRef<ModuleOp>> readModule(ToolContext &tool) {
   if (inputFile == "-" && llvm::sys::Process::StandardInIsUserInput())
     return llvm::createStringError("expected an .mlir file; see --help");
@@ -154,7 +154,7 @@ static Expected<OwningOpRef<ModuleOp>> readModule(ToolContext &tool) {
   return module;
 }
 
-/// Machine code in the place of the PTX of a compiled module.
+/// Replaces the PTX in a compiled module by machine code.
 static Error assembleKernels(ModuleOp compiled, StringRef chip) {
   for (auto binary : compiled.getOps<gpu::BinaryOp>()) {
     SmallVector<Attribute> objects;
@@ -181,7 +181,7 @@ static LogicalResult compileFor(ModuleOp module, StringRef chip, Progress &progr
   return compile(module, options);
 }
 
-/// --emit=ptx and cubin: the kernels alone.
+/// Implements --emit=ptx and --emit=cubin: writes only the kernels.
 static Error emitKernels(ModuleOp module, OutputFiles &outputs, Progress &progress) {
   if (failed(compileFor(module, chips[0], progress)))
     return llvm::createStringError("the module cannot be compiled for " + chips[0]);
@@ -208,8 +208,8 @@ static Error emitKernels(ModuleOp module, OutputFiles &outputs, Progress &progre
   return outputs.write(outputFile, [&](raw_ostream &os) { os << *cubin; });
 }
 
-/// The header that goes with the output: of libattention.so it is attention.h. Empty where none was
-/// asked for and the output is a device or a FIFO, which has nothing beside it.
+/// Returns the path of the header; by default next to the output, such as attention.h for
+/// libattention.so. Empty if --header is not given and the output is a device or a FIFO.
 static std::string getHeaderFile() {
   if (headerFile.getNumOccurrences())
     return headerFile;
@@ -225,7 +225,7 @@ static std::string getHeaderFile() {
   return path.str().str();
 }
 
-/// "sm_90a, sm_80 and cpu".
+/// Returns the chips as text, such as "sm_90a, sm_80 and cpu".
 static std::string listChips() {
   ArrayRef<std::string> names(&chips[0], chips.size());
   if (names.size() == 1)
@@ -234,7 +234,7 @@ static std::string listChips() {
 }
 
 static Error emitObject(ModuleOp module, OutputFiles &outputs, Progress &progress) {
-  // A GPU asks more of arguments than the CPU.
+  // GPU code has stricter requirements on arguments than CPU code.
   StringRef strictest = chips[0] == Machine::kCPU ? chips[chips.size() - 1] : chips[0];
   Expected<std::vector<CFunction>> functions = makeCForm(module, functionName, strictest);
   if (!functions)

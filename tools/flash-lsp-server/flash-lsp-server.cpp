@@ -1,8 +1,8 @@
-//===- flash-lsp-server.cpp - a language server for .mlir files ------------===//
+//===- flash-lsp-server.cpp - a language server for .mlir files -----------===//
 //
-// Upstream's server with the project's dialects. It has no hook for what a hover says, so this tool
-// stands between it and the client: it passes every message on, follows the text of the documents,
-// and adds the tile map of a mask to the answers to hovers.
+// Upstream's server with the project's dialects. The server has no hook for the text of a hover, so
+// this tool is a proxy between server and client: it forwards every message, tracks the text of the
+// documents, and adds the tile map of a mask to the responses to hovers.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,11 +34,11 @@ using namespace llvm::lsp;
 namespace json = llvm::json;
 
 //===----------------------------------------------------------------------===//
-// The picture
+// Tile maps
 //===----------------------------------------------------------------------===//
 
-/// A length that is not static, and the most that is drawn where pairs are many: a hover must not
-/// take longer than an eye's blink.
+/// `kLength` replaces a dynamic length. Problems with more than `kMostPairs` pairs are drawn with
+/// shorter lengths, so that a hover takes no noticeable time.
 constexpr int64_t kLength = 1024, kMostPairs = int64_t(1) << 22;
 
 static std::string inFence(StringRef picture) { return ("```\n" + picture + "```\n").str(); }
@@ -51,7 +51,8 @@ static std::string drawMask(MaskAttrInterface mask) {
   return "Tile map:\n\n" + inFence(picture);
 }
 
-/// With the op's own lengths, offset and tiles as far as they are static.
+/// Draws the mask of an op with the op's own lengths, offset and tile sizes, as far as they are
+/// static.
 static std::string drawOp(AttentionOpInterface op) {
   MaskAttrInterface mask = op.getMaskAttr();
   if (!mask)
@@ -82,7 +83,7 @@ static std::string drawOp(AttentionOpInterface op) {
 }
 
 //===----------------------------------------------------------------------===//
-// What is under the pointer
+// Text of a hover
 //===----------------------------------------------------------------------===//
 
 static bool contains(SMRange range, SMLoc loc) {
@@ -90,7 +91,8 @@ static bool contains(SMRange range, SMLoc loc) {
          loc.getPointer() <= range.End.getPointer();
 }
 
-/// The part of a document between lines that split it, with all else as empty lines.
+/// Returns a document in which only the split that contains `line` is left; all other lines are
+/// empty.
 static std::string takeChunk(StringRef text, int line) {
   SmallVector<StringRef> lines;
   text.split(lines, '\n');
@@ -109,15 +111,16 @@ static std::string takeChunk(StringRef text, int line) {
          "\n";
 }
 
-/// What a hover at `position` of `text` says of a mask; empty for nothing. An alias or the name of
-/// an op is upstream's to hover over as well, the rest of an op where that says nothing.
+/// Returns the text about a mask for a hover at `position` of `text`; empty if there is no mask. If
+/// upstream has answered the hover (`isAnswered`), an op is described only at its name, otherwise
+/// everywhere in its text. An alias is always described.
 static std::string describe(MLIRContext &context, StringRef text, Position position,
                             bool isAnswered) {
   llvm::SourceMgr sources;
   sources.AddNewSourceBuffer(llvm::MemoryBuffer::getMemBufferCopy(takeChunk(text, position.line)),
                              SMLoc());
   SMLoc loc = position.getAsSMLoc(sources);
-  ScopedDiagnosticHandler quiet(&context, [](mlir::Diagnostic &) {}); // upstream shows them
+  ScopedDiagnosticHandler quiet(&context, [](mlir::Diagnostic &) {}); // upstream reports them
   Block parsed;
   AsmParserState state;
   if (!loc.isValid() ||
@@ -144,11 +147,11 @@ static std::string describe(MLIRContext &context, StringRef text, Position posit
 }
 
 //===----------------------------------------------------------------------===//
-// Between client and server
+// Proxy
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Follows a session. What it cannot read it leaves to the server, which says so.
+/// Tracks a session. Ignores messages that it cannot parse, because the server reports them.
 class Session {
 public:
   explicit Session(DialectRegistry &registry)
@@ -157,9 +160,9 @@ public:
     context.loadAllAvailableDialects();
   }
 
-  /// Takes note of a message to the server. False after the last one.
+  /// Records a message to the server. Returns false if it is the last one of the session.
   bool note(const json::Value &message);
-  /// Adds to a message from the server where it answers a hover. True if it did.
+  /// Extends a message from the server if it answers a hover. Returns whether it did.
   bool extend(json::Value &message);
 
 private:
@@ -169,21 +172,21 @@ private:
   };
 
   MLIRContext context;
-  std::mutex mutex; ///< for what is below
+  std::mutex mutex; ///< guards the members below
   llvm::StringMap<std::string> documents;
   std::map<std::string, Hovered> hovers; ///< by the id of the request
 };
 
-/// The server, in a process of its own: it may end the process it is in (for an option that there
-/// is none of), which one with threads at work does not survive.
+/// The server, in a child process, because it may call `exit` (for an unknown option), which is not
+/// safe in a process with running threads.
 class Server {
 public:
   explicit Server(llvm::function_ref<int()> run);
 
-  /// Waits for its end. Returns what the process is to exit with.
+  /// Waits until the server exits. Returns the exit status for this process.
   int wait();
 
-  int input, output; ///< of the server: to be written to and read from here
+  int input, output; ///< pipes to the server's input and from its output
 
 private:
   pid_t process;
@@ -277,12 +280,12 @@ bool Session::extend(json::Value &message) {
   return true;
 }
 
-/// From client to server, until the session or the input ends.
+/// Forwards messages from client to server until the session or the input ends.
 static void passToServer(Session &session, int from, int to) {
   std::FILE *input = fdopen(from, "r");
   int first = getc(input);
   ungetc(first, input);
-  bool isStandard = first == 'C'; // of Content-Length
+  bool isStandard = first == 'C'; // first letter of Content-Length
   JSONTransportInputOverFile messages(input, isStandard ? JSONStreamStyle::Standard
                                                         : JSONStreamStyle::Delimited);
   llvm::raw_fd_ostream output(to, /*shouldClose=*/true);
@@ -303,10 +306,10 @@ static void passToServer(Session &session, int from, int to) {
     if (isLast)
       break;
   }
-  output.clear_error(); // of a server that has ended
+  output.clear_error(); // the server may have exited
 }
 
-/// From server to client, until the server ends.
+/// Forwards messages from server to client until the server exits.
 static void passToClient(Session &session, int from, int to) {
   JSONTransportInputOverFile messages(fdopen(from, "r"));
   llvm::raw_fd_ostream output(to, /*shouldClose=*/false);
@@ -325,7 +328,7 @@ static void passToClient(Session &session, int from, int to) {
     output << "Content-Length: " << text.size() << "\r\n\r\n" << text;
     output.flush();
   }
-  output.clear_error(); // of a client that has gone
+  output.clear_error(); // the client may have exited
 }
 
 int main(int argc, char **argv) {
@@ -334,11 +337,11 @@ int main(int argc, char **argv) {
   registerAllFlashAttnDialects(registry);
   registerAllFlashAttnExtensions(registry);
   registerVersionPrinter();
-  // The server's own flags come later: those of LLVM's libraries are left to --help-hidden.
+  // Hide the flags of LLVM's libraries from --help. The server registers its own flags later.
   for (auto &[name, option] : llvm::cl::getRegisteredOptions())
     if (!llvm::is_contained({"help", "help-hidden", "version"}, name))
       option->setHiddenFlag(llvm::cl::Hidden);
-  // What options alone ask for is text and no message.
+  // These options print text instead of messages, so they need no proxy.
   if (llvm::any_of(ArrayRef(argv + 1, argc - 1), [](StringRef argument) {
         argument = argument.ltrim('-');
         return argument.starts_with("help") || argument == "h" || argument == "version";
@@ -346,14 +349,15 @@ int main(int argc, char **argv) {
     return failed(MlirLspServerMain(argc, argv, registry));
 
   Server server([&] { return failed(MlirLspServerMain(argc, argv, registry)); });
-  // One of the two that has gone is an error of writing to it, and no end of this process.
+  // If the server or the client has exited, writing to it must return an error instead of ending
+  // this process.
   std::signal(SIGPIPE, SIG_IGN);
   URIForFile::registerSupportedScheme("mlir.bytecode-mlir"); // as the server does
   Session session(registry);
   std::thread toServer(passToServer, std::ref(session), STDIN_FILENO, server.input);
   passToClient(session, server.output, STDOUT_FILENO);
   int status = server.wait();
-  // A client that has not ended its session may never write again.
+  // The thread may be blocked on a client that has not ended its session and never writes again.
   toServer.detach();
   _exit(status);
 }

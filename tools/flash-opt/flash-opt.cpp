@@ -1,4 +1,4 @@
-//===- flash-opt.cpp - runs passes on .mlir files --------------------------===//
+//===- flash-opt.cpp - runs passes on .mlir files -------------------------===//
 
 #include "flashattn/Dialect/FlashAttn/IR/OptionErrors.h"
 #include "flashattn/InitAll.h"
@@ -22,7 +22,7 @@ cl::opt<Emit> emitFlag("emit", cl::desc("What to print when the passes have run"
                        cl::values(clEnumValN(Emit::Module, "mlir", "the module (default)"),
                                   clEnumValN(Emit::PTX, "ptx", "the PTX of its kernels alone")));
 
-/// The last pass of --emit=ptx.
+/// The last pass of --emit=ptx: appends the PTX of the module's kernels to `text`.
 struct TakePTXPass : PassWrapper<TakePTXPass, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(TakePTXPass)
   explicit TakePTXPass(std::string &text) : text(text) {}
@@ -39,14 +39,14 @@ struct TakePTXPass : PassWrapper<TakePTXPass, OperationPass<ModuleOp>> {
 };
 } // namespace
 
-/// Leaves all options but `shown` to --help-hidden: LLVM's libraries register hundreds.
+/// Hides all options except `shown` from --help, because LLVM's libraries register hundreds.
 static void hideOthers(ArrayRef<StringRef> shown) {
   for (auto &[name, option] : cl::getRegisteredOptions())
     if (!llvm::is_contained(shown, name) && option->getOptionHiddenFlag() == cl::NotHidden)
       option->setHiddenFlag(cl::Hidden);
 }
 
-/// The project's own passes or pipelines, with their options.
+/// Prints the project's own passes or pipelines, with their options.
 template <typename InfoT> static void printOwn(const char *title) {
   SmallVector<const InfoT *> own;
   for (auto &[name, option] : cl::getRegisteredOptions())
@@ -62,9 +62,9 @@ template <typename InfoT> static void printOwn(const char *title) {
     info->printHelpStr(kIndent, kDescription);
 }
 
-/// Two screens: what the tool is mostly used with.
+/// Prints the most common options, the pipelines and the passes, which fit two screens.
 static void printHelp(char *tool, StringRef header) {
-  parseCLIOptions(1, &tool, header); // registers more
+  parseCLIOptions(1, &tool, header); // registers more options
   hideOthers({"o", "allow-unregistered-dialect", "dump-pass-pipeline", "emit", "help",
               "help-hidden", "load-dialect-plugin", "load-pass-plugin", "mlir-print-ir-after-all",
               "mlir-print-ir-after-failure", "mlir-timing", "pass-pipeline", "split-input-file",
@@ -74,7 +74,7 @@ static void printHelp(char *tool, StringRef header) {
   printOwn<PassInfo>("Passes (upstream's are in --list-passes)");
 }
 
-/// Runs the passes, and writes the module, or the PTX of its kernels, once they have all run.
+/// Runs the passes. If all succeed, writes the module, or the PTX of its kernels.
 static LogicalResult run(StringRef input, StringRef output, DialectRegistry &registry,
                          const MlirOptMainConfig &given) {
   std::string module, ptx, message;
@@ -124,7 +124,8 @@ int main(int argc, char **argv) {
     return 1;
   }
   MlirOptMainConfig config = MlirOptMainConfig::createFromCLOptions();
-  // Upstream prints what was made of a module also where a later one of the file fails.
+  // Upstream's driver prints each split of the input file even if a later one fails; `run` prints
+  // nothing then.
   bool isUpstreams = config.shouldShowDialects() || config.shouldListPasses() ||
                      (output == "-" && emitFlag == Emit::Module);
   return asMainReturnCode(isUpstreams ? MlirOptMain(argc, argv, input, output, registry)

@@ -1,4 +1,4 @@
-//===- flash-plugin.cpp - the dialect and the passes for stock mlir-opt ----===//
+//===- flash-plugin.cpp - the dialect and the passes for stock mlir-opt ---===//
 
 #include "flashattn/InitAll.h"
 #include "mlir/IR/DialectRegistry.h"

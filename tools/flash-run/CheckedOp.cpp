@@ -1,4 +1,4 @@
-//===- CheckedOp.cpp -------------------------------------------------------===//
+//===- CheckedOp.cpp ------------------------------------------------------===//
 
 #include "CheckedOp.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
@@ -13,7 +13,7 @@ using llvm::Expected;
 std::string flashattn::formatPlace(Location location) {
   std::string text;
   llvm::raw_string_ostream os(text);
-  // What linalg ops became stands where these stood, maybe at several places.
+  // An op raised from several linalg ops has a fused location; print its first location.
   location->walk([&](Location inner) {
     auto file = dyn_cast<FileLineColLoc>(inner);
     if (!file)

@@ -1,4 +1,4 @@
-//===- CheckedOp.h - an op as the reference needs it --------------*- C++ -*-===//
+//===- CheckedOp.h - properties of an op for the reference ------*- C++ -*-===//
 
 #ifndef FLASH_RUN_CHECKEDOP_H
 #define FLASH_RUN_CHECKEDOP_H
@@ -8,7 +8,7 @@
 
 namespace mlir::flashattn {
 
-/// What an attention says beside its operands.
+/// The properties of an attention op other than its operands.
 struct AttentionAttributes {
   bool isBottomRight = true;
   double scale = 1;
@@ -17,8 +17,8 @@ struct AttentionAttributes {
   std::optional<ScoreMod> scoreMod;
 };
 
-/// A flashattn.attention, attention_backward, combine or project, taken apart, so that it outlives
-/// the lowering of its module.
+/// The properties of a flashattn.attention, attention_backward, combine or project op, independent
+/// of its module, which may be lowered.
 struct CheckedOp {
   enum class Kind { Attention, AttentionBackward, Combine, Project };
 
@@ -26,23 +26,24 @@ struct CheckedOp {
   std::string name;  ///< "flashattn.attention"
   std::string place; ///< "file.mlir:3:8"
   bool isBSHD = false;
-  /// Of the operands that are given, outputs last. Their values are gone with the module.
+  /// Roles of the operands that are present, outputs last. Their values are invalid once the module
+  /// is lowered.
   SmallVector<OperandRole> roles;
   AttentionAttributes attention;
-  /// Why the reference cannot do it; empty where it can.
+  /// The reason why the reference does not support the op; empty if it does.
   std::string obstacle;
 
-  /// Nothing for any other op.
+  /// Returns nothing for any other op.
   static std::optional<CheckedOp> create(Operation *op);
 
-  /// "flashattn.attention at file.mlir:3:8".
+  /// Returns text such as "flashattn.attention at file.mlir:3:8".
   std::string describe() const { return name + " at " + place; }
 };
 
-/// Where an op is in its file: "file.mlir:3:8".
+/// Returns the location of an op as text, such as "file.mlir:3:8".
 std::string formatPlace(Location location);
 
-/// The elements of a constant, or a scalar one; nothing where the value is none.
+/// Returns the elements of a constant tensor or scalar; nothing if it is not a constant.
 std::optional<HostTensor> getConstant(Value value);
 
 /// A scalar that a score modification captures, a float or an integer.
@@ -55,31 +56,33 @@ struct CapturedValue {
 class OperandValues {
 public:
   void set(StringRef name, const HostTensor *value) { values.emplace_back(name, value); }
-  /// Null where it is left out.
+  /// Returns null if the operand is absent.
   const HostTensor *get(StringRef name) const;
 
-  /// What the score modification captures, in its order.
+  /// The values that the score modification captures, in the order of ScoreMod::getCaptured.
   SmallVector<CapturedValue> captured;
 
 private:
   SmallVector<std::pair<StringRef, const HostTensor *>> values;
 };
 
-/// The sizes that the operands of an op share; `getShape` is asked for each role but scalars, by
-/// its place in `roles`, and may have dynamic sizes. Errors: sizes that do not agree (rule R1).
+/// Returns the sizes that the operands of an op share. `getShape` returns the shape of the role
+/// with that index in `roles`, in which unknown sizes are dynamic; it is not called for scalars.
+/// Errors: sizes that do not agree (rule R1).
 llvm::Expected<OperandSizes>
 getSizes(const CheckedOp &op, llvm::function_ref<SmallVector<int64_t>(unsigned role)> getShape);
 
-/// The same of the values that are there.
+/// Same, with the shapes of the values that are present.
 llvm::Expected<OperandSizes> getSizes(const CheckedOp &op, const OperandValues &values);
 
-/// Error where `value` is a scalar that its role does not take (rules A1, A3).
+/// Returns an error if `value` is outside the range of its scalar role (rules A1, A3).
 llvm::Error checkScalar(const OperandRole &role, const HostTensor &value);
 
-/// An attention, forward or backward, with its values. Errors: sizes or scalars that do not fit.
+/// Returns the problem of an attention op, forward or backward, with these values. Errors: sizes or
+/// scalars that do not fit.
 llvm::Expected<AttentionProblem> getProblem(const CheckedOp &op, const OperandValues &values);
 
-/// A combine with its values. Errors: sizes that do not fit.
+/// Returns the problem of a combine op with these values. Errors: sizes that do not fit.
 llvm::Expected<CombineProblem> getCombineProblem(const CheckedOp &op, const OperandValues &values);
 
 } // namespace mlir::flashattn

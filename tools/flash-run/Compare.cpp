@@ -1,4 +1,4 @@
-//===- Compare.cpp ---------------------------------------------------------===//
+//===- Compare.cpp --------------------------------------------------------===//
 
 #include "Compare.h"
 #include "llvm/ADT/STLExtras.h"
@@ -24,7 +24,7 @@ static double getTolerance(Scalar scalar) {
   }
 }
 
-/// The place of an element of a C-order array: [0,1,5,7].
+/// Returns the indices of an element of a row-major array, such as [0,1,5,7].
 static std::string formatPlace(int64_t index, ArrayRef<int64_t> shape) {
   SmallVector<int64_t> place(shape.size());
   for (size_t d = shape.size(); d-- > 0; index /= shape[d])

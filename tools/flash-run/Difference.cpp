@@ -1,4 +1,4 @@
-//===- Difference.cpp ------------------------------------------------------===//
+//===- Difference.cpp -----------------------------------------------------===//
 
 #include "Difference.h"
 #include "llvm/Support/MathExtras.h"
@@ -41,7 +41,7 @@ std::vector<Row> flashattn::chooseRows(int64_t groups, int64_t rowsOfGroup, doub
       std::max<int64_t>(std::min<double>(maxWork / workPerRow / chosenGroups, rowsOfGroup), 4);
   std::mt19937_64 random(kSampleSeed);
   for (int64_t n = 0; n < chosenGroups; ++n) {
-    // Spread over all groups, the last included.
+    // Spread over all groups, including the last.
     int64_t group = chosenGroups == 1 ? 0 : n * (groups - 1) / (chosenGroups - 1);
     std::vector<int64_t> chosen = {0, rowsOfGroup - 1};
     while (int64_t(chosen.size()) < wanted)

@@ -1,4 +1,4 @@
-//===- Difference.h - what comparisons with the reference share --*- C++ -*-===//
+//===- Difference.h - error statistics of comparisons -----------*- C++ -*-===//
 
 #ifndef FLASH_RUN_DIFFERENCE_H
 #define FLASH_RUN_DIFFERENCE_H
@@ -12,19 +12,19 @@ namespace mlir::flashattn {
 constexpr unsigned kSampleSeed = 0;
 constexpr double kLeastTolerance = 1e-5;
 
-/// What was seen of one output, or of a part of it.
+/// Statistics of the errors of an output, or of some of its elements.
 struct Difference {
   double maxError = 0, maxNaive = 0, maxReference = 0;
   double sumSquaredError = 0, sumSquaredNaive = 0, sumSquared = 0;
   uint64_t elements = 0;
-  uint64_t wrongKind = 0; ///< NaN, infinite or finite where the reference is not so
+  uint64_t wrongKind = 0; ///< elements that are NaN, infinite or finite, unlike the reference
   double firstWrong = 0, firstRight = 0;
 
-  /// A value beside what it should be, in float64 and in plain arithmetic, which counts as wrong by
-  /// `leastNaive` or more. Distances are in units of `unit`.
+  /// Adds a value with its reference in float64 and in plain arithmetic. The error of plain
+  /// arithmetic counts as at least `leastNaive`. Distances are in units of `unit`.
   void add(double value, double reference, double naive, double unit = 1, double leastNaive = 0) {
     ++elements;
-    // What is infinite or NaN must be so exactly; there is no distance to it.
+    // Infinities and NaN must be matched exactly; they have no distance.
     if (!std::isfinite(reference) || !std::isfinite(value)) {
       bool same = std::isnan(reference) ? std::isnan(value) : value == reference;
       if (!same && wrongKind++ == 0)
@@ -43,14 +43,14 @@ struct Difference {
     sumSquared += reference * reference;
   }
 
-  /// A value that is 0 or wrong.
+  /// Adds a value that must be exactly 0.
   void addZero(double value) {
     ++elements;
     if (value != 0 && wrongKind++ == 0)
       firstWrong = value, firstRight = 0;
   }
 
-  /// Takes a NaN where there may be one instead of what should be.
+  /// Accepts a NaN if `isAllowed`. Returns whether it did.
   bool takeNaN(double value, bool isAllowed) {
     if (!isAllowed || !std::isnan(value))
       return false;
@@ -73,9 +73,9 @@ struct Difference {
 
   double getFrobenius() const { return divideBySum(sumSquaredError); }
 
-  /// The verdict on a gradient. The bound on the relative norm, `frobeniusBound`, gives way where
-  /// what cancels is so much more than what is left that plain arithmetic does not keep it, and
-  /// there is none on what is nothing but rounding.
+  /// Returns the verdict on a gradient. `frobeniusBound`, the bound on the relative norm, is
+  /// increased if cancellation is so strong that plain arithmetic exceeds it. There is no bound if
+  /// the gradient consists of rounding errors only.
   Verdict judgeGradient(StringRef name, double frobeniusBound) const {
     constexpr double kRounding = 1e-6;
     std::optional<double> bound;
@@ -105,26 +105,28 @@ private:
   }
 };
 
-/// A row of a group of rows that are neighbours: those of a head, or of a batch.
+/// Row `i` of a group of consecutive rows: a head, or a batch.
 struct Row {
   int64_t group, i;
 };
 
-/// Bound of the relative Frobenius norm by element type (rule A9 for f32).
+/// Returns the bound of the relative Frobenius norm for an element type (rule A9 for f32).
 inline double getFrobeniusBound(Scalar scalar) {
   return scalar == Scalar::F16 ? 1e-3 : scalar == Scalar::BF16 ? 8e-3 : 1e-5;
 }
 
 bool isAllFinite(const HostTensor &tensor);
 
-/// All rows, or a sample spread over at most `maxGroups` groups, each one's first and last row
-/// included; in order. `work` is that of all rows.
+/// Returns all rows, or a sample if `work`, the work of all rows, exceeds `maxWork`. The sample is
+/// spread over at most `maxGroups` groups and includes the first and the last row of each. Rows are
+/// in order.
 std::vector<Row> chooseRows(int64_t groups, int64_t rowsOfGroup, double work, int64_t maxGroups,
                             double maxWork);
 
 Difference sum(ArrayRef<Difference> parts);
 
-/// Compares the gradients among `values` with those of `problem`, into `comparison`.
+/// Compares the gradients among `values` with the reference for `problem`. Adds the verdicts to
+/// `comparison`.
 void compareGradients(const AttentionProblem &problem, const OperandValues &values, double maxWork,
                       Comparison &comparison);
 

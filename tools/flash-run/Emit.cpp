@@ -1,4 +1,4 @@
-//===- Emit.cpp ------------------------------------------------------------===//
+//===- Emit.cpp -----------------------------------------------------------===//
 
 #include "Emit.h"
 #include "flashattn/Target/Schedules.h"
@@ -11,7 +11,7 @@ using namespace mlir;
 using namespace mlir::flashattn;
 using llvm::Expected;
 
-/// file:line:column: op: tile_m = …
+/// Prints lines such as "file:line:column: op: tile_m = …".
 static void printSchedules(ModuleOp module, raw_ostream &os) {
   module.walk([&](Operation *op) {
     auto schedule = op->getAttrOfType<ScheduleAttr>("schedule");

@@ -1,4 +1,4 @@
-//===- Flags.cpp -----------------------------------------------------------===//
+//===- Flags.cpp ----------------------------------------------------------===//
 
 #include "Flags.h"
 #include "Npy.h"
@@ -156,7 +156,7 @@ void mlir::flashattn::hideOtherFlags() {
 // Checks
 //===----------------------------------------------------------------------===//
 
-/// What a model is asked to do.
+/// Checks the flags for a model.
 static Error checkModel() {
   bool isModel = StringRef(deviceName).starts_with("model:");
   for (const cl::Option *flag :
@@ -188,7 +188,8 @@ static Error checkModel() {
   return Error::success();
 }
 
-/// Standard input and output serve one each, and -o has something to write.
+/// Checks that standard input has at most one reader and standard output at most one writer, and
+/// that there is output for -o, --json and --dump-dir.
 static Error checkStreams() {
   auto isStandard = [](const std::string &value) { return StringRef(value).ends_with("@-"); };
   size_t readers = llvm::count_if(inputs, isStandard) + llvm::count_if(expectedOutputs, isStandard);
@@ -228,7 +229,7 @@ Error mlir::flashattn::checkFlags(double &benchSeconds) {
   if (!chip.empty())
     if (Expected<Machine> machine = Machine::getGPU(chip); !machine)
       return llvm::createStringError("--chip: " + llvm::toString(machine.takeError()));
-  // The user's own file may well not be there yet; one that is named is to be read.
+  // The default file may not exist yet, but a named file must, because it is read.
   if (!tuneFlag && !tunedFile.empty() && tunedFile != "none")
     if (std::error_code code = llvm::sys::fs::access(tunedFile, llvm::sys::fs::AccessMode::Exist))
       return llvm::createStringError("--tuned-schedules: cannot read '" + tunedFile +
@@ -244,7 +245,7 @@ bool mlir::flashattn::asksToRun() {
 }
 
 //===----------------------------------------------------------------------===//
-// What they stand for
+// Values of flags
 //===----------------------------------------------------------------------===//
 
 Expected<std::unique_ptr<Device>> mlir::flashattn::openDevice(std::string &noGPU) {
@@ -273,7 +274,7 @@ Expected<std::unique_ptr<Device>> mlir::flashattn::openDevice(std::string &noGPU
       "'");
 }
 
-/// The path of `@PATH`.
+/// Returns PATH of `@PATH`.
 static Expected<StringRef> getPath(const char *flag, StringRef value) {
   if (value.consume_front("@") && !value.empty())
     return value;

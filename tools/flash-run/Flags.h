@@ -1,4 +1,4 @@
-//===- Flags.h - what flash-run is asked for ---------------------*- C++ -*-===//
+//===- Flags.h - command-line flags of flash-run ----------------*- C++ -*-===//
 
 #ifndef FLASH_RUN_FLAGS_H
 #define FLASH_RUN_FLAGS_H
@@ -10,7 +10,7 @@
 
 namespace mlir::flashattn {
 
-/// The flags, whose descriptions (--help, Flags.cpp) say what each is.
+/// The flags. Flags.cpp has their descriptions, which --help prints.
 namespace flags {
 extern llvm::cl::list<std::string> files;
 extern llvm::cl::opt<std::string> functionName;
@@ -18,7 +18,7 @@ extern llvm::cl::opt<std::string> deviceName;
 extern llvm::cl::opt<bool> listDevices;
 extern llvm::cl::opt<double> timeout;
 extern llvm::cl::opt<int64_t> modelSeeds;
-extern llvm::cl::opt<int64_t> modelMultiprocessors; ///< 0: the GPU's
+extern llvm::cl::opt<int64_t> modelMultiprocessors; ///< 0: as many as the GPU has
 extern llvm::cl::opt<int64_t> modelSeed;
 extern llvm::cl::opt<bool> modelStatistics;
 extern llvm::cl::opt<std::string> modelTrace;
@@ -43,25 +43,25 @@ extern llvm::cl::opt<std::string> tunedFile;
 extern llvm::cl::opt<std::string> dumpDir;
 } // namespace flags
 
-/// Has --help list these flags and no other library's.
+/// Hides the flags of other libraries from --help.
 void hideOtherFlags();
 
-/// Whether flags and their values go together, and what they name is such. Gives the seconds of
-/// --bench, where it has some. Errors: the flag, what it has and what was expected.
+/// Checks that the values of the flags are valid and that the flags can be combined. Sets
+/// `benchSeconds` if --bench has a value. Errors name the flag, the expected and the actual value.
 llvm::Error checkFlags(double &benchSeconds);
 
-/// Whether more than a compilation is asked for.
+/// Whether a flag requires a run of the function.
 bool asksToRun();
 
-/// The device of --device. `noGPU` says why `auto` is the CPU.
+/// Opens the device of --device. If `auto` selects the CPU, sets `noGPU` to the reason.
 llvm::Expected<std::unique_ptr<Device>> openDevice(std::string &noGPU);
 
-/// The arrays of --expected-output and the paths of --output. Errors: more of them than `program`
-/// has outputs, no @FILE.npy, or a file that cannot be read.
+/// Reads the arrays of --expected-output and the paths of --output. Errors: more of these flags
+/// than `program` has outputs, a value other than @FILE.npy, or an unreadable file.
 llvm::Error readOutputFlags(const Program &program, SmallVector<HostTensor> &expected,
                             SmallVector<StringRef> &paths);
 
-/// How `function` is compiled for `chip`; all functions where it is empty.
+/// Returns the options to compile `function` for `chip`; if `function` is empty, all functions.
 LoweringOptions getLoweringOptions(StringRef function, StringRef chip);
 
 } // namespace mlir::flashattn

@@ -1,4 +1,4 @@
-//===- Footprint.h - the memory that a memref covers --------------*- C++ -*-===//
+//===- Footprint.h - the memory that a memref covers ------------*- C++ -*-===//
 
 #ifndef FLASH_RUN_FOOTPRINT_H
 #define FLASH_RUN_FOOTPRINT_H
@@ -8,22 +8,23 @@
 
 namespace mlir::flashattn {
 
-/// Elements in memory, each `strides` elements from its neighbours; strides are at least 0.
+/// The memory locations of a memref's elements. Strides are in elements and not negative.
 struct Footprint {
   Scalar scalar = Scalar::F32;
   uintptr_t address = 0; ///< of the first element
   llvm::SmallVector<int64_t> shape, strides;
 
-  /// Takes address, sizes and strides from a descriptor {T *allocated, T *aligned, int64_t offset,
-  /// int64_t sizes[r], int64_t strides[r]}, r the number of `shape`'s sizes.
+  /// Reads address, sizes and strides from a descriptor {T *allocated, T *aligned, int64_t offset,
+  /// int64_t sizes[r], int64_t strides[r]}, where r is the number of sizes in `shape`.
   void setDescriptor(const int64_t *descriptor);
 
   int64_t getNumElements() const;
-  /// Where element `index`, counted in order, lies behind the first.
+  /// Returns the byte offset of element `index`, in row-major order, from the first element.
   int64_t getByteOffset(int64_t index) const;
-  /// From the first element's first byte to the last one's last.
+  /// Returns the number of bytes from the first byte of the first element to the last byte of the
+  /// last element.
   int64_t getHullBytes() const;
-  /// Whether the elements lie side by side in order.
+  /// Whether the elements are contiguous in row-major order.
   bool isContiguous() const;
   TensorPlace getPlace() const { return {address, shape, strides, int64_t(getByteWidth(scalar))}; }
 };

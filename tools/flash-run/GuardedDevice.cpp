@@ -1,4 +1,4 @@
-//===- GuardedDevice.cpp ---------------------------------------------------===//
+//===- GuardedDevice.cpp --------------------------------------------------===//
 
 #include "GuardedDevice.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -57,7 +57,7 @@ Error GuardedDevice::release(void *address) {
   auto found = buffers.find(address);
   if (found == buffers.end() || found->second.isReleased)
     return llvm::createStringError("the compiled code frees memory that it did not allocate");
-  // Kept until the margins are checked, or for the next one of its size.
+  // Held until its margins are checked, or until it is reused.
   found->second.isReleased = true;
   if (guarding)
     heldBytes += found->second.bytes + 2 * kMargin;

@@ -1,7 +1,7 @@
-//===- GuardedDevice.h - a device that watches its buffers -------*- C++ -*-===//
+//===- GuardedDevice.h - a device with guarded buffers ----------*- C++ -*-===//
 //
-// Every buffer, those that compiled code asks for included, starts as NaN (bytes of
-// 0xFF) and lies between margins whose pattern is checked afterwards.
+// Every buffer, including those that compiled code allocates, is filled with NaN (bytes 0xFF) and
+// lies between margins whose pattern is checked later.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,28 +16,28 @@ namespace mlir::flashattn {
 
 class GuardedDevice final : public Device {
 public:
-  /// NaN in every float type: what is read outside of a buffer, or before it is written,
-  /// shows in the numbers (rule A7).
+  /// NaN in every float type: values that are read outside a buffer, or before they are written,
+  /// become visible in the results (rule A7).
   static constexpr uint8_t kPoison = 0xff, kGuard = 0xff;
   static constexpr size_t kMargin = 4096;
-  /// Released buffers wait for a check of their margins until there are so many bytes of them,
-  /// margins included.
+  /// The maximum size of released buffers, including margins, that are held until their margins are
+  /// checked.
   static constexpr size_t kMostHeldBytes = size_t(1) << 28;
 
   explicit GuardedDevice(Device &inner) : inner(inner) {}
   ~GuardedDevice() override;
 
-  /// Checks the margins of every buffer not yet freed. Errors: the first byte written
-  /// outside of a buffer.
+  /// Checks the margins of every buffer that is not yet freed. Errors: the first byte written
+  /// outside a buffer.
   llvm::Error checkMargins();
 
-  /// From now on buffers are neither filled nor checked, and what is released waits for
-  /// the next of its size: for timing.
+  /// Stops filling and checking buffers, for timing. Released buffers are then reused for
+  /// allocations of the same size.
   void stopGuarding() { guarding = false; }
 
-  /// Buffers that live now; what comes later can be freed by releaseSince.
+  /// Returns a mark for releaseSince, which frees the buffers that are allocated later.
   size_t mark() const { return sequence; }
-  /// Frees what compiled code has left behind since `mark`.
+  /// Frees the buffers that compiled code has allocated since `mark` and not freed.
   llvm::Error releaseSince(size_t mark);
 
   std::string getId() const override { return inner.getId(); }
@@ -80,21 +80,21 @@ public:
 
 private:
   struct Buffer {
-    void *base; ///< of the first margin
+    void *base; ///< start of the first margin
     size_t bytes;
     size_t sequence;
     bool isGuarded;
     bool isReleased;
   };
   llvm::Error checkMargin(const Buffer &buffer, size_t begin, const char *side);
-  /// Checks the margins and frees what was released under guard.
+  /// Checks all margins and frees the guarded buffers that were released.
   llvm::Error freeHeld();
 
   Device &inner;
   bool guarding = true;
   size_t sequence = 0, heldBytes = 0;
   llvm::MapVector<void *, Buffer> buffers;
-  /// Buffers to use again, by size.
+  /// Released buffers for reuse, by size.
   llvm::DenseMap<size_t, llvm::SmallVector<void *>> spare;
 };
 

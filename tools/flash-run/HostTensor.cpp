@@ -1,4 +1,4 @@
-//===- HostTensor.cpp ------------------------------------------------------===//
+//===- HostTensor.cpp -----------------------------------------------------===//
 
 #include "HostTensor.h"
 #include "mlir/IR/BuiltinTypes.h"
@@ -99,19 +99,19 @@ uint16_t flashattn::toF16(float value) {
   if (word >= 0x477ff000)
     return sign | 0x7c00; // rounds to infinity
   if (word < 0x38800000) {
-    // Subnormal: the addition puts the unit of f16 at the last place of the sum, which
-    // so is rounded by the hardware.
+    // Subnormal: the last bit of a sum from 0.5 on is the smallest unit of f16, so that the
+    // hardware rounds the value correctly.
     float sum = bits<float>(word) + 0.5f;
     return sign | (bits<uint32_t>(sum) - bits<uint32_t>(0.5f));
   }
-  // Rebias the exponent and round the 13 bits that go.
+  // Rebias the exponent and round off the lowest 13 bits.
   word += 0xc8000fff + (word >> 13 & 1);
   return sign | word >> 13;
 }
 
 uint16_t flashattn::toBF16(float value) {
   uint32_t word = bits<uint32_t>(value);
-  // A NaN stays one: rounding could carry it to infinity.
+  // Keep NaN: rounding could turn it into infinity.
   if ((word & 0x7fffffff) > 0x7f800000)
     return word >> 16 | 0x40;
   return (word + 0x7fff + (word >> 16 & 1)) >> 16;
@@ -154,7 +154,7 @@ llvm::Expected<HostTensor> HostTensor::create(Scalar scalar, ArrayRef<int64_t> s
       return llvm::createStringError("a tensor of type " + formatShape(shape, scalar) +
                                      " has too many elements to address");
   }
-  // From calloc: large arrays cost nothing until they are touched.
+  // calloc: pages of large arrays cost nothing until they are touched.
   tensor.bytes.reset(
       static_cast<uint8_t *>(std::calloc(std::max<size_t>(tensor.getNumBytes(), 1), 1)));
   if (!tensor.bytes)
@@ -229,7 +229,8 @@ void HostTensor::getFloats(int64_t begin, int64_t count, float *out) const {
 }
 
 llvm::Expected<std::optional<HostTensor>> HostTensor::convertExactly(Scalar to) const {
-  // Integers of up to 53 bits are exact on their way; others fit into no narrower type either.
+  // Values are converted through double, exactly for integers of up to 53 bits; larger ones fit
+  // into no narrower type anyway.
   if (isFloat(scalar) != isFloat(to) || to == Scalar::I1)
     return std::nullopt;
   llvm::Expected<HostTensor> converted = create(to, shape);
@@ -246,7 +247,7 @@ llvm::Expected<std::optional<HostTensor>> HostTensor::convertExactly(Scalar to) 
   return std::optional(std::move(*converted));
 }
 
-/// A good mixer of a 64-bit counter (the finaliser of SplitMix64).
+/// Hashes a 64-bit counter (the finalizer of SplitMix64).
 static uint64_t mix(uint64_t x) {
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
   x = (x ^ x >> 27) * 0x94d049bb133111eb;
@@ -264,7 +265,7 @@ void HostTensor::fillRandom(uint64_t seed) {
       uint64_t a = mix(start + kGolden * uint64_t(i)), b = mix(start + kGolden * uint64_t(i + 1));
       double first, second;
       if (isFloating) {
-        // Box and Muller: two uniform values in (0, 1) to two normal ones.
+        // Box-Muller transform: two uniform values in (0, 1) to two normal values.
         double u = (double(a >> 11) + 0.5) * 0x1p-53, angle = double(b >> 11) * 0x1p-52 * M_PI;
         double radius = std::sqrt(-2 * std::log(u));
         first = radius * std::cos(angle), second = radius * std::sin(angle);

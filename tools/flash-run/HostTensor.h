@@ -1,4 +1,4 @@
-//===- HostTensor.h - dense arrays in host memory ----------------*- C++ -*-===//
+//===- HostTensor.h - dense arrays in host memory ---------------*- C++ -*-===//
 
 #ifndef FLASH_RUN_HOSTTENSOR_H
 #define FLASH_RUN_HOSTTENSOR_H
@@ -16,33 +16,33 @@ namespace mlir::flashattn {
 
 enum class Scalar { F16, BF16, F32, F64, I1, I8, I32, I64, Index };
 
-/// Bytes of one element in memory; i1 has a byte of its own.
+/// Returns the number of bytes of an element in memory; an i1 takes one byte.
 unsigned getByteWidth(Scalar scalar);
-/// "f16" and the like.
+/// Returns a name such as "f16".
 llvm::StringRef getName(Scalar scalar);
 std::optional<Scalar> parseScalar(llvm::StringRef name);
-/// Nothing for types that flash-run does not pass.
+/// Returns nothing for types that flash-run does not support.
 std::optional<Scalar> getScalar(Type type);
 inline bool isFloat(Scalar scalar) { return scalar <= Scalar::F64; }
-/// Whether a number is one of an integer type's.
+/// Whether an integer type can represent a number.
 bool canHold(Scalar scalar, double number);
 
-/// "2x?x16xf16"; only the scalar for rank 0.
+/// Returns text such as "2x?x16xf16"; only the scalar for rank 0.
 std::string formatShape(llvm::ArrayRef<int64_t> shape, Scalar scalar);
 
-/// Bits of the nearest value, ties to even.
+/// Converts between floats and the bits of narrow floats. Rounds to nearest, ties to even.
 uint16_t toF16(float value);
 uint16_t toBF16(float value);
 float fromF16(uint16_t bits);
 float fromBF16(uint16_t bits);
 
-/// `value` rounded to the scalar, a float type.
+/// Returns `value` rounded to `scalar`, a float type.
 float roundTo(Scalar scalar, float value);
 
-/// A C-order array. Moves, does not copy by accident: arrays are large.
+/// A row-major array. Movable but not copyable, because arrays are large.
 class HostTensor {
 public:
-  /// Errors: too many elements for memory.
+  /// Creates an array of zeros. Errors: too many elements for memory.
   static llvm::Expected<HostTensor> create(Scalar scalar, llvm::ArrayRef<int64_t> shape);
 
   Scalar getScalar() const { return scalar; }
@@ -56,15 +56,15 @@ public:
   double get(int64_t index) const;
   /// Rounds to the element type.
   void set(int64_t index, double value);
-  /// Elements [begin, begin + count) of a float tensor of at most 32 bits, exactly.
+  /// Copies elements [begin, begin + count) of a float tensor of at most 32 bits to `out`, exactly.
   void getFloats(int64_t begin, int64_t count, float *out) const;
 
-  /// The same values in elements of another type. Nothing where one of them cannot be held, or
-  /// between floats and integers.
+  /// Returns the same values with another element type; nothing if a value cannot be represented,
+  /// or between floats and integers.
   llvm::Expected<std::optional<HostTensor>> convertExactly(Scalar to) const;
 
-  /// Standard normal values (for integers: 0 or 1) that depend on the seed and the
-  /// element's index alone.
+  /// Fills the array with standard normal values (integers: 0 or 1) that depend only on the seed
+  /// and the element's index.
   void fillRandom(uint64_t seed);
   void fillValue(double value);
 

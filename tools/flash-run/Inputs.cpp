@@ -1,4 +1,4 @@
-//===- Inputs.cpp ----------------------------------------------------------===//
+//===- Inputs.cpp ---------------------------------------------------------===//
 
 #include "Inputs.h"
 #include "Npy.h"
@@ -16,11 +16,11 @@ using llvm::Expected;
 
 namespace {
 
-/// One --input, taken apart.
+/// A parsed --input.
 struct InputSpec {
   std::string flag; ///< as the user wrote it, for messages
   std::optional<Scalar> scalar;
-  SmallVector<int64_t> shape; ///< where `scalar` is given
+  SmallVector<int64_t> shape; ///< valid if `scalar` is given
   StringRef source;
 
   Error fail(const llvm::Twine &what) const {
@@ -36,14 +36,14 @@ static Expected<InputSpec> parseSpec(const std::string &text) {
   InputSpec spec;
   spec.flag = text;
   spec.source = text;
-  // A file's name may hold '=' too.
+  // A file name may contain '=' too.
   StringRef type = spec.source.take_until([](char c) { return c == '=' || c == '@'; });
   bool hasSource = type.size() != text.size();
   if (hasSource && text[type.size()] == '@')
     return spec;
   SmallVector<StringRef> parts;
   type.split(parts, 'x');
-  // "index" holds an 'x' of its own.
+  // "index" itself contains an 'x'.
   if (parts.size() >= 2 && parts.back().empty() && parts[parts.size() - 2] == "inde") {
     parts.pop_back();
     parts.back() = "index";
@@ -63,7 +63,7 @@ static Expected<InputSpec> parseSpec(const std::string &text) {
   return spec;
 }
 
-/// Whether an argument of type `info` takes `shape`.
+/// Whether an argument of type `info` accepts this element type and shape.
 static bool takes(const ValueInfo &info, Scalar scalar, ArrayRef<int64_t> shape) {
   if (info.scalar != scalar || info.shape.size() != shape.size())
     return false;
@@ -73,7 +73,7 @@ static bool takes(const ValueInfo &info, Scalar scalar, ArrayRef<int64_t> shape)
   });
 }
 
-/// Completes the shape of an argument that no --input gives, as far as it follows from others.
+/// Infers the dynamic sizes of an argument, as far as they follow from other operands.
 static Error inferShape(const Program &program, unsigned index,
                         std::vector<SmallVector<int64_t>> &shapes) {
   if (!ShapedType::isDynamicShape(shapes[index]))
@@ -90,13 +90,14 @@ static Error inferShape(const Program &program, unsigned index,
   return Error::success();
 }
 
-/// Random values; of an operand with a limit, such as `kv_len`, numbers from 0 to that.
+/// Fills an argument with random values; an operand with a limit, such as `kv_len`, with integers
+/// from 0 to the limit.
 static void fillRandom(const Program &program, unsigned index,
                        ArrayRef<SmallVector<int64_t>> shapes, uint64_t seed, HostTensor &tensor) {
   int64_t limit = ShapedType::kDynamic;
   Expected<std::vector<OperandSizes>> sizes = getSizes(program, shapes);
   if (!sizes)
-    return llvm::consumeError(sizes.takeError()); // the caller's, before anything runs
+    return llvm::consumeError(sizes.takeError()); // checkInputs reports it
   for (auto [op, known] : llvm::zip_equal(program.ops, *sizes))
     for (auto [role, source] : llvm::zip_equal(op.op.roles, op.sources))
       if (source.argument == index && role.rule->limit)
@@ -108,8 +109,8 @@ static void fillRandom(const Program &program, unsigned index,
     tensor.set(i, random() % (limit + 1));
 }
 
-/// The numbers of a source as iree-run-module has them: between blanks, commas and brackets.
-/// Nothing where it is something else.
+/// Parses numbers in the syntax of iree-run-module: separated by blanks, commas and brackets.
+/// Returns nothing for any other text.
 static std::optional<SmallVector<double>> parseNumbers(StringRef source) {
   SmallVector<StringRef> parts;
   llvm::SplitString(source, parts, " ,[]");
@@ -122,7 +123,7 @@ static std::optional<SmallVector<double>> parseNumbers(StringRef source) {
   return numbers;
 }
 
-/// One number for all elements, or one for each.
+/// Fills a tensor with one number, or with one for each element.
 static Error fillNumbers(const InputSpec &spec, HostTensor &tensor, ArrayRef<double> numbers) {
   int64_t count = numbers.size();
   if (count != 1 && count != tensor.getNumElements())
@@ -141,7 +142,8 @@ static Error fillNumbers(const InputSpec &spec, HostTensor &tensor, ArrayRef<dou
   return Error::success();
 }
 
-/// Fills `tensor` as the spec's source, which is no file, says; `seed` is for `random` alone.
+/// Fills `tensor` from the spec's source, which is not a file. `seed` is the default seed of
+/// `random`.
 static Error fill(const InputSpec &spec, HostTensor &tensor, uint64_t seed,
                   function_ref<void(uint64_t)> fillRandom) {
   StringRef source = spec.source;
@@ -162,8 +164,8 @@ static Error fill(const InputSpec &spec, HostTensor &tensor, uint64_t seed,
   return Error::success();
 }
 
-/// What the attention of a backward op reads. Nothing where some of it is neither an argument that
-/// holds something nor a constant.
+/// Returns the operands of the attention that belongs to a backward op; nothing if one of them is
+/// neither an argument with values nor a constant.
 static std::optional<OperandValues> getForwardValues(const OpOfFunction &op, const Inputs &inputs) {
   OperandValues values;
   auto find = [&](const OpOfFunction::Source &source) -> const HostTensor * {
@@ -189,7 +191,8 @@ static std::optional<OperandValues> getForwardValues(const OpOfFunction &op, con
   return values;
 }
 
-/// The argument that is the operand `name` of `op`, where no op writes it or reads it as another.
+/// Returns the argument that is the operand `name` of `op`, if no op writes it or reads it as
+/// another operand.
 static std::optional<unsigned> findOwnArgument(const Program &program, const OpOfFunction &op,
                                                StringRef name) {
   std::optional<unsigned> argument = op.getArgument(name);
@@ -201,7 +204,7 @@ static std::optional<unsigned> findOwnArgument(const Program &program, const OpO
   return argument;
 }
 
-/// o and lse of all rows, into those of the two that are given.
+/// Computes o and lse of all rows. Either tensor may be null.
 static void fillRows(const AttentionProblem &problem, int64_t every, HostTensor *o,
                      HostTensor *lse) {
   std::vector<float> keys(problem.numKeys * problem.dim),
@@ -247,13 +250,13 @@ void flashattn::fillForward(const Program &program, const OpOfFunction &op,
       values->set(name, tensor);
   Expected<AttentionProblem> problem = getProblem(op.op, *values);
   if (!problem)
-    return llvm::consumeError(problem.takeError()); // the caller's, before anything runs
+    return llvm::consumeError(problem.takeError()); // checkInputs reports it
   double work = double(countVisiblePairs(*problem)) * (problem->dim + problem->valueDim);
   fillRows(*problem, std::max(1.0, std::ceil(work / maxWork)), o, lse);
 }
 
-/// What a file holds, in elements of type `to` where that changes no value; otherwise `remedy` says
-/// what to do, as far as there is something.
+/// Converts the array of a file to elements of type `to` if this changes no value. Otherwise sets
+/// `remedy` to advice for the user, if there is any.
 static Error convert(HostTensor &tensor, Scalar to, std::string &remedy) {
   Scalar from = tensor.getScalar();
   if (from == to)
@@ -295,11 +298,11 @@ Expected<Inputs> flashattn::makeInputs(const Program &program, ArrayRef<std::str
   Inputs inputs;
   inputs.tensors.resize(count);
   inputs.poisoned.resize(count);
-  // Dynamic where they are not known yet.
+  // Unknown sizes are dynamic.
   std::vector<SmallVector<int64_t>> shapes;
   for (const ValueInfo &info : program.arguments)
     shapes.push_back(info.shape);
-  // First what the flags say, then what follows from it.
+  // First the shapes in the flags, then the shapes that follow from them.
   for (size_t i = 0; i < specs.size(); ++i) {
     InputSpec &spec = specs[i];
     const ValueInfo &info = program.arguments[i];

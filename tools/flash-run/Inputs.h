@@ -1,4 +1,4 @@
-//===- Inputs.h - what goes into the function --------------------*- C++ -*-===//
+//===- Inputs.h - arguments of the function ---------------------*- C++ -*-===//
 
 #ifndef FLASH_RUN_INPUTS_H
 #define FLASH_RUN_INPUTS_H
@@ -11,23 +11,22 @@ namespace mlir::flashattn {
 
 struct Inputs {
   std::vector<HostTensor> tensors; ///< one for each argument
-  llvm::BitVector poisoned;        ///< those that hold nothing yet
+  llvm::BitVector poisoned;        ///< arguments without values
 };
 
-/// What `specs`, in order of the arguments, ask for: `[TYPE=]SOURCE` or `TYPE`, with SOURCE
-/// `@FILE.npy`, `random[:SEED]`, `zeros`, `ones`, `poison` or numbers, one or as many as there are
-/// elements; `TYPE` alone means random, and the seed left out is the argument's index.
-/// Arguments without: poison where they are only written, otherwise random; sizes of operands of
-/// the dialect's ops follow from the other operands. What is `random`, without a seed, and reaches
-/// an attention_backward as its `o` or `lse`, is what the attention of its other operands gives,
-/// where these are arguments or constants; beyond `maxWork` products from a sample of the keys.
-/// Errors name the flag: a bad form, a shape or
-/// type that the argument does not take (both), a dynamic argument without a type, a file that
-/// cannot be read.
+/// Creates the inputs. `specs` describe the arguments in order: `[TYPE=]SOURCE` or `TYPE`, where
+/// SOURCE is `@FILE.npy`, `random[:SEED]`, `zeros`, `ones`, `poison`, a number for all elements, or
+/// a number for each element. `TYPE` alone means random; the default seed is the argument's index.
+/// An argument without a spec is poison if it is only written, otherwise random; the sizes of
+/// operands of the dialect's ops follow from the other operands. If an argument is random without a
+/// given seed, and is `o` or `lse` of an attention_backward, it is computed by the attention of the
+/// other operands, if these are arguments or constants; beyond `maxWork` multiplications, from a
+/// sample of the keys. Errors name the flag: invalid syntax, a shape or type other than the
+/// argument's (with both), a dynamic argument without a type, an unreadable file.
 llvm::Expected<Inputs> makeInputs(const Program &program, ArrayRef<std::string> specs,
                                   double maxWork = 4 * kDefaultVerifyWork);
 
-/// Fills of the `o` and `lse` of an attention_backward the arguments that are `wanted`, as
+/// Computes those of the arguments `o` and `lse` of an attention_backward that are `wanted`, as
 /// makeInputs does.
 void fillForward(const Program &program, const OpOfFunction &op, const llvm::BitVector &wanted,
                  double maxWork, Inputs &inputs);

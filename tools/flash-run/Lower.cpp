@@ -1,4 +1,4 @@
-//===- Lower.cpp - runs the pipelines, keeps what they make ----------------===//
+//===- Lower.cpp - runs the pipelines, dumps their stages -----------------===//
 
 #include "Program.h"
 #include "flashattn/Support/OutputFile.h"
@@ -16,11 +16,11 @@ using llvm::Expected;
 
 namespace {
 
-/// What --dump-dir names. Files that an earlier run has left there go first: a list has them, so
-/// that no other is touched.
+/// The folder of --dump-dir. Files of an earlier run are removed first; a list names them, so that
+/// no other file is touched.
 class DumpFolder {
 public:
-  /// Errors: the folder, or its list, cannot be made.
+  /// Errors: the folder, or its list, cannot be created.
   static Expected<DumpFolder> open(StringRef path) {
     if (std::error_code code = llvm::sys::fs::create_directories(path))
       return llvm::createStringError("cannot make directory '" + path + "': " + code.message());
@@ -43,7 +43,7 @@ public:
     return file.str().str();
   }
 
-  /// Lists a file before it is there.
+  /// Adds a file to the list before it is created.
   Error add(const llvm::Twine &name) {
     names += (name + "\n").str();
     return writeList();
@@ -76,7 +76,7 @@ public:
   }
 
   void runAfterPass(Pass *pass, Operation *op) override {
-    // Adaptors only hold other passes.
+    // Adaptors only contain other passes.
     if (!pass->getArgument().empty())
       writeChanged(pass->getArgument());
   }
@@ -116,7 +116,7 @@ private:
 
 } // namespace
 
-/// The kernels' PTX, and what ptxas says of it where there is one.
+/// Writes the kernels' PTX and, if ptxas is installed, its report on them.
 static Error dumpKernels(ModuleOp module, DumpFolder &folder) {
   auto ptxas = llvm::sys::findProgramByName("ptxas");
   Error error = Error::success();
@@ -133,7 +133,8 @@ static Error dumpKernels(ModuleOp module, DumpFolder &folder) {
     std::string arch = ("-arch=" + chip).str(), in = folder.getPath(name),
                 to = folder.getPath(report);
     std::optional<StringRef> redirects[] = {StringRef(), StringRef(to), StringRef(to)};
-    // A report of errors is a report too: the driver has the last word on the PTX.
+    // Errors are reported too, but do not fail the run: only the driver decides whether the PTX is
+    // valid.
     llvm::sys::ExecuteAndWait(*ptxas, {*ptxas, "-v", arch, "-o", "/dev/null", in}, std::nullopt,
                               redirects);
   });
@@ -145,7 +146,7 @@ Error flashattn::lower(ModuleOp module, const LoweringOptions &options) {
   if (!options.dumpDir.empty()) {
     if (Error error = DumpFolder::open(options.dumpDir).moveInto(folder))
       return error;
-    // The whole module is printed, which nobody may change meanwhile.
+    // The instrumentation prints the whole module, which no other thread may change at that time.
     module.getContext()->disableMultithreading();
   }
   Error dumpError = Error::success();

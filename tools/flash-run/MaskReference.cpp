@@ -1,4 +1,4 @@
-//===- MaskReference.cpp - what a mask shows, from its sets alone ----------===//
+//===- MaskReference.cpp - visible keys, evaluated from a mask's sets -----===//
 
 #include "Reference.h"
 #include "mlir/IR/AffineExpr.h"
@@ -22,8 +22,8 @@ struct Point {
 };
 } // namespace
 
-// isVisible of the analysis evaluates sets as well. This is written again, for the reference must
-// not be wrong where the compiler is.
+// The analysis evaluates sets too (isVisible). The reference does not use that code, because it
+// must not repeat an error of the compiler.
 static int64_t evaluateBinary(AffineExprKind kind, int64_t lhs, int64_t rhs) {
   switch (kind) {
   case AffineExprKind::Add:
@@ -53,7 +53,7 @@ static int64_t evaluate(AffineExpr expr, const Point &point, int64_t k) {
                         evaluate(binary.getRHS(), point, k));
 }
 
-/// The expression as a line in k, where it is one.
+/// Returns the expression as a linear function of k, if it is one.
 static std::optional<LinearInKey> getLine(AffineExpr expr, const Point &point) {
   auto binary = dyn_cast<AffineBinaryOpExpr>(expr);
   if (!binary) {
@@ -76,7 +76,7 @@ static std::optional<LinearInKey> getLine(AffineExpr expr, const Point &point) {
   return LinearInKey{0, evaluateBinary(expr.getKind(), lhs->constant, rhs->constant)};
 }
 
-/// The keys of one set, appended as intervals.
+/// Appends the keys of one set as intervals.
 static void appendVisible(IntegerSet set, const Point &point,
                           SmallVectorImpl<KeyInterval> &intervals) {
   int64_t begin = 0, end = point.nk;
@@ -137,8 +137,8 @@ SmallVector<KeyInterval> flashattn::getVisibleKeys(const AttentionProblem &probl
   return merged;
 }
 
-/// Whether a constraint divides, or has a multiple of p or k: then integers may lack where its
-/// bounds have rational numbers.
+/// Whether a constraint has a division or a multiple of p or k. A range of rational numbers between
+/// its bounds may then contain no integer.
 static bool hasGaps(AffineExpr expr) {
   bool divides = false;
   expr.walk([&](AffineExpr part) {
@@ -183,7 +183,7 @@ bool flashattn::isVisible(const AttentionProblem &problem, int64_t b, int64_t ro
 
 uint64_t flashattn::countVisiblePairs(const AttentionProblem &problem) {
   std::vector<uint64_t> counts(problem.numQueries);
-  // Without kv_len every batch is like the first.
+  // Without kv_len, all batches are the same.
   bool isEachOwn = problem.getOperand("kv_len");
   llvm::parallelFor(0, problem.numQueries, [&](size_t row) {
     for (int64_t b = 0; b < (isEachOwn ? problem.batch : 1); ++b)

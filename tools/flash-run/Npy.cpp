@@ -1,4 +1,4 @@
-//===- Npy.cpp -------------------------------------------------------------===//
+//===- Npy.cpp ------------------------------------------------------------===//
 
 #include "Npy.h"
 #include "flashattn/Support/OutputFile.h"
@@ -19,7 +19,7 @@ using llvm::MutableArrayRef;
 
 static constexpr StringRef kMagic("\x93NUMPY", 6);
 
-/// What stands behind `'key':` in the header, a Python dictionary.
+/// Returns the text after `'key':` in the header, a Python dictionary.
 static std::optional<StringRef> findValue(StringRef header, StringRef key) {
   size_t at = header.find(("'" + key + "':").str());
   if (at == StringRef::npos)
@@ -67,7 +67,7 @@ static StringRef getDescr(Scalar scalar) {
   llvm_unreachable("unknown scalar");
 }
 
-/// Values whose first index runs fastest.
+/// Copies values in Fortran order, in which the first index varies fastest.
 static void copyFromFortran(StringRef values, HostTensor &tensor) {
   ArrayRef<int64_t> shape = tensor.getShape();
   size_t width = getByteWidth(tensor.getScalar());
@@ -82,7 +82,7 @@ static void copyFromFortran(StringRef values, HostTensor &tensor) {
 }
 
 namespace {
-/// An open file, of which no more is read than is asked for: a device may never end.
+/// An open file. Reads no more bytes than requested, because a device may never end.
 class Input {
 public:
   static Expected<Input> open(StringRef path) {
@@ -99,7 +99,7 @@ public:
       llvm::sys::fs::closeFile(file);
   }
 
-  /// Fills the buffer; fewer bytes than that only at the end.
+  /// Fills the buffer. Returns fewer bytes only at the end of the file.
   Expected<size_t> read(MutableArrayRef<char> buffer) {
     size_t count = 0;
     while (count < buffer.size()) {
@@ -114,7 +114,7 @@ public:
     return count;
   }
 
-  /// Bytes that are left, where that is known before they are read.
+  /// Returns the number of remaining bytes, if it is known before they are read.
   std::optional<int64_t> countLeft() const {
     llvm::sys::fs::file_status status;
     if (llvm::sys::fs::status(file, status) ||
@@ -131,7 +131,7 @@ private:
   int64_t position = 0;
 };
 
-/// What the header says.
+/// The content of the header.
 struct Header {
   Scalar scalar;
   SmallVector<int64_t> shape;
@@ -139,7 +139,7 @@ struct Header {
 };
 } // namespace
 
-/// Reads up to the values.
+/// Reads the file up to the values.
 static Expected<Header> readHeader(Input &input) {
   char magic[8];
   Expected<size_t> count = input.read(magic);
@@ -159,7 +159,7 @@ static Expected<Header> readHeader(Input &input) {
   if (*count < lengthBytes)
     return llvm::createStringError("the header is cut short");
   uint32_t length = llvm::support::endian::read32le(size);
-  // NumPy's own have some hundred.
+  // Headers written by NumPy have a few hundred bytes.
   constexpr uint32_t kMostBytes = 1 << 20;
   if (length > kMostBytes)
     return llvm::createStringError(
@@ -206,7 +206,7 @@ static Expected<HostTensor> readArray(StringRef path) {
   Expected<Header> header = readHeader(*input);
   if (!header)
     return header.takeError();
-  // Before memory is asked for: a damaged shape may be of any size.
+  // Check before memory is allocated: a damaged shape may have any size.
   int64_t bytes = getByteWidth(header->scalar);
   std::string type = formatShape(header->shape, header->scalar);
   for (int64_t size : header->shape)
@@ -250,17 +250,17 @@ Expected<HostTensor> flashattn::readNpy(StringRef path) {
   return tensor;
 }
 
-/// The magic number, the version and the header.
+/// Returns the magic number, the version and the header.
 static std::string getHead(const HostTensor &tensor) {
   std::string header =
       "{'descr': '" + getDescr(tensor.getScalar()).str() + "', 'fortran_order': False, 'shape': (";
   for (int64_t size : tensor.getShape())
     header += std::to_string(size) + ", ";
-  // A tuple of one keeps its comma, which is all that Python asks for.
+  // Python requires a trailing comma only in a tuple of one element.
   if (tensor.getShape().size() > 1)
     header.resize(header.size() - 2);
   header += "), }";
-  // Values start at a multiple of 64 bytes, the header ends with a line feed.
+  // Values start at a multiple of 64 bytes; the header ends with a line feed.
   constexpr size_t kPrefix = 10, kAlignment = 64;
   size_t total = llvm::alignTo(kPrefix + header.size() + 1, kAlignment);
   header.append(total - kPrefix - header.size() - 1, ' ');

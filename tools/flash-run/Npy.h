@@ -1,7 +1,7 @@
-//===- Npy.h - NumPy's array files --------------------------------*- C++ -*-===//
+//===- Npy.h - NumPy's array files ------------------------------*- C++ -*-===//
 //
-// Versions 1 to 3, little endian: f2, f4, f8, b1, i1, i4, i8, and bf16, which NumPy does not
-// know, as u2 or V2. Read in C and in Fortran order, written in C order.
+// Versions 1 to 3, little endian: f2, f4, f8, b1, i1, i4, i8, and bf16, which NumPy lacks, as u2 or
+// V2. Reads C and Fortran order, writes C order.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,14 +12,14 @@
 
 namespace mlir::flashattn {
 
-/// `-` is standard input. Errors name the file: not there, not an .npy file, cut short, a type that
-/// has no scalar.
+/// Reads an array from a file; `-` is standard input. Errors name the file: missing, not an .npy
+/// file, truncated, or an unsupported element type.
 llvm::Expected<HostTensor> readNpy(llvm::StringRef path);
 
-/// As OutputFiles does: a regular file holds the whole array or is not touched.
+/// Writes a file like OutputFiles: a regular file is replaced only by a complete array.
 llvm::Error writeNpy(llvm::StringRef path, const HostTensor &tensor);
 
-/// Writes to an open file, which stands for standard output.
+/// Writes to an open file that represents standard output.
 llvm::Error writeNpy(int descriptor, const HostTensor &tensor);
 
 } // namespace mlir::flashattn

@@ -1,4 +1,4 @@
-//===- Observer.cpp --------------------------------------------------------===//
+//===- Observer.cpp -------------------------------------------------------===//
 
 #include "Observer.h"
 #include "Footprint.h"
@@ -19,33 +19,33 @@ using namespace mlir::flashattn;
 using llvm::Error;
 using llvm::Expected;
 
-/// What the module calls begins so.
+/// The prefix of the functions that the module calls.
 static constexpr StringLiteral kPrefix = "flashattn_observe_";
 
-/// A value that is handed over.
+/// A value that the module passes.
 struct Observer::Slot {
   enum Owner { Op, Project, Captured };
 
   Owner owner;
-  StringRef name; ///< of static storage
+  StringRef name; ///< in static storage
   bool isOutput = false;
-  /// As it was seen last; constants of the module always are.
+  /// The value that was passed last; for constants of the module, always present.
   std::optional<HostTensor> value = std::nullopt;
   bool isConstant = false;
   CapturedValue captured = {};
   Footprint footprint = {};
 };
 
-/// An op, or an attention and its projection, and what became of it.
+/// An op, or an attention and its projection, with the result of the comparison.
 struct Observer::Unit {
   CheckedOp op;
   std::optional<CheckedOp> project;
   std::vector<Slot> slots;
-  size_t numBefore = 0; ///< of `slots`, seen before the op
+  size_t numBefore = 0; ///< number of `slots` passed before the op
 
   uint64_t runs = 0;
   Comparison total;
-  std::string reason; ///< why it fails whatever the numbers are
+  std::string reason; ///< reason for a failure other than wrong numbers
 
   unsigned getNumOps() const { return project ? 2 : 1; }
   std::string describe() const {
@@ -64,7 +64,7 @@ struct Observer::Unit {
 };
 
 namespace {
-/// Whom the module calls.
+/// The observer that the running module calls.
 Observer *current = nullptr;
 
 struct CurrentScope {
@@ -92,15 +92,15 @@ Expected<PlantedFault> PlantedFault::parse(StringRef text) {
 }
 
 //===----------------------------------------------------------------------===//
-// Calls into the module
+// Insertion of calls
 //===----------------------------------------------------------------------===//
 
-/// The value that holds the op's o.
+/// Returns the value that contains the op's output o.
 static Value getOutput(AttentionOp op) {
   return op->getNumResults() ? Value(op->getResult(0)) : Value(op.getOInit());
 }
 
-/// The projection that may be made with `op` as one, if any: the first that follows.
+/// Returns the projection that may be fused with `op`: the first one that follows, or null.
 static ProjectOp findProjection(AttentionOp op) {
   for (Operation *next = op->getNextNode(); next; next = next->getNextNode())
     if (auto project = dyn_cast<ProjectOp>(next); project && project.getO() == getOutput(op))
@@ -108,7 +108,7 @@ static ProjectOp findProjection(AttentionOp op) {
   return {};
 }
 
-/// Whether o of `op` lives without its projection, too.
+/// Whether the output of `op` is needed by others than `project`.
 static bool keepsOutput(AttentionOp op, ProjectOp project) {
   Value o = getOutput(op);
   bool isOfFunction = op->getNumResults() == 0 && !o.getDefiningOp<memref::AllocOp>();
@@ -116,7 +116,7 @@ static bool keepsOutput(AttentionOp op, ProjectOp project) {
          llvm::any_of(o.getUsers(), [&](Operation *user) { return user != project && user != op; });
 }
 
-/// Why the op's operands cannot be handed over; empty where they can.
+/// Returns the reason why the op's operands cannot be passed; empty if they can.
 static std::string explainObstacle(const CheckedOp &op, Operation *operation) {
   if (!op.obstacle.empty())
     return op.obstacle;
@@ -204,7 +204,7 @@ void Observer::addCall(OpBuilder &builder, ModuleOp module, Location loc, String
   func::CallOp::create(builder, loc, callee, arguments);
 }
 
-/// A scalar as 64 bits: floats as f64.
+/// Converts a scalar to 64 bits; floats become f64.
 static Value toBits(OpBuilder &b, Location loc, Value value) {
   Type type = value.getType();
   if (isa<IndexType>(type))
@@ -243,7 +243,7 @@ void Observer::addSlot(OpBuilder &builder, ModuleOp module, Unit &unit, Slot slo
   unit.slots.push_back(std::move(slot));
   if (unit.slots.back().isConstant)
     return;
-  // Every layout becomes one that says nothing.
+  // Cast every layout to a fully dynamic one, so that few callees suffice.
   SmallVector<int64_t> dynamic(type.getRank(), ShapedType::kDynamic);
   auto layout = StridedLayoutAttr::get(builder.getContext(), ShapedType::kDynamic, dynamic);
   if (isa<TensorType>(type))
@@ -269,7 +269,7 @@ void Observer::addCalls(ModuleOp module, Unit &unit, Operation *op, Operation *p
       addSlot(builder, module, unit, {Slot::Captured, ""}, value, loc);
   unit.numBefore = unit.slots.size();
 
-  // Between the two nothing may stand, or they are not made as one.
+  // A call between attention and projection would prevent their fusion.
   builder.setInsertionPointAfter(project ? project : op);
   unsigned result = 0;
   for (const OperandRole &role : unit.op.roles) {
@@ -293,7 +293,7 @@ void Observer::addCalls(ModuleOp module, Unit &unit, Operation *op, Operation *p
 }
 
 //===----------------------------------------------------------------------===//
-// Calls out of it
+// Callbacks
 //===----------------------------------------------------------------------===//
 
 void Observer::fail(Error failure) {
@@ -327,7 +327,7 @@ void Observer::seeBuffer(int64_t number, int64_t slotNumber, int64_t *descriptor
     return current->fail(std::move(error));
   if (size_t(slotNumber) + 1 != unit.numBefore)
     return;
-  // Of sizes that do not agree the op would make writes anywhere.
+  // With sizes that do not agree, the op could write anywhere in memory, so exit.
   Expected<OperandSizes> sizes = getSizes(unit.op, unit.getValues(Slot::Op));
   if (sizes)
     return;
@@ -337,14 +337,14 @@ void Observer::seeBuffer(int64_t number, int64_t slotNumber, int64_t *descriptor
   std::_Exit(1);
 }
 
-/// Brings what the slot's footprint says to the host.
+/// Copies the memory of the slot's footprint to the host.
 Error Observer::copyBuffer(Unit &unit, Slot &slot) {
   const Footprint &footprint = slot.footprint;
   Expected<HostTensor> value = HostTensor::create(footprint.scalar, footprint.shape);
   if (!value)
     return value.takeError();
   slot.value = std::move(*value);
-  // To count the work, sizes and numbers of keys are enough.
+  // Counting the work needs only sizes and kv_len.
   if (slot.value->getNumElements() == 0 || (!options.compares && slot.name != "kv_len"))
     return Error::success();
   if (Error error = device->synchronize())
@@ -365,7 +365,7 @@ Error Observer::copyBuffer(Unit &unit, Slot &slot) {
   return Error::success();
 }
 
-/// Makes an element wrong where the options say so.
+/// Changes an element of the slot if the options request it.
 Error Observer::plantFault(const Unit &unit, const Slot &slot) {
   if (!options.fault || (!options.fault->result.empty() && options.fault->result != slot.name) ||
       (options.fault->op && units[*options.fault->op].get() != &unit))
@@ -413,8 +413,8 @@ Error Observer::finishUnit(Unit &unit) {
     Expected<AttentionProblem> problem = getProblem(*op, values);
     if (!problem)
       return problem.takeError();
-    // A pair costs a product and a sum for each element of a row of K and of V; backward for each
-    // product that has its shape: S, dQ and dK, and dP and dV.
+    // Forward, a pair costs a multiplication and an addition for each element of a row of K and of
+    // V. Backward, D of these for each of S, dQ and dK, and Dv for each of dP and dV.
     uint64_t visible = countVisiblePairs(*problem);
     pairs += visible;
     bool isBackward = op->kind == CheckedOp::Kind::AttentionBackward;
@@ -425,7 +425,7 @@ Error Observer::finishUnit(Unit &unit) {
   return options.compares ? compareUnit(unit) : Error::success();
 }
 
-/// What shares memory that must not; empty where nothing does.
+/// Returns an error text if an output shares memory with another operand; otherwise empty.
 static std::string explainOverlap(ArrayRef<std::pair<StringRef, const Footprint *>> inputs,
                                   ArrayRef<std::pair<StringRef, const Footprint *>> outputs) {
   for (auto [i, output] : llvm::enumerate(outputs))
@@ -447,7 +447,7 @@ Error Observer::compareUnit(Unit &unit) {
     if (unit.reason.empty())
       unit.reason = explainOverlap(inputs, outputs);
   }
-  // Runs to come shall have something left.
+  // The remaining work. A sample is charged half of it, so that later runs are compared too.
   double left = std::max(options.maxWork - unit.total.work, 0.0);
   auto add = [&](const CheckedOp &op, const OperandValues &values,
                  const AttentionProblem *producer) -> Error {
@@ -480,7 +480,7 @@ Error Observer::compareUnit(Unit &unit) {
 }
 
 //===----------------------------------------------------------------------===//
-// The whole
+// Run and report
 //===----------------------------------------------------------------------===//
 
 Expected<SmallVector<HostTensor>> Observer::run(ModuleOp module, const Program &program,
@@ -492,7 +492,7 @@ Expected<SmallVector<HostTensor>> Observer::run(ModuleOp module, const Program &
                       *this->options.fault->op)
             .str());
   {
-    // What is to be said of the module is said when it is compiled without the calls.
+    // Warnings and remarks are emitted when the module is compiled without the calls.
     ScopedDiagnosticHandler errorsOnly(module.getContext(), [](Diagnostic &diagnostic) {
       return failure(diagnostic.getSeverity() == DiagnosticSeverity::Error);
     });

@@ -1,9 +1,8 @@
-//===- Observer.h - watches the dialect's ops of a module at work -*- C++ -*-===//
+//===- Observer.h - compares the ops of a running module --------*- C++ -*-===//
 //
-// Calls to the observer stand in the module before and behind each attention, attention_backward,
-// combine and project and hand over the op's operands and results as they are in memory at that
-// moment. So each is compared with the reference where it stands, whatever lies before and behind
-// it.
+// Inserts calls before and after each attention, attention_backward, combine and project op of a
+// module. The calls pass the op's operands and results as they are in memory at that time. Each op
+// is thus compared with the reference in place, independently of the surrounding code.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,53 +16,53 @@ namespace mlir {
 class OpBuilder;
 namespace flashattn {
 
-/// One element of the results of ops, to be made wrong in memory before it is seen: a check of the
+/// An element of an op's result that is changed in memory before the comparison, to test the
 /// checks.
 struct PlantedFault {
-  std::optional<unsigned> op; ///< by its place in the report; nothing: each
-  std::string result;         ///< its name; empty: each
-  int64_t element = 0;        ///< modulo their number
+  std::optional<unsigned> op; ///< index in the report; nothing: every op
+  std::string result;         ///< name of the result; empty: every result
+  int64_t element = 0;        ///< index, modulo the number of elements
 
-  /// Reads `OP[.RESULT]:ELEMENT`, OP a number or `all`. Errors: anything else.
+  /// Parses `OP[.RESULT]:ELEMENT`, where OP is a number or `all`. Errors: any other text.
   static llvm::Expected<PlantedFault> parse(StringRef text);
 };
 
 struct ObserverOptions {
-  /// Without, only the work is counted.
+  /// Whether to compare results; otherwise only the work is counted.
   bool compares = true;
-  /// Projections may be made with attention as one (flashattn-fuse-projection): what they read is
-  /// not looked at, but computed by the reference.
+  /// Whether flashattn-fuse-projection may fuse a projection with its attention. The o that the
+  /// projection reads is then computed by the reference, not read from memory.
   bool fusesProjection = false;
   std::optional<PlantedFault> fault;
-  double maxWork = kDefaultVerifyWork; ///< of the reference, for each op
+  double maxWork = kDefaultVerifyWork; ///< of the reference, per op
 };
 
 class Observer {
 public:
-  /// Puts the calls into `function` of the module and what it calls. Errors: an op that cannot be
-  /// compared, its place and why.
+  /// Inserts the calls into `function` and the functions that it calls. Errors: an op that cannot
+  /// be compared, with its location and the reason.
   static llvm::Expected<std::unique_ptr<Observer>> instrument(ModuleOp module, StringRef function,
                                                               ObserverOptions options);
   ~Observer();
 
-  /// Compiles the module, which was instrumented, and calls its function once. Returns its outputs.
-  /// Errors: of compiling and running; what could not be brought from the device.
+  /// Compiles the instrumented module and calls its function once. Returns its outputs. Errors:
+  /// those of compiling, of running, and of copying from the device.
   llvm::Expected<SmallVector<HostTensor>> run(ModuleOp module, const Program &program,
                                               const Inputs &inputs, Device &device,
                                               const LoweringOptions &options);
 
-  /// Prints a line for each result of each op, and a summary. True if all that was reached holds
-  /// and anything was compared.
+  /// Prints a line for each result of each op, and a summary. Returns true if at least one op was
+  /// compared and all comparisons hold.
   bool report(raw_ostream &os) const;
 
-  /// The same for --json: an object for each op.
+  /// Returns the same for --json: an object for each op.
   llvm::json::Array describe() const;
 
   bool hasFault() const { return options.fault.has_value(); }
   unsigned getNumOps() const;
-  /// Whether outputs are the same bits from run to run (rule B4).
+  /// Whether outputs are bitwise equal from run to run (rule B4).
   bool isDeterministic() const { return deterministic; }
-  /// What all ops together did: visible pairs of attention, and floating-point operations.
+  /// Totals over all ops: visible pairs of attention, and floating-point operations.
   uint64_t getPairs() const { return pairs; }
   double getFlops() const { return flops; }
 
@@ -79,7 +78,7 @@ private:
   void addSlot(OpBuilder &builder, ModuleOp module, Unit &unit, Slot slot, Value value,
                Location loc);
 
-  // What the module calls.
+  // Functions that the module calls.
   static void seeBuffer(int64_t unit, int64_t slot, int64_t *descriptor);
   static void seeScalar(int64_t unit, int64_t slot, int64_t bits);
   static void finish(int64_t unit);

@@ -1,4 +1,4 @@
-//===- Print.cpp -----------------------------------------------------------===//
+//===- Print.cpp ----------------------------------------------------------===//
 
 #include "Print.h"
 #include "Inputs.h"
@@ -33,7 +33,7 @@ Error mlir::flashattn::printDevices() {
   return Error::success();
 }
 
-/// [[1, 2], [3, 4]], a line for each row.
+/// Prints [[1, 2], [3, 4]], with a line for each row.
 static void printValues(const HostTensor &output, size_t dim, int64_t &next) {
   size_t rank = output.getShape().size();
   if (dim == rank) {
@@ -78,7 +78,7 @@ void mlir::flashattn::printOutput(unsigned index, const HostTensor &output, bool
   llvm::outs() << "\n";
 }
 
-/// Four digits, whatever the size.
+/// Formats a number with four digits, whatever its magnitude.
 static std::string formatMilliseconds(double value) {
   int decimals = std::clamp(3 - int(std::floor(std::log10(std::max(value, 1e-9)))), 0, 9);
   std::string text;

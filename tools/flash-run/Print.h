@@ -1,4 +1,4 @@
-//===- Print.h - what flash-run says of a run --------------------*- C++ -*-===//
+//===- Print.h - output of flash-run ----------------------------*- C++ -*-===//
 
 #ifndef FLASH_RUN_PRINT_H
 #define FLASH_RUN_PRINT_H
@@ -12,27 +12,27 @@ namespace mlir::flashattn {
 struct Inputs;
 class Observer;
 
-/// A line for each device of this machine, on standard output. Errors: no CPU to run on.
+/// Prints a line for each device of this machine. Errors: no CPU device.
 llvm::Error printDevices();
 
-/// A line about an output, so that there is something to see: with all values where they are few,
-/// and with `all` every element behind it.
+/// Prints a line about an output, with all its values if they are few. With `all`, every element
+/// follows.
 void printOutput(unsigned index, const HostTensor &output, bool all);
 
-/// What a call does beside taking time.
+/// The work of a call.
 struct Work {
-  uint64_t pairs = 0; ///< visible ones; 0 where none were counted
-  double flops = 0;   ///< floating-point operations of these
+  uint64_t pairs = 0; ///< visible pairs; 0 if not counted
+  double flops = 0;   ///< floating-point operations
   double bytes = 0;   ///< of inputs and outputs
 
-  /// `observer` has counted, or is null.
+  /// `observer` has counted the work, or is null.
   Work(const Inputs &data, ArrayRef<HostTensor> results, const Observer *observer);
 };
 
-/// A line about the times: milliseconds of a call, TFLOP/s and GB/s.
+/// Prints a line with milliseconds per call, TFLOP/s and GB/s.
 void printBench(const BenchResult &result, const Work &work);
 
-/// The same for --json.
+/// Returns the same for --json.
 llvm::json::Object describe(const BenchResult &result, const Work &work);
 
 } // namespace mlir::flashattn

@@ -1,4 +1,4 @@
-//===- Program.cpp - reads a module and its function -----------------------===//
+//===- Program.cpp - collects the properties of a function ----------------===//
 
 #include "Program.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
@@ -28,7 +28,7 @@ static Expected<ValueInfo> getInfo(Type type, const llvm::Twine &what) {
     return fail("a ranked tensor or memref");
   info.shape.assign(shaped.getShape().begin(), shaped.getShape().end());
   if (auto memref = dyn_cast<MemRefType>(type)) {
-    // Buffers are contiguous, which a layout must allow.
+    // flash-run passes contiguous buffers, which the layout must allow.
     SmallVector<int64_t> strides;
     int64_t offset, expected = 1;
     bool fits = succeeded(memref.getStridesAndOffset(strides, offset)) &&
@@ -46,7 +46,7 @@ static Expected<ValueInfo> getInfo(Type type, const llvm::Twine &what) {
   return info;
 }
 
-/// Looks through casts that only change what is known of a shape.
+/// Looks through casts that only change the static information about a shape.
 static Value stripCasts(Value value) {
   while (auto *op = value.getDefiningOp()) {
     if (!isa<tensor::CastOp, memref::CastOp>(op))
@@ -56,10 +56,10 @@ static Value stripCasts(Value value) {
   return value;
 }
 
-/// The ops in the function's body and where their operands come from.
+/// Returns the ops in the function's body and the sources of their operands.
 static std::vector<OpOfFunction> findOps(func::FuncOp function) {
   std::vector<OpOfFunction> ops;
-  // The op that has made a value, or has written it last, and its role there.
+  // For each value: the op that produced it, or the last op that wrote it, and the role there.
   DenseMap<Value, std::pair<unsigned, unsigned>> producers;
   function.walk([&](Operation *operation) {
     std::optional<CheckedOp> op = CheckedOp::create(operation);
@@ -111,7 +111,7 @@ Expected<Program> flashattn::analyze(ModuleOp module, StringRef name) {
       if (writes && function.getNumResults() == 0)
         program.outputs.push_back({/*isArgument=*/true, unsigned(i)});
     } else if (isa<RankedTensorType>(argument.getType())) {
-      // Inits of the dialect's ops are written whole and not read.
+      // The dialect's ops overwrite their inits completely and do not read them.
       info->isWriteOnly =
           !argument.use_empty() && llvm::all_of(argument.getUses(), [&](OpOperand &use) {
             auto op = dyn_cast<DestinationStyleOpInterface>(use.getOwner());

@@ -1,4 +1,4 @@
-//===- Program.h - a function of an .mlir file, and how to call it -*- C++ -*-===//
+//===- Program.h - a function of a module, as a caller sees it --*- C++ -*-===//
 
 #ifndef FLASH_RUN_PROGRAM_H
 #define FLASH_RUN_PROGRAM_H
@@ -12,15 +12,14 @@
 
 namespace mlir::flashattn {
 
-/// One argument or result of the function: a tensor or memref, or a scalar (rank 0,
-/// isScalar).
+/// An argument or result of the function: a tensor or memref, or a scalar (rank 0, isScalar).
 struct ValueInfo {
   Scalar scalar;
-  SmallVector<int64_t> shape; ///< ShapedType::kDynamic where it is
+  SmallVector<int64_t> shape; ///< ShapedType::kDynamic for dynamic sizes
   bool isScalar = false;
-  /// Written and never read: nothing need be put in.
+  /// Whether an argument is written but never read, so that it needs no value.
   bool isWriteOnly = false;
-  bool isWritten = false; ///< of an argument
+  bool isWritten = false; ///< whether an argument is written
   std::string getTypeName() const { return formatShape(shape, scalar); }
 };
 
@@ -30,26 +29,26 @@ struct OutputInfo {
   unsigned index;
 };
 
-/// An op that stands in the function itself, and where its operands come from.
+/// An op in the function's own body, and the sources of its operands.
 struct OpOfFunction {
   CheckedOp op;
 
-  /// Where one of `op.roles` comes from.
+  /// The source of an operand in `op.roles`.
   struct Source {
-    std::optional<unsigned> argument; ///< of the function
-    /// An op before, by its place among the function's, and the role there.
+    std::optional<unsigned> argument; ///< argument of the function
+    /// An earlier op that produces the operand: its index in the function, and its role there.
     std::optional<std::pair<unsigned, unsigned>> producer;
-    SmallVector<int64_t> shape; ///< of the type, dynamic where it is
-    std::shared_ptr<const HostTensor> constant; ///< null where it is none
+    SmallVector<int64_t> shape; ///< shape of the type, with dynamic sizes
+    std::shared_ptr<const HostTensor> constant; ///< null if it is not a constant
   };
   SmallVector<Source> sources;  ///< for each role
   SmallVector<Source> captured; ///< for each value that the score modification captures
 
-  /// The argument that is the operand `name`.
+  /// Returns the function argument that is the operand `name`, if any.
   std::optional<unsigned> getArgument(StringRef name) const;
 };
 
-/// What there is to know before the module is lowered.
+/// The properties of a function that are needed after its module is lowered.
 struct Program {
   std::string function;
   SmallVector<ValueInfo> arguments, results;
@@ -57,22 +56,23 @@ struct Program {
   std::vector<OpOfFunction> ops;
 };
 
-/// The program of function `name`, or of the only public one where that is empty.
+/// Returns the program of function `name`, or of the only public function if `name` is empty.
 llvm::Expected<Program> analyze(ModuleOp module, StringRef name);
 
-/// The sizes of each op, from the shapes of the function's arguments, dynamic where they are not
-/// known yet. Errors: sizes that do not agree (rule R1).
+/// Returns the sizes of each op, derived from the shapes of the function's arguments; unknown sizes
+/// are dynamic. Errors: sizes that do not agree (rule R1).
 llvm::Expected<std::vector<OperandSizes>> getSizes(const Program &program,
                                                    ArrayRef<SmallVector<int64_t>> shapes);
 
-/// Error unless the arguments fit together: sizes (rule R1) and offsets (rule A3).
+/// Returns an error if the arguments do not fit together: sizes (rule R1) and scalars (rules A1,
+/// A3).
 llvm::Error checkInputs(const Program &program, ArrayRef<const HostTensor *> arguments);
 
 struct LoweringOptions : CompileOptions {
-  std::string dumpDir; ///< empty: nothing is kept
+  std::string dumpDir; ///< folder for the IR of each stage; empty: none
 };
 
-/// Runs the device's pipeline. Diagnostics are printed where they arise.
+/// Lowers the module with the device's pipeline. Diagnostics are emitted as they occur.
 llvm::Error lower(ModuleOp module, const LoweringOptions &options);
 
 } // namespace mlir::flashattn

@@ -1,4 +1,4 @@
-//===- Reference.cpp -------------------------------------------------------===//
+//===- Reference.cpp ------------------------------------------------------===//
 
 #include "Reference.h"
 #include "llvm/Support/MathExtras.h"
@@ -11,7 +11,7 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// Σ a·b in T. Several partial sums, so that the processor need not wait for each.
+/// Returns Σ a·b in T. Several independent partial sums hide the latency of additions.
 template <typename T> static T dot(const float *a, const float *b, int64_t count) {
   constexpr int kPartial = 8;
   T sums[kPartial] = {};
@@ -28,7 +28,7 @@ template <typename T> static T dot(const float *a, const float *b, int64_t count
 }
 
 namespace {
-/// Where a row is among the scores, and what else shapes them; null where it is left out.
+/// The indices of a row of scores, and the operands that modify the scores; null if absent.
 struct RowPlace {
   RowPlace(const AttentionProblem &problem, int64_t b, int64_t h, int64_t row)
       : b(b), h(h), row(row), bias(problem.getOperand("bias")), keep(problem.getOperand("keep")),
@@ -39,7 +39,7 @@ struct RowPlace {
 };
 } // namespace
 
-/// The element of a tensor that is broadcastable to the scores.
+/// Returns the element for key `k` of a tensor that is broadcastable to the scores.
 static double getOfScores(const HostTensor &tensor, const RowPlace &place, int64_t k) {
   int64_t index = 0;
   for (auto [size, i] :
@@ -48,8 +48,9 @@ static double getOfScores(const HostTensor &tensor, const RowPlace &place, int64
   return tensor.get(index);
 }
 
-/// Rules A1 and A2 up to the mask, in T. A score is one of f32, as the op's are. `slope`, where it
-/// is given, becomes the derivative by the scaled product (rule B6).
+/// Computes a score by rules A1 and A2, up to the mask, in T. It is rounded to f32, like the op's
+/// scores. `slope`, if not null, is set to the derivative with respect to the scaled product (rule
+/// B6).
 template <typename T>
 static T computeScore(const AttentionProblem &problem, const RowPlace &place, int64_t k,
                       const float *query, const float *key, T *slope = nullptr) {
@@ -77,7 +78,7 @@ static T computeScore(const AttentionProblem &problem, const RowPlace &place, in
   return T(float(score));
 }
 
-/// Rule A5 in T; `round` is applied to P before it meets V.
+/// Computes o by rule A5 in T and returns lse. `round` is applied to P before the product with V.
 template <typename T, typename Round>
 static T computeRow(const AttentionProblem &problem, const RowPlace &place,
                     ArrayRef<KeyInterval> visible, const float *query, const float *keys,
@@ -109,7 +110,7 @@ static T computeRow(const AttentionProblem &problem, const RowPlace &place,
   return maximum + std::log(sum);
 }
 
-/// Rule M7: what of `visible` the tensor `keep` shows, too.
+/// Rule M7: returns the keys of `visible` that the tensor `keep` shows too.
 static SmallVector<KeyInterval> keepOnly(const RowPlace &place, ArrayRef<KeyInterval> visible) {
   SmallVector<KeyInterval> kept;
   for (KeyInterval interval : visible)
@@ -124,7 +125,7 @@ static SmallVector<KeyInterval> keepOnly(const RowPlace &place, ArrayRef<KeyInte
   return kept;
 }
 
-/// The keys that a row sees through the mask and `keep`.
+/// Returns the keys that the mask and `keep` show to a row.
 static SmallVector<KeyInterval> getShownKeys(const AttentionProblem &problem,
                                              const RowPlace &place) {
   SmallVector<KeyInterval> visible = getVisibleKeys(problem, place.row, place.b);
@@ -139,7 +140,8 @@ SmallVector<int64_t> flashattn::findSpecialRows(const float *of, int64_t width, 
   return special;
 }
 
-/// Says of each column of row `row` of `of` that what it is multiplied by may make a sum NaN.
+/// Marks the columns in which row `row` of `of` is not finite, so that a product with it may be
+/// NaN.
 static void addSpecialRow(SmallVectorImpl<bool> &mayBeNaN, const float *of, int64_t width,
                           int64_t row) {
   mayBeNaN.resize(width, false);
@@ -177,7 +179,7 @@ ForwardRow flashattn::computeForwardRow(const AttentionProblem &problem, ArrayRe
     for (int64_t k = interval.begin; k < interval.end; ++k)
       if (count++ % every == 0)
         some.push_back({k, k + 1});
-  // Each key stands for those left out, which the sink does not.
+  // Each sampled key represents `every` keys. The sink represents only itself and is added later.
   const HostTensor *sinkLogits = std::exchange(place.sinkLogits, nullptr);
   ForwardRow result;
   result.lse = computeRow<double>(
@@ -260,7 +262,7 @@ void Gradients::load(int64_t newBatch, int64_t keyHead) {
     int64_t place = (b * problem.queryHeads + h) * rows + i;
     double given = dLse ? dLse->get(place) : 0;
     double lse = problem.getOperand("lse")->get(place);
-    // Rule B7: what is no number there is what rule A6 says.
+    // Rule B7: values of these queries that are not finite are replaced by those of rule A6.
     if (i < counted.queries.begin || i >= counted.queries.end) {
       if (!std::isfinite(exact))
         exact = naive = 0;
@@ -269,8 +271,8 @@ void Gradients::load(int64_t newBatch, int64_t keyHead) {
     }
     delta[n] = exact - given;
     naiveDelta[n] = naive - float(given);
-    // Rule B1: the operand is the f32 of this, but for what sums in f32 are off by, or it is of
-    // more keys than these.
+    // Rule B1: normally, the operand is the f32 value of the own log-sum-exp, up to the error of
+    // f32 sums. Otherwise it includes more keys than these, and is used as it is.
     RowLog own = computeLog(h, i);
     bool isOwn = std::abs((own.base - lse) + own.rest) <= std::abs(lse) / (1 << 20);
     logs[n] = isOwn ? own : RowLog{lse, 0};
@@ -288,7 +290,7 @@ void Gradients::load(int64_t newBatch, int64_t keyHead) {
   }
 }
 
-/// Of the keys that a row sees, and the sink.
+/// Computes the log-sum-exp over the keys that a row sees and the sink.
 Gradients::RowLog Gradients::computeLog(int64_t h, int64_t i) const {
   RowPlace place(problem, b, h, i);
   std::vector<double> scores;
@@ -339,7 +341,7 @@ Gradients::Pair<T> Gradients::computePair(const Query &query, T delta, int64_t k
   T score = computeScore<T>(problem, RowPlace(problem, b, query.h, query.i), k, query.q,
                             keys.data() + k * problem.dim, &slope);
   T p = query.log.weigh(score);
-  // Even where the slope is infinite.
+  // 0 even if the slope is infinite.
   if (p == 0)
     return {0, 0, 0, 0};
   T dP = dot<T>(query.dO, values.data() + k * problem.valueDim, problem.valueDim);
@@ -354,7 +356,7 @@ double Gradients::computeExactDS(const Query &query, int64_t k, double &p) const
 
 float Gradients::computeNaiveDS(const Query &query, int64_t k, float &p) const {
   Pair<float> pair = computePair<float>(query, query.naiveDelta, k);
-  // The weights of plain arithmetic are one tensor, of the operands' type.
+  // Plain arithmetic stores P in the type of the operands, for all products.
   p = roundTo(problem.scalar, pair.p);
   float dScore = pair.p == 0 ? 0 : pair.dScore / pair.p * p;
   return roundTo(problem.scalar, dScore * pair.slope);
@@ -395,7 +397,7 @@ Gradients::KeyRows Gradients::computeKeyRows(int64_t k) const {
   }
   rows.dk.round(problem.scalar, problem.scale);
   rows.dv.round(problem.scalar, 1);
-  // What a query has in any operand is in its weights or their gradients.
+  // The values of a query in any operand affect its P or dS.
   for (int64_t n : specialQueries)
     if (!isShown(getQuery(firstHead + n / problem.numQueries, n % problem.numQueries), k)) {
       rows.dk.mayBeNaN.assign(problem.dim, true);
@@ -432,7 +434,7 @@ void Gradients::addSink(int64_t h, GradientSum &sum) const {
 // Merges
 //===----------------------------------------------------------------------===//
 
-/// Rules A5 and A6 of a merge, in T.
+/// Merges one row by rules A5 and A6, in T. Returns lse.
 template <typename T>
 static T computeCombined(const CombineProblem &problem, int64_t b, int64_t h, int64_t row,
                          SmallVectorImpl<T> &o) {
@@ -451,7 +453,7 @@ static T computeCombined(const CombineProblem &problem, int64_t b, int64_t h, in
   }
   if (llvm::all_of(logs, [&](T log) { return log == -infinity; }))
     return sink;
-  // Neither type has room for both: the rest beside the maximum is taken off apart.
+  // T cannot represent maximum + rest, so the rest of the maximum is subtracted separately.
   T rest = sink == maximum ? T(0) : -infinity;
   for (auto [log, ofLog] : llvm::zip_equal(logs, rests))
     rest = log == maximum ? std::max(rest, ofLog) : rest;

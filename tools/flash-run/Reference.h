@@ -1,7 +1,7 @@
-//===- Reference.h - attention in float64 ------------------------*- C++ -*-===//
+//===- Reference.h - attention in float64 -----------------------*- C++ -*-===//
 //
-// Straight from the rules, row by row: shares no code with the compiler but the mask's
-// integer sets, which it evaluates on its own.
+// Implements the rules directly, row by row. Shares no code with the compiler, except the integer
+// sets of masks, which it evaluates itself.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,49 +18,48 @@
 
 namespace mlir::flashattn {
 
-/// One attention with its sizes filled in.
+/// An attention with known sizes.
 struct AttentionProblem {
   int64_t batch, queryHeads, keyHeads, numQueries, numKeys, dim, valueDim;
   double scale;
   /// Position of query 0 (rule A3).
   int64_t offset;
   bool isBSHD;
-  /// Over (p, k)[nq, nk]; a pair is visible where one of them holds it.
+  /// Sets over (p, k)[nq, nk]; a pair is visible if it is in one of the sets.
   SmallVector<IntegerSet> sets;
   Scalar scalar;
-  /// What else shapes the scores.
+  /// Further modifications of the scores.
   std::optional<double> softcap;
   std::optional<ScoreMod> scoreMod;
-  /// The operands that are given, by their names. Those that broadcast have sizes of 1 where they
-  /// do.
+  /// The operands that are present, by name. Broadcast dimensions have size 1.
   SmallVector<std::pair<StringRef, const HostTensor *>> operands;
-  /// The last query stands at the last key of its batch, whatever `offset` says.
+  /// Whether the last query is aligned with the last key of its batch. `offset` is then ignored.
   bool followsKvLen = false;
 
-  /// The operand `name`, null where it is left out.
+  /// Returns the operand `name`, or null if it is absent.
   const HostTensor *getOperand(StringRef name) const {
     for (auto [given, tensor] : operands)
       if (given == name)
         return tensor;
     return nullptr;
   }
-  /// Keys of batch `b` that exist (rule A7).
+  /// Returns the number of keys of batch `b` (rule A7).
   int64_t getNumKeys(int64_t b) const {
     const HostTensor *kvLen = getOperand("kv_len");
     return kvLen ? std::clamp<int64_t>(kvLen->get(b), 0, numKeys) : numKeys;
   }
-  /// Position of query 0 of batch `b`.
+  /// Returns the position of query 0 of batch `b`.
   int64_t getOffset(int64_t b) const { return followsKvLen ? getNumKeys(b) - numQueries : offset; }
 };
 
-/// Where row `s` of head `h` starts in a tensor with `heads` heads, `length` rows and `width`
-/// elements a row.
+/// Returns the index of the first element of row `s` of head `h` of batch `b`, in a tensor with
+/// `heads` heads, `length` rows and `width` elements per row.
 inline int64_t getRowStart(bool isBSHD, int64_t b, int64_t h, int64_t s, int64_t heads,
                            int64_t length, int64_t width) {
   return (isBSHD ? (b * length + s) * heads + h : (b * heads + h) * length + s) * width;
 }
 
-/// Rows of head `h` of batch `b`, side by side, as floats.
+/// Copies the rows of head `h` of batch `b` to `out`, contiguously, as floats.
 void readHead(const HostTensor &tensor, bool isBSHD, int64_t b, int64_t h, int64_t heads,
               int64_t length, int64_t width, float *out);
 
@@ -69,49 +68,52 @@ struct KeyInterval {
   int64_t begin, end;
 };
 
-/// The keys that query `row` of batch `b` sees through the mask, as disjoint intervals in order.
+/// Returns the keys that the mask shows to query `row` of batch `b`, as disjoint intervals in
+/// order.
 SmallVector<KeyInterval> getVisibleKeys(const AttentionProblem &problem, int64_t row,
                                         int64_t b = 0);
 
 /// Whether the mask shows key `k` to query `row` of batch `b`.
 bool isVisible(const AttentionProblem &problem, int64_t b, int64_t row, int64_t k);
 
-/// What the mask leaves of batch `b` (rule A7): the keys from the first to the last that any query
-/// sees, and the queries from the first to the last that see any; all of them where a compiled op
-/// may count more, with mod, floordiv or multiples. What lies elsewhere counts for nothing.
+/// The ranges of batch `b` that have an effect (rule A7): the keys from the first to the last that
+/// any query sees, and the queries from the first to the last that see any key. For masks with mod,
+/// floordiv or multiples, for which a compiled op may use larger ranges, all keys and queries.
 struct CountedRows {
   KeyInterval keys{0, 0}, queries{0, 0};
 };
 CountedRows getCountedRows(const AttentionProblem &problem, int64_t b);
 
-/// Pairs of all batches and query heads that the mask shows, whatever `keep` does.
+/// Returns the number of pairs that the mask shows, ignoring `keep`, in all batches and query
+/// heads.
 uint64_t countVisiblePairs(const AttentionProblem &problem);
 
-/// What a row should be, and what plain low-precision arithmetic makes of it: scores in
-/// f32, P rounded to the element type, products accumulated in f32, o rounded.
+/// The exact row, and the row in plain low-precision arithmetic (naive): scores in f32, P rounded
+/// to the element type, products accumulated in f32, o rounded.
 struct ReferenceRow {
   SmallVector<double> o;
   double lse;
   SmallVector<float> naiveO;
   float naiveLse;
-  /// Where not empty, by column: whether o may be NaN instead, as 0 times what a hidden key has in
-  /// V is (rule A8).
+  /// For each column, whether o may be NaN instead, because 0 times the value of a hidden key may
+  /// be NaN (rule A8). Empty: in no column.
   SmallVector<bool> mayBeNaN;
 
   bool isNaNAllowed(int64_t column) const { return !mayBeNaN.empty() && mayBeNaN[column]; }
 };
 
-/// The rows of `of` elements, `width` each, in [begin, end) that are not all finite.
+/// Returns those of `rows` of `of`, with `width` elements each, that are not all finite.
 SmallVector<int64_t> findSpecialRows(const float *of, int64_t width, KeyInterval rows);
 
-/// Row `row` of query head `h` of batch `b`. `keys` and `values` are that head's, numKeys rows
-/// each; `special` are the rows of `values` that count and are not all finite.
+/// Computes row `row` of query head `h` of batch `b`. `keys` and `values` are the numKeys rows of
+/// its key/value head; `special` lists the rows of `values` that have an effect and are not all
+/// finite.
 ReferenceRow computeReferenceRow(const AttentionProblem &problem, ArrayRef<float> query,
                                  const float *keys, const float *values, ArrayRef<int64_t> special,
                                  int64_t b, int64_t h, int64_t row);
 
-/// What the attention itself gives: o and lse in float64. With `every` above 1 from a sample of the
-/// keys only, one in so many, for inputs of large problems.
+/// o and lse of one row in float64. If `every` is above 1, they are estimated from one key in
+/// `every`, as inputs for large problems.
 struct ForwardRow {
   SmallVector<double> o;
   double lse;
@@ -120,57 +122,58 @@ ForwardRow computeForwardRow(const AttentionProblem &problem, ArrayRef<float> qu
                              const float *keys, const float *values, int64_t b, int64_t h,
                              int64_t row, int64_t every);
 
-/// A row of a gradient in float64, and what plain low-precision arithmetic makes of it: scores, P
-/// and dS in f32; P and dS rounded to the element type where products take them; sums in f32, and
-/// the row rounded at the end.
+/// A row of a gradient in float64, and in plain low-precision arithmetic (naive): scores, P and dS
+/// in f32; P and dS rounded to the element type as operands of products; sums in f32, and the row
+/// rounded at the end.
 struct GradientRow {
   explicit GradientRow(int64_t width) : exact(width), naive(width) {}
   /// Adds a row times a factor.
   void add(double exactFactor, float naiveFactor, const float *row);
-  /// What is done at the end: the naive row times a factor, rounded.
+  /// Finishes the naive row: multiplies it by a factor and rounds it.
   void round(Scalar scalar, double factor);
 
   SmallVector<double> exact;
   SmallVector<float> naive;
-  /// No pair adds anything: all of it is 0, exactly (rule B7).
+  /// Whether no pair contributes, so that the row is exactly 0 (rule B7).
   bool isHidden = true;
-  /// As of ReferenceRow (rule B7).
+  /// Same as in ReferenceRow (rule B7).
   SmallVector<bool> mayBeNaN;
 
   bool isNaNAllowed(int64_t column) const { return !mayBeNaN.empty() && mayBeNaN[column]; }
 };
 
-/// An element of a gradient that many rows of scores add to, in float64 and in f32.
+/// An element of a gradient that is a sum over many rows of scores, in float64 and in f32.
 struct GradientSum {
   double exact = 0;
   float naive = 0;
-  /// Of what is added and what that is the difference of: rounding takes its share of it.
+  /// The sum of the magnitudes of the terms before cancellation, to which rounding errors are
+  /// proportional.
   double magnitude = 0;
 };
 
-/// The gradients of an attention by its operands (rules B1 to B8), those of one batch and one
-/// key/value head, with the query heads that read it, at a time.
+/// The gradients of an attention with respect to its operands (rules B1 to B8), for one batch and
+/// one key/value head, with the query heads that read it, at a time.
 class Gradients {
 public:
   /// `problem` has the operands of a flashattn.attention_backward.
   explicit Gradients(const AttentionProblem &problem);
 
   void load(int64_t b, int64_t keyHead);
-  /// Of those loaded: row `i` of dq of query head `h`, and row `k` of dk and of dv.
+  /// For the loaded heads: computes row `i` of dq of query head `h`, or row `k` of dk and of dv.
   GradientRow computeQueryRow(int64_t h, int64_t i) const;
   struct KeyRows {
     GradientRow dk, dv;
   };
   KeyRows computeKeyRows(int64_t k) const;
-  /// Adds the gradients of the final scores of row `i` of query head `h`, for d_bias (rule B5):
-  /// that of key `k` to element `k`, or all to the only one.
+  /// Adds the gradients of the final scores of row `i` of query head `h` to a row of d_bias (rule
+  /// B5): that of key `k` to element `k`, or all of them to the only element.
   void addScoreRow(int64_t h, int64_t i, MutableArrayRef<GradientSum> sums) const;
-  /// Adds what all rows of query head `h` give to its d_sink_logits (rule B3).
+  /// Adds the contributions of all rows of query head `h` to its d_sink_logits (rule B3).
   void addSink(int64_t h, GradientSum &sum) const;
 
 private:
-  /// A row's log-sum-exp as the sum of two numbers, as one has no room for what a large score and a
-  /// sum of weights are. A score's weight is exp((score - base) - rest).
+  /// A row's log-sum-exp as base + rest, because a single number cannot represent both a large
+  /// score and the logarithm of a sum. The probability of a score is exp((score - base) - rest).
   struct RowLog {
     double base, rest;
     bool isEmpty() const { return base == -std::numeric_limits<double>::infinity(); }
@@ -184,41 +187,45 @@ private:
     double delta;
     float naiveDelta;
   };
-  /// P and the final score's gradient, the score's derivative by the one that the product of a
-  /// query and a key gives (rule B6), and what the gradient is the difference of.
+  /// P; the gradient of the final score; the derivative of the final score with respect to the
+  /// scaled product of query and key (rule B6); and the magnitude of the terms that cancel in the
+  /// gradient.
   template <typename T> struct Pair { T p, dScore, slope, magnitude; };
   Query getQuery(int64_t h, int64_t i) const;
   RowLog computeLog(int64_t h, int64_t i) const;
-  /// Whether the mask and `keep` show a pair, of a row that has a key (rule A6).
+  /// Whether the mask and `keep` show a pair, in a row that sees a key (rule A6).
   bool isShown(const Query &query, int64_t k) const;
   /// Calls `visit` for the keys that a row sees (rules B7, A6).
   void forEachKey(const Query &query, llvm::function_ref<void(int64_t k)> visit) const;
   template <typename T> Pair<T> computePair(const Query &query, T delta, int64_t k) const;
-  /// The gradient of what the product of a query and a key gives, as products take it.
+  /// Computes dS, the gradient of the scaled product of query and key, as an operand of products.
+  /// Sets `p` to P.
   double computeExactDS(const Query &query, int64_t k, double &p) const;
   float computeNaiveDS(const Query &query, int64_t k, float &p) const;
 
   const AttentionProblem &problem;
-  const int64_t group; ///< query heads to a key/value head
+  const int64_t group; ///< query heads per key/value head
   int64_t b = 0, firstHead = 0;
-  /// Rows of the heads that are loaded, the query heads one behind the other.
+  /// Rows of the loaded heads; those of several query heads are concatenated.
   std::vector<float> queries, outputGradients, keys, values;
   std::vector<RowLog> logs;
   std::vector<double> delta;
   std::vector<float> naiveDelta;
-  /// Rows that count and are not finite: keys, and queries with anything that is not.
+  /// Rows that have an effect and are not finite: keys, and queries with any operand that is not
+  /// finite.
   SmallVector<int64_t> specialKeys, specialQueries;
 };
 
-/// One merge of attention over parts of the keys, with its sizes filled in.
+/// A merge of attention outputs over splits of the keys, with known sizes.
 struct CombineProblem {
   int64_t parts, batch, heads, numQueries, valueDim;
   const HostTensor *oParts, *lseParts;
-  const HostTensor *lseRests;   ///< null where left out
-  const HostTensor *sinkLogits; ///< null where left out
+  const HostTensor *lseRests;   ///< null if absent
+  const HostTensor *sinkLogits; ///< null if absent
 };
 
-/// Row `row` of head `h` of batch `b`; the naive one in f32, rounded to `scalar` at the end.
+/// Computes row `row` of head `h` of batch `b`. The naive row is computed in f32 and rounded to
+/// `scalar`.
 ReferenceRow computeCombinedRow(const CombineProblem &problem, Scalar scalar, int64_t b, int64_t h,
                                 int64_t row);
 

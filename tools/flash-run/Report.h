@@ -1,4 +1,4 @@
-//===- Report.h - what --json writes ------------------------------*- C++ -*-===//
+//===- Report.h - the report of --json --------------------------*- C++ -*-===//
 
 #ifndef FLASH_RUN_REPORT_H
 #define FLASH_RUN_REPORT_H
@@ -9,25 +9,25 @@
 
 namespace mlir::flashattn {
 
-/// What a run found, for programs: docs/flash-run.md has the keys. It is written whatever becomes
-/// of the run, once the flags are known to be good.
+/// The results of a run for programs; docs/flash-run.md lists the keys. The report is written even
+/// if the run fails, once the flags are valid.
 class Report {
 public:
-  /// `file` is where --json wants it, empty where nothing is; "-" stands for the open file
+  /// `file` is the path of --json; if it is empty, nothing is written. "-" represents the open file
   /// `valuesFile`.
   Report(std::string file, int valuesFile) : file(std::move(file)), valuesFile(valuesFile) {}
 
-  /// From now on there will be a report.
+  /// Enables the report.
   void begin() { hasBegun = true; }
   bool isWanted() const { return !file.empty(); }
 
   void set(StringRef key, llvm::json::Value value) { fields[key] = std::move(value); }
-  /// Keeps what the compiler says.
+  /// Records a diagnostic of the compiler.
   void add(Diagnostic &diagnostic);
 
-  /// Writes it: whether all held, and what stopped the run, if that is not empty.
+  /// Writes the report, with `pass` and, if not empty, the error that ended the run.
   llvm::Error finish(bool pass, StringRef error);
-  /// Of a run that is still going on, in another thread: that alone.
+  /// Writes only the error, while the run is still active in another thread.
   llvm::Error finishUnfinished(StringRef error) const;
 
 private:
@@ -40,7 +40,7 @@ private:
   llvm::json::Array diagnostics;
 };
 
-/// A number, or null for what JSON has no number for.
+/// Returns a number, or null if it is not finite.
 llvm::json::Value jsonNumber(double value);
 
 } // namespace mlir::flashattn

@@ -1,4 +1,4 @@
-//===- Runner.cpp ----------------------------------------------------------===//
+//===- Runner.cpp ---------------------------------------------------------===//
 
 #include "Runner.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -11,7 +11,7 @@ using namespace mlir::flashattn;
 using llvm::Error;
 using llvm::Expected;
 
-/// {allocated, aligned, offset, sizes[rank], strides[rank]}, all of eight bytes.
+/// Returns the number of 8-byte words in {allocated, aligned, offset, sizes[rank], strides[rank]}.
 static size_t getDescriptorWords(size_t rank) { return 3 + 2 * rank; }
 
 Error Runner::upload(ArrayRef<const HostTensor *> arguments, const llvm::BitVector &poisoned) {
@@ -130,7 +130,7 @@ Expected<BenchResult> Runner::bench(double seconds) {
   auto elapsed = [start = std::chrono::steady_clock::now()] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
-  // Warm up, and learn how long a call takes.
+  // Warm up, and estimate the time of a call.
   double milliseconds = 0;
   unsigned repeats = 1;
   for (unsigned i = 0; i < 3 && (i < 2 || elapsed() < seconds / 4); ++i) {
@@ -141,7 +141,7 @@ Expected<BenchResult> Runner::bench(double seconds) {
     repeats = std::clamp(seconds * 1e3 / 20 / milliseconds, 1.0, 1e5);
   }
   constexpr size_t kMinBatches = 10, kMaxBatches = 1000, kFewestBatches = 3;
-  constexpr double kPatience = 4; // times `seconds`, for calls too long for ten batches
+  constexpr double kPatience = 4; // limit in units of `seconds`, for calls too long for ten batches
   repeats = std::clamp(seconds * 1e3 / 12 / milliseconds, 1.0, 1e6);
   std::vector<double> times;
   double begin = elapsed();

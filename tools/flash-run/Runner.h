@@ -1,4 +1,4 @@
-//===- Runner.h - calls a compiled function ----------------------*- C++ -*-===//
+//===- Runner.h - calls a compiled function ---------------------*- C++ -*-===//
 
 #ifndef FLASH_RUN_RUNNER_H
 #define FLASH_RUN_RUNNER_H
@@ -8,35 +8,34 @@
 namespace mlir::flashattn {
 
 struct BenchResult {
-  double median, min, max, lowerQuartile, upperQuartile; ///< milliseconds a call
+  double median, min, max, lowerQuartile, upperQuartile; ///< milliseconds per call
   unsigned batches, repeats;
 };
 
-/// A program on a device with its arguments there.
+/// Runs a program on a device that holds its arguments.
 class Runner {
 public:
   Runner(const Program &program, GuardedDevice &device, Executable &executable)
       : program(program), device(device), executable(executable) {}
 
-  /// Puts the arguments on the device; those in `poisoned` hold NaN instead.
+  /// Allocates the arguments on the device and copies their values, except those in `poisoned`,
+  /// which contain NaN.
   llvm::Error upload(ArrayRef<const HostTensor *> arguments, const llvm::BitVector &poisoned);
 
-  /// Calls the function once, waits, checks the margins of all buffers and brings the
-  /// outputs back.
+  /// Calls the function once, waits, checks the margins of all buffers, and returns the outputs.
   llvm::Expected<SmallVector<HostTensor>> run();
 
-  /// The first argument that the function should not write and that is no longer as it was
-  /// uploaded.
+  /// Returns the first argument that changed although the function should not write it.
   llvm::Expected<std::optional<unsigned>> findChangedInput(ArrayRef<const HostTensor *> arguments,
                                                            const llvm::BitVector &poisoned);
 
-  /// Times calls: batches of as many as fill a tenth of `seconds` or less.
+  /// Times calls in batches. A batch takes at most a tenth of `seconds`, or is a single call.
   llvm::Expected<BenchResult> bench(double seconds);
 
 private:
-  /// One call; the results' descriptors lie in `results` then.
+  /// Calls the function once. The descriptors of its results are then in `results`.
   llvm::Error call();
-  /// The descriptor of result `index`.
+  /// Returns the descriptor of result `index`.
   const int64_t *getResult(unsigned index) const;
 
   const Program &program;

@@ -1,4 +1,4 @@
-//===- ScoreMod.cpp --------------------------------------------------------===//
+//===- ScoreMod.cpp -------------------------------------------------------===//
 
 #include "ScoreMod.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -27,7 +27,7 @@ enum Kind : int {
 struct ScoreMod::Slot {
   double f = 0;
   int64_t i = 0;
-  double slope = 0; ///< of a float, by the score
+  double slope = 0; ///< derivative of a float with respect to the score
 };
 
 static Kind getKind(StringRef name) {
@@ -197,7 +197,8 @@ template <typename T>
 T ScoreMod::getSlope(const Step &step, ArrayRef<Slot> slots, T value) {
   auto f = [&](unsigned i) { return T(slots[step.operands[i]].f); };
   auto d = [&](unsigned i) { return T(slots[step.operands[i]].slope); };
-  // What the score does not reach has no slope, even where 1 / f(0) is infinite.
+  // The slope is 0 if no operand depends on the score, even if a factor such as 1 / f(0) is
+  // infinite.
   if (llvm::all_of(step.operands, [&](unsigned i) { return slots[i].slope == 0; }))
     return 0;
   constexpr double kLn2 = 0.693147180559945309417, kTwoBySqrtPi = 1.12837916709551257390;
@@ -225,12 +226,12 @@ T ScoreMod::getSlope(const Step &step, ArrayRef<Slot> slots, T value) {
   case Sqrt: return d(0) / (2 * value);
   case RSqrt: return -value / (2 * f(0)) * d(0);
   case Pow: {
-    // A constant exponent takes bases below 0, which have no logarithm.
+    // With a constant exponent, the base may be negative, which has no logarithm.
     T slope = d(0) == 0 ? 0 : f(1) * std::pow(f(0), f(1) - 1) * d(0);
     return d(1) == 0 ? slope : slope + value * std::log(f(0)) * d(1);
   }
   case Erf: return T(kTwoBySqrtPi) * std::exp(-f(0) * f(0)) * d(0);
-  default: return 0; // steps, and what makes integers
+  default: return 0; // step functions, and ops with integer results
   }
 }
 
@@ -301,7 +302,7 @@ ScoreMod::Slot ScoreMod::run(T score, int64_t b, int64_t h, int64_t p, int64_t k
       slot.i &= 1;
     else if (step.bits < 64)
       slot.i = llvm::SignExtend64(slot.i, step.bits);
-    // A select has the slope of what it takes.
+    // The slope of a select is that of the chosen operand.
     if (WithSlopes && step.kind != Select)
       slot.slope = getSlope<T>(step, slots, slot.f);
     slots.push_back(slot);

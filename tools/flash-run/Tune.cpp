@@ -1,4 +1,4 @@
-//===- Tune.cpp ------------------------------------------------------------===//
+//===- Tune.cpp -----------------------------------------------------------===//
 
 #include "Tune.h"
 #include "Observer.h"
@@ -17,7 +17,7 @@ using llvm::Expected;
 
 namespace {
 
-/// A compiled schedule with the arguments on the device.
+/// A compiled schedule, with its arguments on the device.
 struct Compiled {
   OwningOpRef<ModuleOp> module;
   GuardedDevice device;
@@ -29,11 +29,11 @@ struct Compiled {
 
 struct Trial {
   std::string fields;
-  /// Milliseconds a call: the median, and the quartiles around it.
+  /// Milliseconds per call: the median and the quartiles.
   double median = 0, lowerQuartile = 0, upperQuartile = 0;
-  std::string refusal; ///< empty where it ran
-  bool isKept = false; ///< in the file, by an earlier run
-  /// Kept of the compiler's own choice, of the file's, and of the fastest so far.
+  std::string refusal; ///< why it was rejected; empty if it ran
+  bool isKept = false; ///< stored in the file by an earlier run
+  /// Kept for the compiler's own choice, for the file's schedule, and for the fastest so far.
   std::unique_ptr<Compiled> compiled;
 
   void setTimes(std::vector<double> times) {
@@ -45,16 +45,17 @@ struct Trial {
   }
 };
 
-/// Those that are timed once more, in turn with the compiler's own choice.
+/// The number of schedules that are timed again, in turns with the compiler's own choice.
 constexpr size_t kFinalists = 3;
 constexpr unsigned kRounds = 7;
-/// What another schedule must gain to be kept: a later run of another length pays for its switch.
+/// The gain that another schedule needs to be chosen, because it may be slower in later runs with
+/// other lengths.
 constexpr double kMargin = 0.02;
 
 } // namespace
 
-/// The compiler's own choice, and after it the schedule `kept`, where that is another, and what the
-/// machine's grid has of schedules with the fields of `pins`. Errors: nothing fits, or neither the
+/// Returns the compiler's own choice, then the schedule `kept` if it differs, then the schedules of
+/// the machine's grid that have the fields of `pins`. Errors: no schedule fits, or neither the
 /// compiler's own choice nor the grid has these fields.
 template <typename OpT>
 static Expected<std::vector<Trial>> listTrials(OpT op, const Machine &machine, StringRef pins,
@@ -87,7 +88,7 @@ static Expected<std::vector<Trial>> listTrials(OpT op, const Machine &machine, S
     add(kept.getFields());
   trials.back().isKept = kept != nullptr;
   TrialProblem problem = TrialProblem::of(op);
-  // Few queries need many parts whatever else is tried.
+  // Few queries need split-KV, whichever other fields are tried.
   problem.splits = own.splits;
   for (const ScheduleFields &fields : getTrials(problem, machine)) {
     isWanted = hasFields(fields, pins);
@@ -111,7 +112,8 @@ static Expected<std::vector<Trial>> listTrials(AttentionOpInterface op, const Ma
   return listTrials(cast<AttentionBackwardOp>(*op), machine, pins, kept);
 }
 
-/// Largest difference of two outputs, relative to values above 1; infinite where one is no number.
+/// Returns the largest difference of two outputs, relative for values above 1; infinite if an
+/// element is NaN.
 static double getDifference(const HostTensor &a, const HostTensor &b) {
   double largest = 0;
   for (int64_t i = 0; i < a.getNumElements(); ++i) {
@@ -124,7 +126,7 @@ static double getDifference(const HostTensor &a, const HostTensor &b) {
   return largest;
 }
 
-/// Error unless the compiler's own choice is right, by the reference, and its outputs are numbers.
+/// Returns an error if the compiler's own choice fails verification, or its outputs contain NaN.
 static Error checkOwn(ModuleOp module, const Program &program, const Inputs &inputs, Device &device,
                       const LoweringOptions &options, ArrayRef<HostTensor> outputs) {
   OwningOpRef<ModuleOp> copy(module.clone());
@@ -145,13 +147,13 @@ static Error checkOwn(ModuleOp module, const Program &program, const Inputs &inp
   return Error::success();
 }
 
-/// The most that outputs of two schedules differ by: two roundings of the attention's result, where
-/// values are about 1.
+/// Returns the largest allowed difference between outputs of two schedules: two roundings of the
+/// attention's result, for values of about 1.
 static double getBound(AttentionOpInterface op) {
   return op.getElementType().isF16() ? 4e-3 : op.getElementType().isBF16() ? 3e-2 : 1e-4;
 }
 
-/// Compiles and runs one schedule; fills in its time. `expected` are the first one's outputs.
+/// Compiles, runs and times one schedule. `expected` are the outputs of the first one.
 static Error runTrial(Trial &trial, ModuleOp module, const Program &program, const Inputs &inputs,
                       Device &device, LoweringOptions options, double seconds, double bound,
                       SmallVector<HostTensor> &expected) {
@@ -196,7 +198,8 @@ static Error runTrial(Trial &trial, ModuleOp module, const Program &program, con
   return Error::success();
 }
 
-/// Of all but the first, the compiler's own choice, and the file's, keeps the fastest ready to run.
+/// Keeps the fastest schedules ready to run, and always the first, the compiler's own choice, and
+/// that of the file.
 static void dropSlow(MutableArrayRef<Trial> trials) {
   SmallVector<Trial *> ready;
   for (Trial &trial : trials.drop_front())
@@ -209,7 +212,8 @@ static void dropSlow(MutableArrayRef<Trial> trials) {
   }))->compiled.reset();
 }
 
-/// Times what is ready in turn, so that what slows the machine for a while slows all of it.
+/// Times the ready schedules in turns, so that a temporary slowdown of the machine affects all of
+/// them.
 static Error runFinal(MutableArrayRef<Trial> trials, double seconds) {
   std::vector<std::vector<double>> times(trials.size());
   for (unsigned round = 0; round < kRounds; ++round)
@@ -227,13 +231,13 @@ static Error runFinal(MutableArrayRef<Trial> trials, double seconds) {
   return Error::success();
 }
 
-/// Whether `trial` is faster than the compiler's own choice by the margin, and by more than either
-/// of them varies.
+/// Whether `trial` is faster than the compiler's own choice by the margin, and by more than the
+/// variation of both.
 static bool isFaster(const Trial &trial, const Trial &own) {
   return trial.median < own.median * (1 - kMargin) && trial.upperQuartile < own.lowerQuartile;
 }
 
-/// A line each, the fastest first; the first of `trials` is the compiler's own choice.
+/// Prints a line for each trial, fastest first. The first of `trials` is the compiler's own choice.
 static void printTrials(ArrayRef<Trial> trials) {
   SmallVector<const Trial *> sorted;
   for (const Trial &trial : trials)
@@ -273,7 +277,7 @@ Error flashattn::tune(ModuleOp module, const Program &program, const Inputs &inp
     return machine.takeError();
   std::string key = getTuningKey(op, machine->getName());
 
-  // Not when all the time is spent.
+  // Report an unusable file before the time is spent.
   if (Error error = checkTunedSchedules(file))
     return error;
 

@@ -1,4 +1,4 @@
-//===- Tune.h - the fastest schedule of a function's attention ----*- C++ -*-===//
+//===- Tune.h - the fastest schedule of a function's attention --*- C++ -*-===//
 
 #ifndef FLASH_RUN_TUNE_H
 #define FLASH_RUN_TUNE_H
@@ -8,14 +8,15 @@
 
 namespace mlir::flashattn {
 
-/// Tries the schedules of getTrials (flashattn/Target/Schedules.h) on the function's one attention,
-/// forward or backward: prints a line for each with its median time and quartiles, or why it was
-/// refused, and writes the best to `file` (flashattn/Target/Tuned.h). What that has of an earlier
-/// run is tried too. The best is the compiler's own choice unless another, timed with it in turn,
-/// has a median at least 2% below and an upper quartile below its lower one. A schedule whose
-/// outputs differ from those of the compiler's own choice by more than rounding is refused too.
-/// Errors: no attention op, or several; a schedule that the op pins already; outputs of the
-/// compiler's own choice that are not the reference's, or no numbers; what running and writing say.
+/// Tries the schedules of getTrials (flashattn/Target/Schedules.h) on the function's only attention
+/// op, forward or backward, and the schedule that an earlier run stored in `file`. Prints a line
+/// for each with its median time and quartiles, or why it was rejected, and writes the best to
+/// `file` (flashattn/Target/Tuned.h). The best is the compiler's own choice unless another
+/// schedule, timed in turns with it, has a median that is at least 2% lower and an upper quartile
+/// below the lower quartile of that choice. A schedule whose outputs differ from those of the
+/// compiler's own choice by more than rounding is rejected too. Errors: no attention op, or
+/// several; an op that pins a schedule; outputs of the compiler's own choice that differ from the
+/// reference or contain NaN; errors of running and writing.
 llvm::Error tune(ModuleOp module, const Program &program, const Inputs &inputs, Device &device,
                  const LoweringOptions &options, StringRef file, double seconds);
 

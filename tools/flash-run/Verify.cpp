@@ -1,4 +1,4 @@
-//===- Verify.cpp ----------------------------------------------------------===//
+//===- Verify.cpp ---------------------------------------------------------===//
 
 #include "Difference.h"
 #include "Report.h"
@@ -16,14 +16,14 @@ using llvm::Expected;
 
 namespace {
 
-/// The rows of one head of attention's output, as they should be.
+/// The expected rows of one head of attention's output.
 class HeadRows {
 public:
   virtual ~HeadRows() = default;
   virtual void load(int64_t b, int64_t h) = 0;
-  /// Row `i` of the head that was loaded.
+  /// Computes row `i` of the loaded head.
   virtual ReferenceRow compute(int64_t i) const = 0;
-  /// Whether all values that they are made of are finite.
+  /// Whether all inputs of the rows are finite.
   virtual bool isFinite() const = 0;
 };
 
@@ -31,7 +31,7 @@ public:
 
 namespace {
 
-/// Computed from q, k and v.
+/// Rows computed from q, k and v.
 class AttentionRows final : public HeadRows {
 public:
   explicit AttentionRows(const AttentionProblem &problem)
@@ -67,10 +67,10 @@ private:
   const HostTensor &q, &k, &v;
   int64_t b = 0, h = 0, loaded = -1;
   std::vector<float> keys, values;
-  SmallVector<int64_t> special; ///< rows of `values`, as of computeReferenceRow
+  SmallVector<int64_t> special; ///< see computeReferenceRow
 };
 
-/// Taken from memory.
+/// Rows read from an operand o.
 class GivenRows final : public HeadRows {
 public:
   GivenRows(const HostTensor &o, bool isBSHD, int64_t heads, int64_t numQueries)
@@ -94,7 +94,7 @@ private:
 
 } // namespace
 
-/// Calls `visit` with the group and the places [begin, end) in `rows` of each group.
+/// Calls `visit` for each group, with its index range [begin, end) in `rows`.
 static void forEachGroup(ArrayRef<Row> rows,
                          llvm::function_ref<void(int64_t group, size_t begin, size_t end)> visit) {
   for (size_t begin = 0, end = 0; begin < rows.size(); begin = end) {
@@ -104,19 +104,18 @@ static void forEachGroup(ArrayRef<Row> rows,
   }
 }
 
-/// The sizes of `o` and `lse`, which attention and combine have alike.
+/// The sizes of `o` and `lse`, for attention and for combine.
 struct ResultShape {
   int64_t batch, heads, numQueries, valueDim;
   bool isBSHD;
 };
 
-/// The bound on lse, whose distances are in units of max(1, |lse|). It is an f32 of sums in f32
-/// whatever the operands are, so that rule A9's bound, some eighty roundings of an f32, holds for
-/// all of them: the rounding of the maximum and of the logarithm, one of each score, and those of
-/// sums, which are positive. Where products cancel, scores are off by more than they are rounded
-/// by: by as much as plain arithmetic in f32, of which operands of 16 bits may have twice, as o
-/// may. GPUs bend the scores of bf16 by a tanh of 11 bits, which lse, next to the largest score,
-/// has of them.
+/// Returns the tolerance of lse, in units of max(1, |lse|). lse is computed in f32 for every
+/// operand type, so the bound of rule A9, some eighty roundings of an f32, applies: it covers the
+/// roundings of the maximum, of the logarithm, of each score, and of sums of positive terms. If
+/// products cancel, the error of a score exceeds its rounding: it is that of plain f32 arithmetic.
+/// For operands of 16 bits the tolerance is twice this error, as for o. On GPUs, the softcap of
+/// bf16 scores uses a tanh with 11 bits. Its error affects the largest score and hence lse.
 static double getLseTolerance(const Difference &lse, Scalar inputs, bool bends) {
   constexpr double kBent = 1e-3; // 2^-10
   if (inputs == Scalar::F32)
@@ -125,8 +124,8 @@ static double getLseTolerance(const Difference &lse, Scalar inputs, bool bends) 
   return isApproximate ? kBent : std::min(kBent, 2 * lse.maxNaive + kLeastTolerance);
 }
 
-/// Compares rows of o and lse, where they are given, with what `compute(b, h, i)` says of them;
-/// `load(b, h)` comes before those of a head. `bends` says that scores have a softcap.
+/// Compares rows of the results o and lse, as far as present, with `compute(b, h, i)`. `load(b, h)`
+/// is called before the rows of a head. `bends`: whether scores have a softcap.
 static void compareRows(const ResultShape &shape, const OperandValues &values, Scalar inputs,
                         bool bends, double work, double maxWork,
                         llvm::function_ref<void(int64_t b, int64_t h)> load,
@@ -151,7 +150,7 @@ static void compareRows(const ResultShape &shape, const OperandValues &values, S
             oDifferences[n].add(o->get(start + d), row.o[d], row.naiveO[d]);
       }
       if (lse) {
-        // The tolerance grows with the value.
+        // The unit grows with the value.
         double value = lse->get(group * shape.numQueries + i);
         lseDifferences[n].add(value, row.lse, row.naiveLse, std::max(1.0, std::abs(row.lse)));
       }
@@ -164,7 +163,7 @@ static void compareRows(const ResultShape &shape, const OperandValues &values, S
     Difference whole = sum(oDifferences);
     Verdict verdict =
         whole.judge("o", 2 * whole.maxNaive + kLeastTolerance, getFrobeniusBound(o->getScalar()));
-    // Rows outside of the sample must at least have been written.
+    // Rows outside the sample must at least be written.
     verdict.isUnwritten = comparison.rows < comparison.allRows && isFinite() && !isAllFinite(*o);
     comparison.verdicts.push_back(verdict);
   }
@@ -200,8 +199,8 @@ static void compareCombine(const CheckedOp &op, const CombineProblem &problem,
       [&] { return isAllFinite(*problem.oParts); }, comparison);
 }
 
-/// p[b,n,e] = sum over h and d of o[b,h,n,d] w[h,d,e], o from `head`; `workOfO` is that of all of
-/// its rows.
+/// Compares p[b,n,e] = sum over h and d of o[b,h,n,d] w[h,d,e], with o from `head`. `workOfO` is
+/// the work to compute all rows of o.
 static void compareProjection(const OperandSizes &sizes, HeadRows &head, double workOfO,
                               const HostTensor &w, const HostTensor &p, double maxWork,
                               Comparison &comparison) {
@@ -215,7 +214,7 @@ static void compareProjection(const OperandSizes &sizes, HeadRows &head, double 
   forEachGroup(rows, [&](int64_t b, size_t begin, size_t end) {
     std::vector<double> exact((end - begin) * width);
     std::vector<float> naive((end - begin) * width);
-    std::vector<char> mayBeNaN(end - begin); // of which no two threads share one
+    std::vector<char> mayBeNaN(end - begin); // not vector<bool>: threads write different elements
     for (int64_t h = 0; h < heads; ++h) {
       head.load(b, h);
       w.getFloats(h * matrixSize, matrixSize, matrix.data());
@@ -243,7 +242,7 @@ static void compareProjection(const OperandSizes &sizes, HeadRows &head, double 
   comparison.rows = rows.size();
   comparison.allRows = batch * numQueries;
   comparison.work = rows.empty() ? 0 : work / comparison.allRows * rows.size();
-  // Sums of many products may be much larger than these.
+  // p may be much larger than 1, so that the tolerance is relative to its largest value.
   double tolerance = 2 * whole.maxNaive + kLeastTolerance * std::max(1.0, whole.maxReference);
   Verdict verdict = whole.judge("p", tolerance, getFrobeniusBound(w.getScalar()));
   verdict.isUnwritten =

@@ -1,4 +1,4 @@
-//===- VerifyGradients.cpp -------------------------------------------------===//
+//===- VerifyGradients.cpp ------------------------------------------------===//
 
 #include "Difference.h"
 #include "llvm/Support/Parallel.h"
@@ -7,8 +7,8 @@ using namespace mlir;
 using namespace mlir::flashattn;
 
 namespace {
-/// Compares the gradients of an attention with what they should be, one batch and key/value head
-/// after the other.
+/// Compares the gradients of an attention with the reference, one batch and key/value head at a
+/// time.
 class GradientComparison {
 public:
   GradientComparison(const AttentionProblem &problem, const OperandValues &values, double maxWork);
@@ -17,9 +17,10 @@ public:
 private:
   struct Part {
     const HostTensor *tensor;
-    std::vector<Difference> differences; ///< a row each
+    std::vector<Difference> differences; ///< one for each chosen row
   };
-  /// Makes a row of a tensor with `heads` heads of `length` rows a part of the verdict.
+  /// Compares row `i` of head `h` of a tensor with `heads` heads of `length` rows, as difference
+  /// `n`.
   void addRow(Part &part, size_t n, int64_t h, int64_t i, int64_t heads, int64_t length,
               const GradientRow &row);
   void addBias(int64_t b, int64_t firstHead);
@@ -28,16 +29,17 @@ private:
   Gradients gradients;
   const int64_t group, groups;
   int64_t b = 0;
-  double work = 0; ///< of the rows that were chosen
+  double work = 0; ///< work of the chosen rows
   std::vector<Row> queryRows, keyRows, biasRows;
   Part dq, dk, dv;
   const HostTensor *dBias, *dSinkLogits;
-  /// Rows of d_bias and elements of d_sink_logits, which several heads add to.
+  /// Sums for the chosen rows of d_bias and for d_sink_logits, to which several heads or batches
+  /// contribute.
   std::vector<GradientSum> biasSums, sinkSums;
 };
 } // namespace
 
-/// Those of `rows` that belong to a group.
+/// Returns the index range of the rows of a group.
 static std::pair<size_t, size_t> getRange(ArrayRef<Row> rows, int64_t group) {
   auto begin = llvm::lower_bound(rows, group, [](Row row, int64_t g) { return row.group < g; });
   auto end = llvm::upper_bound(rows, group, [](int64_t g, Row row) { return g < row.group; });
@@ -55,7 +57,7 @@ GradientComparison::GradientComparison(const AttentionProblem &problem, const Op
   double pairs = countVisiblePairs(problem), scores = pairs * (problem.dim + problem.valueDim);
   double queryWork = scores + pairs * problem.dim, keyWork = 2 * scores;
   double whole = queryWork + keyWork + (dBias ? scores : 0);
-  // Each part of the work is cut alike.
+  // Every kind of rows is reduced by the same factor.
   double share = whole > 0 ? maxWork / whole : 1;
   auto choose = [&](int64_t groups, int64_t rowsOfGroup, double partWork, int64_t maxGroups) {
     std::vector<Row> rows = chooseRows(groups, rowsOfGroup, partWork, maxGroups, share * partWork);
@@ -70,7 +72,7 @@ GradientComparison::GradientComparison(const AttentionProblem &problem, const Op
   dv.differences.resize(keyRows.size());
   if (dBias) {
     ArrayRef<int64_t> shape = dBias->getShape();
-    // Where it is broadcast, a row takes many of the scores' rows.
+    // If the bias is broadcast, one of its rows sums over many rows of scores.
     double rowWork = scores / std::max<int64_t>(shape[0] * shape[1] * shape[2], 1);
     int64_t most =
         std::clamp<double>(share * scores / std::max(rowWork, 1.0) / shape[2], 1, kMaxGroups);
@@ -110,8 +112,8 @@ void GradientComparison::addBias(int64_t b, int64_t firstHead) {
   });
 }
 
-/// Adds an element that is a sum. A sum in plain arithmetic may well be right by chance; it counts
-/// as wrong by a rounding of what was summed.
+/// Adds an element that is a sum. The error of plain arithmetic may be small by chance; it counts
+/// as at least a rounding of the magnitude of the terms.
 static void addSum(Difference &whole, const HostTensor &tensor, int64_t index,
                    const GradientSum &sum) {
   constexpr double kRounding = 0x1p-24;
@@ -151,7 +153,7 @@ void GradientComparison::run(Comparison &comparison) {
   comparison.work = work;
   if (dBias)
     comparison.allRows += dBias->getNumElements() / std::max<int64_t>(dBias->getShape()[3], 1);
-  // Rows outside of the sample must at least have been written.
+  // Rows outside the sample must at least be written.
   bool isSample = comparison.rows < comparison.allRows, isFinite = isSample;
   for (StringRef name : {"q", "k", "v", "d_o"})
     isFinite = isFinite && isAllFinite(*problem.getOperand(name));

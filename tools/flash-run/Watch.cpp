@@ -1,4 +1,4 @@
-//===- Watch.cpp - a run beside the one that is asked for -----------------===//
+//===- Watch.cpp - an additional run that is observed ---------------------===//
 
 #include "Watch.h"
 #include "Flags.h"

@@ -1,7 +1,7 @@
-//===- flash-run.cpp - runs a function of an .mlir file --------------------===//
+//===- flash-run.cpp - runs a function of an .mlir file -------------------===//
 //
-// Compiles a module for a device, calls a function of it on given or random inputs, and
-// checks, writes or times what comes out.
+// Compiles a module for a device, calls one of its functions on given or random inputs, and checks,
+// writes or times the outputs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -41,7 +41,7 @@ using llvm::Error;
 using llvm::Expected;
 namespace cl = llvm::cl;
 
-/// Says of a module in a dialect that nobody knows here what it is to become.
+/// Adds a note to a diagnostic about an unknown dialect that explains which dialects are expected.
 static LogicalResult explainDialect(Diagnostic &diagnostic) {
   std::string text = diagnostic.str();
   if (StringRef(text).contains("unregistered dialect") ||
@@ -53,12 +53,12 @@ static LogicalResult explainDialect(Diagnostic &diagnostic) {
   return failure(); // the next handler prints it
 }
 
-/// --raise. Nothing of it stays unsaid: how many ops were made, and how to learn why it is none.
+/// Implements --raise. Prints the number of raised ops and, if it is 0, how to find the reason.
 static LogicalResult raise(ModuleOp module) {
   FailureOr<int64_t> raised = raiseAttention(module);
   if (failed(raised))
     return failure();
-  // What --emit prints has standard output to itself.
+  // Standard output is reserved for the text of --emit.
   (emitFlag == Emit::None ? llvm::outs() : llvm::errs())
       << "raise: " << *raised << " attention op" << (*raised == 1 ? "" : "s")
       << (*raised ? ""
@@ -69,7 +69,7 @@ static LogicalResult raise(ModuleOp module) {
   return success();
 }
 
-/// The module of the file or of standard input; null after a diagnostic.
+/// Returns the module of the file or of standard input; null after a diagnostic.
 static Expected<OwningOpRef<ModuleOp>> readModule(ToolContext &tool) {
   if (files.empty() && llvm::sys::Process::StandardInIsUserInput())
     return llvm::createStringError("expected an .mlir file; see --help");
@@ -97,8 +97,8 @@ static Expected<OwningOpRef<ModuleOp>> readModule(ToolContext &tool) {
   return std::move(module);
 }
 
-/// --emit, and --chip where no GPU is: compiles and runs nothing. False where there is something to
-/// run, on `device`, which is opened as far as it is needed.
+/// Implements --emit, and --chip without a GPU: compiles without running. Returns false if there is
+/// something to run. `device` is opened if that is necessary.
 static Expected<bool> compileOnly(ModuleOp module, std::unique_ptr<Device> &device,
                                   std::string &noGPU) {
   bool emits = emitFlag != Emit::None;
@@ -125,7 +125,7 @@ static Expected<bool> compileOnly(ModuleOp module, std::unique_ptr<Device> &devi
   Expected<func::FuncOp> function = findFunction(module, functionName, "--function");
   if (!function && !functionName.empty())
     return function.takeError();
-  llvm::consumeError(function.takeError()); // all of several are compiled
+  llvm::consumeError(function.takeError()); // of several functions, all are compiled
   Progress progress("compiling");
   Expected<std::string> text = emitText(
       module, getLoweringOptions(functionName, chip.empty() ? device->getChip() : chip), emitFlag);
@@ -140,7 +140,8 @@ static Expected<bool> compileOnly(ModuleOp module, std::unique_ptr<Device> &devi
   return true;
 }
 
-/// Gives the attention ops the schedules that were tuned, and says so: they are another run's.
+/// Sets the tuned schedules of earlier runs on attention ops. Prints their number, because they
+/// affect the results of this run.
 static Error useTuned(ArrayRef<ModuleOp> modules, LoweringOptions &lowering) {
   std::string file = std::exchange(lowering.tunedFile, "");
   if (file.empty() || !lowering.schedule.empty())
@@ -159,7 +160,7 @@ static Error useTuned(ArrayRef<ModuleOp> modules, LoweringOptions &lowering) {
   return Error::success();
 }
 
-/// What --model-trace asks for.
+/// Writes the file of --model-trace.
 static Error writeTrace(ModelDevice &model) {
   if (modelTrace.empty())
     return Error::success();
@@ -168,16 +169,17 @@ static Error writeTrace(ModelDevice &model) {
 }
 
 namespace {
-/// A run of the function, in steps: each leaves behind what the next ones need.
+/// A run of the function, in steps. Each step uses the results of earlier ones.
 class Run {
 public:
-  /// What another program reads goes to `valuesFile`, and to `report` what was found.
+  /// Output for other programs is written to `valuesFile`, and results of checks to `report`.
   Run(ModuleOp module, double benchSeconds, int valuesFile, Report &report)
       : module(module), benchSeconds(benchSeconds), valuesFile(valuesFile), report(report) {}
 
-  /// Reads what the flags name. What is wrong with it is said before anything takes time.
+  /// Reads the files that the flags name, so that errors are reported before any work that takes
+  /// time.
   Error prepare();
-  /// On `opened`, or on the device of the flags where it is null.
+  /// Uses `opened` as the device; if it is null, opens the device of the flags.
   Error open(std::unique_ptr<Device> opened, std::string noGPU);
   Error tune();
   Error compile();
@@ -205,7 +207,7 @@ private:
   Inputs data;
   SmallVector<const HostTensor *> arguments;
   std::unique_ptr<Device> device;
-  ModelDevice *model = nullptr; ///< the device, where it is a model of one
+  ModelDevice *model = nullptr; ///< `device`, if it is a model
   LoweringOptions lowering;
   std::optional<GuardedDevice> guarded;
   std::unique_ptr<Executable> executable;
@@ -241,7 +243,7 @@ Error Run::open(std::unique_ptr<Device> opened, std::string noGPU) {
     if (modelMultiprocessors)
       model->setMultiprocessors(modelMultiprocessors);
   }
-  // No error, most machines have no GPU; but who has one wants to know.
+  // Not an error, because most machines have no GPU, but users of a GPU need to know.
   if (!noGPU.empty())
     llvm::errs() << "flash-run: note: running on the CPU: " << noGPU << "\n";
   llvm::outs() << "device: " << device->getId() << " (" << device->getDescription() << ")\n";
@@ -308,7 +310,7 @@ Error Run::check() {
   return checkExpected();
 }
 
-/// Runs the interleavings behind the first one, whose results theirs must be.
+/// Runs the remaining interleavings and compares their results with those of the first.
 Error Run::checkSeeds() {
   model->setCollecting(false);
   if (modelStatistics)
@@ -395,15 +397,15 @@ Error Run::bench() {
   return Error::success();
 }
 
-/// All that the flags ask for. False where a check does not hold. What another program reads goes
-/// to `valuesFile`.
+/// Does the work that the flags request. Returns false if a check fails. Output for other programs
+/// is written to `valuesFile`.
 static Expected<bool> runTool(int valuesFile, Report &report) {
   if (listDevices) {
     if (Error error = printDevices())
       return error;
     return true;
   }
-  // What can be wrong with the file and the flags comes before anything takes time.
+  // Check the flags before any work that takes time.
   double benchSeconds = 1;
   if (Error error = checkFlags(benchSeconds))
     return error;
@@ -447,7 +449,7 @@ int main(int argc, char **argv) {
   cl::ParseCommandLineOptions(argc, argv,
                               "Runs a function of an .mlir file on the CPU or a GPU\n\n"
                               "Exit status 0 only if all that was asked for held.\n");
-  // What another program reads has standard output to itself.
+  // If standard output is reserved for another program, all text goes to standard error.
   int valuesFile = STDOUT_FILENO;
   if (jsonFile == "-" || llvm::is_contained(outputs, "@-")) {
     valuesFile = dup(STDOUT_FILENO);
@@ -461,7 +463,7 @@ int main(int argc, char **argv) {
                    << llvm::formatv("{0}", double(timeout)) << "\n";
       return 1;
     }
-    // Whatever hangs, a kernel or the driver, cannot be asked to stop.
+    // A kernel or driver that hangs cannot be stopped, so the process exits.
     std::thread([&report] {
       std::this_thread::sleep_for(std::chrono::duration<double>(timeout));
       std::string why = llvm::formatv("timed out after {0} seconds", double(timeout));

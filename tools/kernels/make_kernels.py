@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes the commonest kernels ahead: flashattn-kernels.a, which lies beside the library.
+"""Compiles the most common kernels ahead of time, into flashattn-kernels.a next to the library.
 
 The library compiles each problem of `list_problems` as it does for a caller, and ptxas assembles each group
-of kernels. The archive has what the library keeps of each compilation on disk, and the cubins, as
-KernelArchive.h says. A kernel that ptxas refuses, or of which it says that `wgmma` is serialised (C75xx), is
-an error, and leaves no archive.
+of kernels. The archive contains the disk cache entry of each compilation and the cubins (KernelArchive.h).
+If ptxas rejects a kernel, or reports that `wgmma` is serialized (C75xx), this is an error, and no archive is
+written.
 """
 
 import argparse
@@ -22,10 +22,10 @@ from pathlib import Path
 
 CHIP = "sm_90a"
 SYSTEM_PYTHON = "/usr/bin/python3"
-#: What is installed where no ptxas is found. Machine code of CUDA 12 runs with its drivers and later ones.
+#: The package to install if no ptxas is found. Machine code of CUDA 12 runs on drivers of CUDA 12 and later.
 PACKAGE = "nvidia-cuda-nvcc-cu12==12.9.86"
 
-#: Heads of queries and of keys of models, and of what each of two, four and eight cards has of them.
+#: (query heads, key/value heads) of models, and of their shards on two, four and eight GPUs.
 #: D = 64: Llama 3.2 1B, gpt-oss, Qwen 2.5 0.5B. D = 128: Llama 3 and Mistral, Qwen 2.5 and 3. D = 256:
 #: Gemma 2 and 3.
 HEADS = {
@@ -39,8 +39,8 @@ HEADS = {
 
 
 def list_problems():
-    """What callers compile for, as Problems; PyTorch, JAX and ONNX give `bhsd` or `bshd`, transformers
-    `bshd` of tensors that are not contiguous."""
+    """Yields the Problems that callers compile. PyTorch, JAX and ONNX use the layouts `bhsd` and `bshd`;
+    transformers uses `bshd` with tensors that are not contiguous."""
     from flashattn import _module, causal, sink, window
 
     def make(element, d, mask=None, *, operands=(), **fields):
@@ -53,7 +53,7 @@ def list_problems():
     elements, masks, with_lse = ("bf16", "f16"), (None, causal), ({}, {"lse": True})
     training = {"op": "attention_backward"}
 
-    # Any head counts.
+    # For any head counts.
     for element, d, mask, layout, lse in itertools.product(
         elements, (64, 96, 128, 256), masks, layouts, with_lse
     ):
@@ -64,7 +64,7 @@ def list_problems():
     for d, mask, layout in itertools.product((64, 128, 256), masks, layouts):
         yield make("bf16", d, mask, operands=["kv_len"], **layout)
 
-    # Gradients: of single heads, and of groups.
+    # Backward passes: for any head counts, and for given ones.
     for element, d, mask, layout in itertools.product(elements, (64, 128, 256), masks, layouts):
         yield make(element, d, mask, **training, **layout)
     for d, heads in ((64, (32, 8)), (128, (32, 8)), (128, (64, 8)), (128, (16, 8)), (256, (16, 8))):
@@ -80,7 +80,7 @@ def list_problems():
                 yield make("f16", d, **one)
                 yield make("bf16", d, operands=["kv_len"], **one)
 
-    # Models with windows: D, heads, keys of the window, and what else their scores have.
+    # Models with windows: D, heads, width of the window, and other fields that affect the scores.
     for d, heads, width, fields in (
         (128, (32, 8), 4096, {}),  # Mistral
         (64, (64, 8), 128, {"operands": ["sink_logits"]}),  # gpt-oss
@@ -96,13 +96,13 @@ def list_problems():
         for layout in layouts:
             for lse in with_lse:
                 yield make("bf16", d, near, heads=heads, **layout, **lse, **fields)
-                # Their other layers.
+                # The layers of these models without a window.
                 if fields:
                     yield make("bf16", d, causal, **layout, **lse, **fields)
             yield make("bf16", d, near, heads=heads, queries=1, **layout, **fields)
             if "operands" not in fields:
                 yield make("bf16", d, near, heads=heads, **training, **layout, **fields)
-    # What the benchmark has beside these.
+    # Other shapes of the benchmark.
     for d, heads, width, sinks in (
         (128, (32, 8), 1024, 0),
         (128, (32, 8), 1024, 4),
@@ -119,7 +119,7 @@ def fail(message):
 
 
 def find_ptxas(work):
-    """FLASHATTN_PTXAS, or what is installed, or PACKAGE; None where that cannot be had."""
+    """Returns FLASHATTN_PTXAS, an installed ptxas, or that of PACKAGE; None if there is none."""
     named = os.environ.get("FLASHATTN_PTXAS")
     if named:
         return shutil.which(named) or fail(f"expected ptxas in FLASHATTN_PTXAS but got {named!r}")
@@ -133,13 +133,13 @@ def find_ptxas(work):
 
 
 def split(text):
-    """The PTX of each group of kernels, as the library gives it to the driver."""
+    """Returns the PTX of each group of kernels, as the library passes it to the driver."""
     starts = [match.start() for match in re.finditer(r"^//\n// Generated by LLVM", text, re.MULTILINE)]
     return [text[begin:end] for begin, end in zip(starts, [*starts[1:], len(text)])]
 
 
 def assemble(ptxas, ptx, folder):
-    """Writes the cubin into the folder, under its name in the archive."""
+    """Writes the cubin to the folder, under its name in the archive."""
     name = hashlib.sha256(ptx.encode()).hexdigest() + ".cubin"
     with tempfile.NamedTemporaryFile("w", suffix=".ptx") as source:
         source.write(ptx)
@@ -155,7 +155,7 @@ def assemble(ptxas, ptx, folder):
 
 
 def main():
-    # A virtual environment has not what apt installed.
+    # A virtual environment lacks the packages that apt installed.
     if not importlib.util.find_spec("numpy") and sys.executable != SYSTEM_PYTHON:
         os.execv(SYSTEM_PYTHON, [SYSTEM_PYTHON, *sys.argv])
     parser = argparse.ArgumentParser(description=__doc__)
@@ -167,7 +167,7 @@ def main():
     chosen = parser.parse_args()
     ptxas = None if chosen.list else find_ptxas(chosen.work)
 
-    # As for whoever calls first: nothing tuned, nothing made ahead.
+    # As in a first call: no tuned schedules and no precompiled kernels.
     os.environ.update(
         FLASHATTN_LIBRARY=str(chosen.library), FLASHATTN_TUNED="0", FLASHATTN_KERNELS="off"
     )
@@ -200,7 +200,7 @@ def main():
         for kept in cache.glob("llvmcache-*"):
             kept.rename(members / (kept.name.replace("llvmcache-", "") + ".code"))
         part = Path(folder, chosen.output.name)
-        # The same members, without times and owners, give the same archive.
+        # Sorted members without times and owners make the archive reproducible.
         subprocess.run(["ar", "rcSD", part, *sorted(members.iterdir())], check=True)
         shutil.copyfile(part, chosen.output.with_suffix(".part"))
         chosen.output.with_suffix(".part").replace(chosen.output)

@@ -1,4 +1,4 @@
-//===- Exp2.cpp ------------------------------------------------------------===//
+//===- Exp2.cpp -----------------------------------------------------------===//
 
 #include "Exp2.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -6,8 +6,8 @@
 
 using namespace mlir;
 
-/// 2^x = 2^n p(f) with n = round(x) and f = x - n in [-1/2, 1/2]. The product with 2^n is
-/// an addition to the exponent bits of p(f).
+/// 2^x = 2^n p(f), where n = round(x) and f = x - n in [-1/2, 1/2]. Multiplying by 2^n adds n to
+/// the exponent bits of p(f).
 Value mlir::flashattn::cpu::buildExp2(OpBuilder &b, Location loc, Value x) {
   auto type = cast<VectorType>(x.getType());
   auto intType = cast<VectorType>(type.clone(b.getI32Type()));
@@ -24,16 +24,16 @@ Value mlir::flashattn::cpu::buildExp2(OpBuilder &b, Location loc, Value x) {
     return arith::SelectOp::create(b, loc, cond, then, otherwise);
   };
 
-  // At 128, f = 0 and the exponent bits become those of +inf. NaN passes.
+  // At 128, f = 0 and the exponent bits become those of +inf. NaN is unchanged.
   Value limit = real(128);
   Value clamped = choose(arith::CmpFPredicate::OLT, limit, x, limit, x);
-  // 1.5 * 2^23 puts the unit at the last bit of the mantissa: adding it rounds to an
-  // integer and leaves that integer in the low bits. No conversion, which NaN would break.
+  // At 1.5 * 2^23 the last mantissa bit has the value 1, so adding it rounds to an integer and
+  // leaves that integer in the low bits. A conversion to an integer would lose NaN.
   Value magic = real(12582912.0);
   Value shifted = arith::AddFOp::create(b, loc, clamped, magic);
   Value f = arith::SubFOp::create(b, loc, clamped, arith::SubFOp::create(b, loc, shifted, magic));
 
-  // Minimax for the relative error (2e-9) on [-1/2, 1/2] with p(0) = 1.
+  // Minimax polynomial for the relative error (2e-9) on [-1/2, 1/2], with p(0) = 1.
   constexpr double coefficients[] = {0.0001535335914,
                                      0.001339887544,
                                      0.009618437377,
@@ -51,7 +51,7 @@ Value mlir::flashattn::cpu::buildExp2(OpBuilder &b, Location loc, Value x) {
       arith::AddIOp::create(b, loc, arith::BitcastOp::create(b, loc, intType, p), exponent);
   Value scaled = arith::BitcastOp::create(b, loc, type, bits);
 
-  // Below -126 the bits are not the result's: 0 there, and NaN for NaN.
+  // Below -126 the bits are wrong. The result is 0, or NaN for NaN.
   Value zero = real(0);
   Value zeroOrNaN = choose(arith::CmpFPredicate::OGT, zero, x, zero, x);
   return choose(arith::CmpFPredicate::OGE, x, real(-126), scaled, zeroOrNaN);

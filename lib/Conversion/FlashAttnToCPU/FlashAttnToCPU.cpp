@@ -1,4 +1,4 @@
-//===- FlashAttnToCPU.cpp - convert-flashattn-to-cpu -----------------------===//
+//===- FlashAttnToCPU.cpp - convert-flashattn-to-cpu ----------------------===//
 
 #include "ProgramOutlining.h"
 #include "TileProgramLowering.h"
@@ -21,8 +21,7 @@ namespace mlir::flashattn {
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// Functions of rows and tiles become polynomials, where there is one, rather than a call an
-/// element.
+/// Replaces math functions of rows and tiles, if possible, by polynomials instead of scalar calls.
 static LogicalResult approximateMath(func::FuncOp program) {
   SmallVector<Operation *> calls;
   program.walk([&](Operation *op) {
@@ -31,8 +30,8 @@ static LogicalResult approximateMath(func::FuncOp program) {
       calls.push_back(op);
   });
   RewritePatternSet patterns(program.getContext());
-  // Upstream's reciprocal square root is of x86 alone and crashes on other numbers of lanes; it
-  // becomes a square root and a division. A power of integers has none, and no call either.
+  // Upstream's approximation of rsqrt is for x86 only and crashes on other numbers of lanes; rsqrt
+  // is lowered to a square root and a division. fpowi has no approximation and no function to call.
   populateMathPolynomialApproximationPatterns(patterns,
                                               [](StringRef name) { return name != "math.rsqrt"; });
   math::populateExpansionPatterns(patterns, {"fpowi"});
@@ -41,9 +40,9 @@ static LogicalResult approximateMath(func::FuncOp program) {
       GreedyRewriteConfig().setStrictness(GreedyRewriteStrictness::ExistingOps));
 }
 
-/// Runs `program`, which is no tile program, in parallel, its body as it is.
+/// Runs a `program` without a schedule in parallel. Its body is not lowered.
 static LogicalResult runInParallel(ProgramOp program, SymbolTable &symbols) {
-  // Constants that are vectors: outlining leaves these to who makes tiles of them.
+  // Clones vector constants into the program, because outlining does not capture vectors.
   SetVector<Value> used;
   getUsedValuesDefinedAbove(program.getRegion(), used);
   OpBuilder inside = OpBuilder::atBlockBegin(program.getBody());
@@ -62,8 +61,8 @@ static LogicalResult runInParallel(ProgramOp program, SymbolTable &symbols) {
   return success();
 }
 
-/// One part where programs are the same for each thread; else as many as make a few for each, of
-/// `min_split_tiles` at least. None without tiles.
+/// Chooses one split if all threads run the same number of programs. Otherwise chooses a few splits
+/// per thread, of at least `min_split_tiles` tiles. No split is empty.
 static void countSplits(CountSplitsOp op, SymbolTable &symbols) {
   constexpr int64_t kForEachThread = 4;
   OpBuilder b(op);
@@ -84,7 +83,7 @@ static void countSplits(CountSplitsOp op, SymbolTable &symbols) {
   Value over = arith::RemUIOp::create(b, loc, programs, threads);
   Value isEven = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, over, index(0));
   parts = arith::SelectOp::create(b, loc, isEven, index(1), parts);
-  // Each has as many as the first.
+  // All splits except the last get the same number of tiles.
   parts = atLeastOne(ceilDivide(tiles, atLeastOne(ceilDivide(tiles, parts))));
   op.replaceAllUsesWith(parts);
   op.erase();

@@ -1,4 +1,4 @@
-//===- GroupFusion.cpp -----------------------------------------------------===//
+//===- GroupFusion.cpp ----------------------------------------------------===//
 
 #include "GroupFusion.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -8,7 +8,7 @@
 using namespace mlir;
 using namespace mlir::flashattn::cpu;
 
-/// The tile that gives the op its number of columns.
+/// Returns the type of the tile that determines the number of columns of `op`.
 static VectorType getTileType(Operation *op) {
   if (auto reduction = dyn_cast<vector::MultiDimReductionOp>(op))
     return reduction.getSourceVectorType();
@@ -31,9 +31,8 @@ void FusionGroup::add(Operation *op) {
   ops.insert(op);
 }
 
-/// The buffer of a tile that `op` reads, itself or through ops of the group, and that no
-/// one reads at or after `next`. A column is read before it is written, so that the
-/// result may take its place.
+/// Returns the buffer of a tile that `op` reads, directly or through ops of the group, and that is
+/// dead at `next`. A column is read before it is written, so the result may overwrite this buffer.
 Value FusionGroup::findDeadOperandBuffer(Operation *op, Type type, Operation *next,
                                          ArrayRef<Value> taken) {
   for (Value operand : op->getOperands()) {
@@ -58,7 +57,7 @@ Value FusionGroup::chooseBuffer(Operation *op, Operation *next, ArrayRef<Value> 
   return values.allocate(op->getLoc(), tile);
 }
 
-/// The value that leaves the other operand of `kind` as it is, or null.
+/// Returns the neutral element of `kind`, or null.
 static Value buildNeutral(OpBuilder &b, Location loc, vector::CombiningKind kind, VectorType type) {
   auto floatType = dyn_cast<FloatType>(type.getElementType());
   if (!floatType)
@@ -76,18 +75,18 @@ static Value buildCombine(OpBuilder &b, Location loc, vector::CombiningKind kind
                           Value acc) {
   if (kind != vector::CombiningKind::MAXNUMF)
     return vector::makeArithReduction(b, loc, kind, x, acc);
-  // The accumulators start at -inf and never become NaN, so that this is maxnumf, in one
-  // instruction of x86 instead of three.
+  // The accumulators start at -inf and never become NaN, so this is maxnumf, in one x86 instruction
+  // instead of three.
   Value larger = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, x, acc);
   return arith::SelectOp::create(b, loc, larger, x, acc);
 }
 
 namespace {
-/// A row reduction and its running values in the column loop: several where the kind has
-/// a neutral element, since one would be a chain as long as the row.
+/// A row reduction and its running values in the column loop. If the kind has a neutral element
+/// there are several, because one would be a dependency chain as long as the row.
 struct RunningReduction {
   vector::MultiDimReductionOp op;
-  Value acc; ///< joins at the end; null where the loop starts from it
+  Value acc; ///< combined at the end; null if the loop starts from it
   unsigned first;
   unsigned count;
 };
@@ -98,7 +97,7 @@ LogicalResult FusionGroup::emit(Operation *next) {
     return success();
   OpBuilder &b = values.b;
   Location loc = ops.front()->getLoc();
-  // An exponential needs a dozen registers for itself: four side by side would spill.
+  // An exponential needs a dozen registers, so four of them would spill.
   bool heavy = llvm::any_of(ops, llvm::IsaPred<math::Exp2Op, math::TanhOp>);
   int64_t unroll = columns % 4 == 0 && !heavy ? 4 : columns % 2 == 0 ? 2 : 1;
 

@@ -1,4 +1,4 @@
-//===- GroupFusion.h - one loop for many tile ops ----------------*- C++ -*-===//
+//===- GroupFusion.h - fusion of tile ops into one loop ---------*- C++ -*-===//
 
 #ifndef FLASHATTN_LIB_CONVERSION_FLASHATTNTOCPU_GROUPFUSION_H
 #define FLASHATTN_LIB_CONVERSION_FLASHATTNTOCPU_GROUPFUSION_H
@@ -8,20 +8,19 @@
 
 namespace mlir::flashattn::cpu {
 
-/// Collects elementwise ops and row reductions over the same number of columns, to run
-/// them in one loop over the columns. Values inside the group stay in registers; tiles
-/// that other ops read are stored, over an operand that is not read again where there is one.
+/// Collects elementwise ops and row reductions over the same number of columns, to run them in one
+/// loop over the columns. Values inside the group stay in registers. Tiles that other ops read are
+/// stored, if possible over an operand that is not read again.
 class FusionGroup {
 public:
   explicit FusionGroup(TileValues &values) : values(values) {}
 
-  /// Whether `op`, an elementwise op on tiles or a row reduction, fits the open group.
+  /// Whether `op`, an elementwise op on tiles or a row reduction, fits the current group.
   bool accepts(Operation *op) const;
   void add(Operation *op);
-  /// Whether `op` reads a row that a reduction of the open group gives.
+  /// Whether `op` reads a result of a reduction in the current group.
   bool isWaitedForBy(Operation *op) const;
-  /// Emits the loop and empties the group. `next` is the op of the tile program that
-  /// comes after all of the group's.
+  /// Emits the loop and empties the group. `next` is the tile program's first op after the group.
   LogicalResult emit(Operation *next);
 
 private:

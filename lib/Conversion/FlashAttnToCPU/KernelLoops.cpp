@@ -1,6 +1,6 @@
-//===- KernelLoops.cpp - convert-flashattn-kernels-to-cpu ------------------===//
+//===- KernelLoops.cpp - convert-flashattn-kernels-to-cpu -----------------===//
 //
-// What runs before and behind the tile programs: lists of key tiles, and the merge of parts.
+// Kernels before and after the tile programs: lists of key tiles, and the merge of split-KV.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,7 +23,7 @@ using namespace mlir::flashattn;
 
 namespace {
 
-/// A program for each list.
+/// Builds a program for each list.
 class ListLoops : KeepScan {
 public:
   ListLoops(OpBuilder &b, ListTilesOp op) : KeepScan(b, op) {}
@@ -38,7 +38,7 @@ private:
 
 } // namespace
 
-/// The elements of a row from `begin` up to `end`, or to the end of the row.
+/// Reads the elements of a row in [begin, end), or up to the end of the row.
 KeepScan::Found ListLoops::readElements(ArrayRef<Value> row, Value begin, Value end, Found found) {
   auto loop = scf::ForOp::create(b, loc, begin, minUnsigned(dim(keep, 3), end), index(1),
                                  ValueRange{found.any, found.all});
@@ -53,7 +53,7 @@ KeepScan::Found ListLoops::readElements(ArrayRef<Value> row, Value begin, Value 
   return {loop.getResult(0), loop.getResult(1)};
 }
 
-/// The elements of a tile's row from `key` on: as one vector, or those that there are.
+/// Reads the elements of a tile's row from `key` on: as one vector, or one by one at the row's end.
 KeepScan::Found ListLoops::readRow(ArrayRef<Value> row, Value key, Found found) {
   Value end = add(key, index(tileKeys));
   if (!keepBytes)
@@ -72,7 +72,7 @@ KeepScan::Found ListLoops::readRow(ArrayRef<Value> row, Value key, Found found) 
   return {whole.getResult(0), whole.getResult(1)};
 }
 
-/// A tile row by row.
+/// Reads a tile row by row.
 KeepScan::Found ListLoops::readTile(const List &list, const ListedTile &tile) {
   struct Axis {
     unsigned dim;
@@ -138,10 +138,10 @@ void ListLoops::build() {
 }
 
 //===----------------------------------------------------------------------===//
-// The merge of parts
+// Merge of split-KV
 //===----------------------------------------------------------------------===//
 
-/// A program for each head, whose rows are one after the other, all columns of a row at once.
+/// Builds a program for each head. It merges one row after another, all columns of a row at once.
 static void buildRows(OpBuilder &b, CombineOp op) {
   RowMerger merger(b, op);
   auto size = [&](int64_t i) { return merger.dim(op.getOParts(), i); };

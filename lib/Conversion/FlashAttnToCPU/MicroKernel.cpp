@@ -1,4 +1,4 @@
-//===- MicroKernel.cpp -----------------------------------------------------===//
+//===- MicroKernel.cpp ----------------------------------------------------===//
 
 #include "MicroKernel.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -12,18 +12,18 @@ using namespace mlir::flashattn::cpu;
 
 int64_t mlir::flashattn::cpu::chooseColumnsPerBlock(int64_t rows, int64_t columns,
                                                     RegisterFile registers) {
-  // Three quarters of the registers are accumulators (24 of 32, 12 of 16); the others hold
-  // a column of lhs and broadcast elements.
+  // Three quarters of the registers are accumulators (24 of 32, 12 of 16). The others contain a
+  // column of lhs and broadcast elements.
   int64_t registersPerColumn = llvm::divideCeil(rows, registers.lanes);
   int64_t most = std::max<int64_t>(1, registers.count * 3 / 4 / registersPerColumn);
-  // A divisor leaves no remainder; half of the most still hides the latency of an FMA.
+  // A divisor leaves no partial block. Half of the maximum still hides the latency of an FMA.
   for (int64_t block = std::min(most, columns); block >= std::max<int64_t>(1, most / 2); --block)
     if (columns % block == 0)
       return block;
   return llvm::divideCeil(columns, llvm::divideCeil(columns, most));
 }
 
-/// Rows or columns [first, first + count) of a matrix in memory.
+/// Returns rows or columns [first, first + count) of a matrix in memory.
 static Value buildSlice(OpBuilder &b, Location loc, Value matrix, unsigned dim, Value first,
                         int64_t count) {
   auto type = cast<MemRefType>(matrix.getType());
@@ -35,7 +35,7 @@ static Value buildSlice(OpBuilder &b, Location loc, Value matrix, unsigned dim, 
   return memref::SubViewOp::create(b, loc, matrix, offsets, sizes, strides);
 }
 
-/// Columns [first, first + count) of the product.
+/// Computes columns [first, first + count) of the product.
 static LogicalResult buildBlock(OpBuilder &b, Location loc, const Product &product, Value first,
                                 int64_t count) {
   auto index = [&](int64_t i) -> Value { return arith::ConstantIndexOp::create(b, loc, i); };
@@ -46,11 +46,11 @@ static LogicalResult buildBlock(OpBuilder &b, Location loc, const Product &produ
     if (!accumulators.back())
       return failure();
   }
-  // Slices, so that the elements of a block lie at constant distances.
+  // Slices, so that the elements of a block are at constant distances.
   Value rhs = buildSlice(b, loc, product.rhs, product.transposedRhs ? 0 : 1, first, count);
   Value result = buildSlice(b, loc, product.result, 0, first, count);
   Value zero = index(0);
-  // Not unrolled: LLVM would move the broadcasts of all copies to the top and spill them.
+  // Not unrolled: LLVM would hoist the broadcasts of all iterations to the top and spill them.
   auto loop = scf::ForOp::create(b, loc, zero, index(product.depth), index(1), accumulators);
   {
     OpBuilder::InsertionGuard guard(b);
@@ -77,7 +77,7 @@ static LogicalResult buildBlock(OpBuilder &b, Location loc, const Product &produ
 // Few rows
 //===----------------------------------------------------------------------===//
 
-/// f32 elements that are read of `rhs` at once where there are few rows.
+/// Returns the number of f32 elements of `rhs` that are loaded at once if there are few rows.
 static int64_t getWidth(const Product &product, RegisterFile registers) {
   int64_t along = product.transposedRhs ? product.depth : product.columns;
   return std::min(registers.lanes, along & -along);
@@ -93,8 +93,8 @@ bool mlir::flashattn::cpu::hasFewRows(const Product &product, RegisterFile regis
 }
 
 namespace {
-/// The product where the rows would leave most lanes of a register without work: an element of each
-/// row meets neighbours of `rhs`.
+/// A product with so few rows that most lanes of a register would be unused. Broadcasts an element
+/// of each row, and loads adjacent elements of `rhs`.
 class FewRowsProduct {
 public:
   FewRowsProduct(OpBuilder &b, Location loc, const Product &product, RegisterFile registers)
@@ -113,11 +113,11 @@ private:
     body(loop.getInductionVar());
   }
 
-  /// Of memref<N x M>, whose rows' elements alternate, `width` of each row from `first` on.
+  /// Loads `width` elements of each row, from `first` on, of memref<N x M> with interleaved rows.
   Value loadAll(Value matrix, Value first);
   SmallVector<Value> split(Value alternating, int64_t rows);
   Value join(ArrayRef<Value> rows);
-  /// Sums over k < depth, `step` at once: of every row of `lhs` times every one of `count` vectors.
+  /// Sums over k < depth in steps of `step`: each row of `lhs` times each of `count` rhs vectors.
   SmallVector<Value> sumUp(ArrayRef<Value> sums, int64_t step, int64_t count,
                            function_ref<Value(Value k, int64_t row)> lhs,
                            function_ref<Value(Value k, int64_t i)> rhs);
@@ -131,7 +131,7 @@ private:
   const Product &product;
   int64_t width;
   VectorType type;
-  int64_t accumulators; ///< registers for them; others hold what they are made of
+  int64_t accumulators; ///< number of accumulator registers; the others contain operands
 };
 } // namespace
 
@@ -185,7 +185,7 @@ SmallVector<Value> FewRowsProduct::sumUp(ArrayRef<Value> sums, int64_t step, int
   return loop.getResults();
 }
 
-/// Columns [first, first + count), each a dot product of every row with a row of `rhs`.
+/// Computes columns [first, first + count), each a dot product of every row with a row of `rhs`.
 LogicalResult FewRowsProduct::buildDots(Value first, int64_t count) {
   Value rhs = buildSlice(b, loc, product.rhs, 0, first, count);
   Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(type));

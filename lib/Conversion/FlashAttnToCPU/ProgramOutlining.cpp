@@ -1,4 +1,4 @@
-//===- ProgramOutlining.cpp ------------------------------------------------===//
+//===- ProgramOutlining.cpp -----------------------------------------------===//
 
 #include "ProgramOutlining.h"
 #include "flashattn/Runtime/ABI.h"
@@ -11,14 +11,14 @@ using namespace mlir;
 using namespace mlir::flashattn;
 using namespace mlir::flashattn::cpu;
 
-/// What the program needs from outside. Vectors are made again inside, from the scalars
-/// that they are made of; so are constants.
+/// Collects the values that the program captures. Vectors and constants are not captured but
+/// created again in the function, vectors from the scalars that they are computed from.
 static void collectCaptures(ProgramOp program, SetVector<Value> &captures,
                             SetVector<Operation *> &constants) {
   SetVector<Value> used;
   getUsedValuesDefinedAbove(program.getRegion(), used);
   used.insert(program.getSizes().begin(), program.getSizes().end());
-  for (unsigned i = 0; i < used.size(); ++i) { // grows as it goes
+  for (unsigned i = 0; i < used.size(); ++i) { // `used` grows in the loop
     Value value = used[i];
     Operation *def = value.getDefiningOp();
     if (isa<VectorType>(value.getType()) && def)
@@ -30,7 +30,7 @@ static void collectCaptures(ProgramOp program, SetVector<Value> &captures,
   }
 }
 
-/// A function of the runtime.
+/// Declares a function of the runtime.
 static func::FuncOp declare(SymbolTable &symbols, StringRef name, TypeRange arguments,
                             TypeRange results) {
   if (auto existing = symbols.lookup<func::FuncOp>(name))
@@ -61,7 +61,7 @@ mlir::flashattn::cpu::outlineProgram(ProgramOp program, SymbolTable &symbols, IR
   SetVector<Operation *> constants;
   collectCaptures(program, captures, constants);
 
-  // A cast to the lowered type and back cancels when the functions themselves are lowered.
+  // A cast to the lowered type and back cancels when the functions are lowered.
   LLVMTypeConverter typeConverter(context);
   SmallVector<Type> fields;
   for (Value capture : captures) {
@@ -78,7 +78,7 @@ mlir::flashattn::cpu::outlineProgram(ProgramOp program, SymbolTable &symbols, IR
                                ArrayRef<LLVM::GEPArg>{0, static_cast<int32_t>(i)});
   };
 
-  // The program: unpack, then its indices from the linear one.
+  // The function: unpack the captures, then compute the program indices from the linear index.
   auto function = func::FuncOp::create(loc, (parent.getName() + "_program").str(),
                                        FunctionType::get(context, {pointer, i64}, {}));
   function.setPrivate();
@@ -100,8 +100,8 @@ mlir::flashattn::cpu::outlineProgram(ProgramOp program, SymbolTable &symbols, IR
       position = arith::RemUIOp::create(b, loc, linear, size);
       linear = arith::DivUIOp::create(b, loc, linear, size);
     }
-    // The longest programs first: of a causal mask those of the last queries, and of the first
-    // keys.
+    // The longest programs run first: under a causal mask those of the last query tiles and of the
+    // first key tiles.
     if (i == static_cast<int64_t>(sizes.size()) - 1 &&
         cast<ProgramAxisAttr>(program.getAxes()[i]).getValue() != ProgramAxis::KeyTile) {
       Value one = arith::ConstantIndexOp::create(b, loc, 1);
@@ -112,7 +112,7 @@ mlir::flashattn::cpu::outlineProgram(ProgramOp program, SymbolTable &symbols, IR
   }
   func::ReturnOp::create(b, loc);
 
-  // The call: pack, count, run. The frame is allocated once a call of the parent function.
+  // The call: pack, count, run. The frame is allocated once per call of the parent function.
   b.setInsertionPointToStart(&parent.getBody().front());
   Value one = LLVM::ConstantOp::create(b, loc, i64, b.getI64IntegerAttr(1));
   Value frame = LLVM::AllocaOp::create(b, loc, pointer, frameType, one);

@@ -1,4 +1,4 @@
-//===- ProgramOutlining.h - a function of one program ------------*- C++ -*-===//
+//===- ProgramOutlining.h - outlining of a program --------------*- C++ -*-===//
 
 #ifndef FLASHATTN_LIB_CONVERSION_FLASHATTNTOCPU_PROGRAMOUTLINING_H
 #define FLASHATTN_LIB_CONVERSION_FLASHATTNTOCPU_PROGRAMOUTLINING_H
@@ -10,15 +10,16 @@
 
 namespace mlir::flashattn::cpu {
 
-/// Makes a private function `(context: !llvm.ptr, i: i64)` and, before `program`, a call
-/// of `flashattnParallelFor` that runs it for every point of the program's sizes. The function
-/// unpacks what the program captures and its numbers from i, and maps them in `mapping`; its body
-/// ends there, without what the program does. Along the last dimension programs run from the
-/// highest number down: with a causal mask the longest come first. Errors, at the program: outside
-/// of a function, captured values that LLVM does not know.
+/// Creates a private function `(context: !llvm.ptr, i: i64)` and, before `program`, a call of
+/// `flashattnParallelFor` that runs the function for every point of the program's sizes. The
+/// function unpacks captured values from the context and program indices from i, and adds both to
+/// `mapping`. Its body ends there; the caller adds the program's ops. Along the last dimension,
+/// programs run in descending order: under a causal mask the longest run first. Returns failure
+/// after an error at the program if it is outside a function or captures a value whose type LLVM
+/// lacks.
 FailureOr<func::FuncOp> outlineProgram(ProgramOp program, SymbolTable &symbols, IRMapping &mapping);
 
-/// The number of threads that programs run on.
+/// Returns the number of threads that run programs.
 Value countThreads(OpBuilder &b, Location loc, SymbolTable &symbols);
 
 } // namespace mlir::flashattn::cpu

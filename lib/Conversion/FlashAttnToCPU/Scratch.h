@@ -1,4 +1,4 @@
-//===- Scratch.h - memory of one tile program --------------------*- C++ -*-===//
+//===- Scratch.h - scratch buffers of a tile program ------------*- C++ -*-===//
 
 #ifndef FLASHATTN_LIB_CONVERSION_FLASHATTNTOCPU_SCRATCH_H
 #define FLASHATTN_LIB_CONVERSION_FLASHATTNTOCPU_SCRATCH_H
@@ -10,26 +10,26 @@
 
 namespace mlir::flashattn::cpu {
 
-/// Hands out buffers of a program. All are allocated once, at the top of the
-/// program's function, so that no loop grows them; a buffer given back when its
-/// scope ends serves the next request of the same type.
+/// Allocates the buffers of a program. All buffers are allocated once, at the top of the program's
+/// function, so that loops do not allocate. A buffer that is released at the end of a scope is
+/// reused for the next request of the same type.
 class ScratchPool {
 public:
-  /// What the buffers of a program may take of the stack, whose size is the caller's choice: half
-  /// of the smallest that threads commonly have.
+  /// Limit on the stack bytes of a program's buffers. The caller chooses the stack size; this is
+  /// half of the smallest common size of a thread's stack.
   static constexpr int64_t kMostStackBytes = int64_t(1) << 19;
 
   explicit ScratchPool(func::FuncOp program) : program(program) {}
 
-  /// A buffer of `type`, 64-byte aligned, with undefined contents.
+  /// Returns a buffer of `type`, aligned to 64 bytes, with undefined contents.
   Value allocate(Location loc, MemRefType type);
 
-  /// To be called once, behind the last request: buffers that are too much for the stack are taken
-  /// from the heap, and given back at the program's end.
+  /// Must be called once, after the last request. If the buffers exceed the stack limit, they are
+  /// allocated on the heap and freed at the end of the program.
   void finish();
 
-  /// Gives back, at its end, every buffer allocated since its begin: the buffers of one
-  /// block of the tile program, none of which outlives it.
+  /// At its end, releases all buffers allocated since its beginning: those of one block of the tile
+  /// program, whose buffers do not outlive the block.
   class Scope {
   public:
     explicit Scope(ScratchPool &pool) : pool(pool), begin(pool.inUse.size()) {}

@@ -1,4 +1,4 @@
-//===- TileProgramLowering.cpp ---------------------------------------------===//
+//===- TileProgramLowering.cpp --------------------------------------------===//
 
 #include "TileProgramLowering.h"
 #include "GroupFusion.h"
@@ -22,7 +22,7 @@ public:
       : b(b), scratch(scratch), values(b, scratch, mapping, rows), group(values),
         registers(registers) {}
 
-  /// All ops of the block but its terminator.
+  /// Lowers all ops of the block except its terminator.
   LogicalResult lowerBlock(Block &block);
 
 private:
@@ -48,7 +48,7 @@ private:
   TileValues values;
   FusionGroup group;
   RegisterFile registers;
-  DenseMap<Value, Value> matrices; ///< K and V as they lie in memory
+  DenseMap<Value, Value> matrices; ///< K and V, row-major
 };
 
 } // namespace
@@ -63,7 +63,7 @@ LogicalResult TileProgramLowering::lowerBlock(Block &block) {
 LogicalResult TileProgramLowering::lower(Operation *op) {
   if (auto cast = dyn_cast<vector::ShapeCastOp>(op); cast && isOfTransfer(cast))
     return success();
-  // Ops on K and V as they are in memory.
+  // Ops on K and V, which keep their layout in memory.
   if (op->getNumResults() == 1 && isOnlyBroadcast(op->getResult(0))) {
     if (auto extend = dyn_cast<arith::ExtFOp>(op))
       op = extend.getIn().getDefiningOp();
@@ -71,7 +71,7 @@ LogicalResult TileProgramLowering::lower(Operation *op) {
     return read ? lowerRead(read) : reject(op);
   }
 
-  // Ops that run in the loop of a group, or whose value is made where it is read.
+  // Ops that run in the loop of a group, or whose value is computed at each use.
   if (auto reduction = dyn_cast<vector::MultiDimReductionOp>(op)) {
     if (!isTile(reduction.getSource()) ||
         reduction.getReductionMask() != SmallVector<bool>{false, true})
@@ -108,14 +108,14 @@ LogicalResult TileProgramLowering::lower(Operation *op) {
     }
   }
 
-  // A load is of what the program does not write.
+  // A memref.load reads only memory that the program does not write.
   if (llvm::all_of(op->getOperandTypes(),
                    llvm::IsaPred<IndexType, IntegerType, FloatType, MemRefType>) &&
       llvm::none_of(op->getResultTypes(), llvm::IsaPred<VectorType>) && op->getNumRegions() == 0 &&
       (isMemoryEffectFree(op) || isa<memref::LoadOp>(op)))
     return lowerScalarOrRow(op);
 
-  // All others see the tiles in memory.
+  // All other ops read tiles from memory.
   if (failed(group.emit(op)))
     return failure();
   if (auto read = dyn_cast<vector::TransferReadOp>(op))
@@ -159,12 +159,12 @@ LogicalResult TileProgramLowering::lowerScalarOrRow(Operation *op) {
   bool isRow = result && values.classify(result) == Holding::Row;
   Location loc = op->getLoc();
   if (isRow && isa<arith::ConstantOp>(op))
-    return success(); // made again by each reader, who may be in another block
+    return success(); // recreated at each use, which may be in another block
   if (auto step = dyn_cast<vector::StepOp>(op)) {
     values.map(result, vector::StepOp::create(b, loc, values.getLaneType(result.getType())));
     return success();
   }
-  // vector<M> of column values where M = N: its readers make it for the column at hand.
+  // A vector<M> of column values with M = N is computed at its uses, for the current column.
   if (isRow && isa<vector::ShapeCastOp>(op) && values.classify(op->getOperand(0)) != Holding::Row)
     return reject(op);
   SmallVector<Value> operands;
@@ -256,8 +256,8 @@ LogicalResult TileProgramLowering::lowerContraction(vector::ContractionOp op) {
   Value lhs = values.materialize(op.getLhs());
   if (!lhs)
     return failure();
-  // Over the accumulator's buffer where that ends here: a block of columns is loaded before
-  // it is stored.
+  // Overwrites the accumulator's buffer if the accumulator is dead afterwards: a block of columns
+  // is loaded before it is stored.
   Value result;
   SmallVector<Value> accumulators = {op.getAcc()};
   if (Operation *folded = op.getAcc().getDefiningOp(); folded && isFoldedIntoContraction(folded))
@@ -297,14 +297,14 @@ LogicalResult TileProgramLowering::lowerContraction(vector::ContractionOp op) {
 // Control flow: scalars and rows are results, tiles stay in their buffers
 //===----------------------------------------------------------------------===//
 
-/// Brings the tiles that a block yields to where its parent expects them.
+/// Copies the tiles that a block yields to the buffers that its parent expects.
 LogicalResult TileProgramLowering::yieldTiles(ValueRange yielded, ValueRange buffers) {
   SmallVector<Value> tiles = llvm::filter_to_vector(yielded, [&](Value v) { return isTile(v); });
   SmallVector<std::pair<Value, Value>> late; // temporary, destination
   for (auto [tile, buffer] : llvm::zip_equal(tiles, buffers)) {
     Value current = values.getBuffer(tile);
     if (current && current != buffer && llvm::is_contained(buffers, current)) {
-      // Another copy may overwrite it first.
+      // Another copy may overwrite the tile first.
       Value temporary = values.allocate(tile.getLoc(), tile);
       if (failed(values.copy(tile, temporary)))
         return failure();
@@ -344,7 +344,7 @@ LogicalResult TileProgramLowering::lowerFor(scf::ForOp op) {
         return failure();
       continue;
     }
-    // The loop takes over the buffer of a tile that no one else reads.
+    // The loop takes over the buffer of a tile without other readers.
     Value buffer = values.getBuffer(init);
     bool readInside =
         llvm::any_of(init.getUsers(), [&](Operation *user) { return op->isProperAncestor(user); });
@@ -396,7 +396,7 @@ LogicalResult TileProgramLowering::lowerBranch(Region &region, Region &lowered,
                  failed(yieldTiles(yield->getOperands(), buffers)) || failed(yieldOthers(yield)));
 }
 
-/// scf.if or scf.index_switch: the only operand decides which region runs.
+/// Lowers scf.if or scf.index_switch, whose only operand selects the region that runs.
 LogicalResult TileProgramLowering::lowerChoice(Operation *op) {
   Value chosen = values.get(op->getOperand(0));
   if (!chosen)

@@ -1,4 +1,4 @@
-//===- TileProgramLowering.h - tile ops to loops over columns ----*- C++ -*-===//
+//===- TileProgramLowering.h - lowering of tile ops to loops ----*- C++ -*-===//
 
 #ifndef FLASHATTN_LIB_CONVERSION_FLASHATTNTOCPU_TILEPROGRAMLOWERING_H
 #define FLASHATTN_LIB_CONVERSION_FLASHATTNTOCPU_TILEPROGRAMLOWERING_H
@@ -10,8 +10,8 @@
 
 namespace mlir::flashattn::cpu {
 
-/// Writes the body of a tile program, on tiles of `rows` rows, to the end of `function`.
-/// `mapping` has what the body captures, its arguments included.
+/// Lowers the body of a tile program on tiles of `rows` rows to the end of `function`. `mapping`
+/// contains the arguments of the body and all values that it captures.
 LogicalResult lowerTileProgram(Block &body, func::FuncOp function, IRMapping &mapping, int64_t rows,
                                RegisterFile registers);
 

@@ -1,4 +1,4 @@
-//===- TileTransfer.cpp ----------------------------------------------------===//
+//===- TileTransfer.cpp ---------------------------------------------------===//
 
 #include "TileTransfer.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -19,23 +19,22 @@ bool mlir::flashattn::cpu::isOnlyBroadcast(Value tile) {
 
 namespace {
 
-/// The part of the caller's memory that a transfer reaches: which memref dimension each
-/// vector dimension runs along, if it is not broadcast, where it starts, and which steps of it
-/// exist.
+/// The range of the caller's memory that a transfer accesses: for each vector dimension, the memref
+/// dimension that it runs along (none if broadcast), the start, and the steps that are in bounds.
 class TransferWindow {
 public:
-  /// Fails, with an error at `op`, on masks and on maps that are not projections, with or
-  /// without broadcasts.
+  /// Returns failure after an error at `op` for masks and for maps that are not projected
+  /// permutations, possibly with broadcasts.
   static FailureOr<TransferWindow> get(VectorTransferOpInterface op, TileValues &values);
 
   bool isBroadcast(unsigned vectorDim) const { return !dims[vectorDim]; }
-  /// The memref dimension of a vector dimension that is not broadcast.
+  /// Returns the memref dimension of a vector dimension that is not broadcast.
   unsigned getDim(unsigned vectorDim) const { return *dims[vectorDim]; }
-  /// Steps [begin, end).
+  /// Bounds of the valid steps, [begin, end).
   Value getBegin(unsigned vectorDim) const { return begins[vectorDim]; }
   Value getEnd(unsigned vectorDim) const { return ends[vectorDim]; }
   bool isInBounds() const { return inBounds; }
-  /// Indices of the element that is `steps[i]` away from the start along vector dimension i.
+  /// Returns the indices of the element `steps[i]` after the start along each vector dimension i.
   SmallVector<Value> getIndices(OpBuilder &b, Location loc, ValueRange steps) const {
     SmallVector<Value> at = start;
     for (auto [dim, step] : llvm::zip_equal(dims, steps))
@@ -55,7 +54,7 @@ private:
 
 } // namespace
 
-/// Whether `op` may begin before the first row of a view that was made for it.
+/// Whether `op` may begin before the first row of a view that was created for it.
 static bool mayBeginBefore(VectorTransferOpInterface op, unsigned dim) {
   auto view = op.getBase().getDefiningOp<memref::SubViewOp>();
   return view && view->getBlock() == op->getBlock() && !isZeroInteger(view.getMixedOffsets()[dim]);
@@ -101,7 +100,7 @@ FailureOr<TransferWindow> TransferWindow::get(VectorTransferOpInterface op, Tile
   return window;
 }
 
-/// for (i = begin; i < end; i += step) body(i)
+/// Builds: for (i = begin; i < end; i += step) body(i)
 static void buildLoop(OpBuilder &b, Location loc, Value begin, Value end, int64_t step,
                       function_ref<void(Value)> body) {
   Value increment = arith::ConstantIndexOp::create(b, loc, step);
@@ -115,7 +114,7 @@ static void buildLoop(OpBuilder &b, Location loc, Value begin, Value end, int64_
 // Rows along the lanes
 //===----------------------------------------------------------------------===//
 
-/// Rows of several heads are as many dimensions of a transfer, which a cast makes one of.
+/// The rows of packed heads are several dimensions of a transfer, which a cast merges into one.
 static vector::ShapeCastOp findCastOfRows(vector::TransferReadOp read) {
   auto cast = read.getVector().hasOneUse()
                   ? dyn_cast<vector::ShapeCastOp>(*read.getVector().getUsers().begin())
@@ -149,9 +148,9 @@ bool mlir::flashattn::cpu::isOfTransfer(vector::ShapeCastOp cast) {
   });
 }
 
-/// Visits what exists of a vector of `shape`: each element's row and column in the tile, and its
-/// steps along the dimensions of the vector. All of these are of rows if `isRow`, all but the last
-/// if not.
+/// Visits the elements of a vector of `shape` that are in bounds, with each element's row and
+/// column in the tile and its steps along the dimensions of the vector. If `isRow`, all dimensions
+/// are rows, otherwise all except the last.
 static void forEachElement(OpBuilder &b, Location loc, const TransferWindow &window,
                            ArrayRef<int64_t> shape, bool isRow,
                            function_ref<void(Value row, Value column, ValueRange steps)> visit) {
@@ -201,7 +200,7 @@ static LogicalResult readTransposed(vector::TransferReadOp read, TileValues &val
     return memref::LoadOp::create(b, loc, window->memref, window->getIndices(b, loc, steps));
   };
   if (read.getVectorType().getRank() == 2 && !isRow && window->isBroadcast(0)) {
-    // One element for all rows.
+    // One element is broadcast to all rows.
     buildLoop(b, loc, zero, window->getEnd(1), 1, [&](Value column) {
       Value lanes = vector::BroadcastOp::create(b, loc, values.getLaneType(read.getVectorType()),
                                                 load({zero, column}));
@@ -245,7 +244,7 @@ LogicalResult mlir::flashattn::cpu::lowerRowRead(vector::TransferReadOp read, Ti
   return success();
 }
 
-/// Writes `buffer`, memref<NxM>.
+/// Writes the contents of `buffer`, memref<NxM>.
 static LogicalResult writeTransposed(vector::TransferWriteOp write, TileValues &values,
                                      Value buffer, bool isRow) {
   OpBuilder &b = values.b;
@@ -290,15 +289,14 @@ LogicalResult mlir::flashattn::cpu::lowerRowWrite(vector::TransferWriteOp write,
 // Rows as in memory
 //===----------------------------------------------------------------------===//
 
-/// Where `read` finds a matrix of f32 that a product can read as it lies; null where it is better
-/// copied.
+/// Returns a view of the f32 matrix that `read` reads, if a product can use it in place; null if a
+/// copy is better.
 static Value viewInPlace(vector::TransferReadOp read, const TransferWindow &window, OpBuilder &b) {
   VectorType type = read.getVectorType();
   auto source = cast<MemRefType>(window.memref.getType());
   auto [strides, offset] = source.getStridesAndOffset();
   int64_t rows = type.getDimSize(0), columns = type.getDimSize(1);
-  // Parts of long rows, so many bytes apart, share a few sets of the caches: they are better copied
-  // together.
+  // Short pieces of long rows at such strides share a few cache sets. A contiguous copy is better.
   constexpr int64_t kConflict = 4096;
   int64_t rowStride = strides[window.getDim(0)];
   bool conflicts =
@@ -358,7 +356,7 @@ Value mlir::flashattn::cpu::lowerBroadcastRead(vector::TransferReadOp read, Tile
       return x;
     return arith::ExtFOp::create(b, loc, splatType.clone(b.getF32Type()), x);
   };
-  // Columns [begin, end) of a row, one at a time.
+  // Copies columns [begin, end) of a row, one at a time.
   auto copyElements = [&](Value row, Value begin, Value end) {
     buildLoop(b, loc, begin, end, 1, [&](Value column) {
       Value x =
@@ -372,7 +370,7 @@ Value mlir::flashattn::cpu::lowerBroadcastRead(vector::TransferReadOp read, Tile
       vector::StoreOp::create(b, loc, extendSplat(padding, 1), buffer, ValueRange{row, column});
     });
   };
-  // What of a row is copied in whole vectors.
+  // The range of a row that is copied in whole vectors.
   Value count = window->getEnd(1), whole = count;
   bool wholeRows = read.isDimInBounds(1);
   if (!wholeRows)

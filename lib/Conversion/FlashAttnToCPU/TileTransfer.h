@@ -1,4 +1,4 @@
-//===- TileTransfer.h - between the caller's memory and tiles ----*- C++ -*-===//
+//===- TileTransfer.h - transfers between memory and tiles ------*- C++ -*-===//
 
 #ifndef FLASHATTN_LIB_CONVERSION_FLASHATTNTOCPU_TILETRANSFER_H
 #define FLASHATTN_LIB_CONVERSION_FLASHATTNTOCPU_TILETRANSFER_H
@@ -7,28 +7,28 @@
 
 namespace mlir::flashattn::cpu {
 
-/// Whether `tile` is only ever the right-hand side of contractions, itself or extended.
+/// Whether `tile`, possibly extended, is used only as the right-hand side of contractions.
 bool isOnlyBroadcast(Value tile);
 
-/// The tile or row that a transfer reads or writes. Rows of several heads, which lie apart in
-/// memory, are two dimensions of the transfer: a cast makes them the tile's one.
+/// Returns the tile or row that a transfer reads or writes. The rows of packed heads are two
+/// dimensions of the transfer, which a cast merges into the rows of the tile.
 Value getTile(vector::TransferReadOp read);
 Value getTile(vector::TransferWriteOp write);
-/// Whether `cast` is that of a transfer.
+/// Whether `cast` belongs to a transfer.
 bool isOfTransfer(vector::ShapeCastOp cast);
 
-/// vector.transfer_read of vector<MxN> or vector<M>: transposed into a new buffer, rows
-/// and columns past the end as the padding.
+/// Lower vector.transfer_read of vector<MxN> or vector<M>: transposed into a new buffer, with
+/// padding in rows and columns past the end.
 LogicalResult lowerTileRead(vector::TransferReadOp read, TileValues &values);
 LogicalResult lowerRowRead(vector::TransferReadOp read, TileValues &values);
 
-/// vector.transfer_write of vector<MxN> or vector<M>: rows past the end are not written.
+/// Lower vector.transfer_write of vector<MxN> or vector<M>. Rows past the end are not written.
 LogicalResult lowerTileWrite(vector::TransferWriteOp write, TileValues &values);
 LogicalResult lowerRowWrite(vector::TransferWriteOp write, TileValues &values);
 
-/// K or V as `read` takes it, rows as in memory: a two-dimensional memref of f32. A view of
-/// the caller's memory where that is f32 with rows a static stride apart and all in bounds;
-/// else a scratch buffer, to which it is copied, converted and padded. Null after an error.
+/// Returns K or V for `read`, row-major, as a two-dimensional memref of f32. This is a view of the
+/// caller's memory if that memory is f32, in bounds, and has a static row stride; otherwise it is a
+/// scratch buffer with a converted and padded copy. Returns null after an error.
 Value lowerBroadcastRead(vector::TransferReadOp read, TileValues &values);
 
 } // namespace mlir::flashattn::cpu

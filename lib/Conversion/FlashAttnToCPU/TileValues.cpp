@@ -1,4 +1,4 @@
-//===- TileValues.cpp ------------------------------------------------------===//
+//===- TileValues.cpp -----------------------------------------------------===//
 
 #include "TileValues.h"
 #include "Exp2.h"
@@ -10,7 +10,7 @@ using namespace mlir;
 using namespace mlir::flashattn::cpu;
 
 //===----------------------------------------------------------------------===//
-// Questions about the tile program
+// Queries on the tile program
 //===----------------------------------------------------------------------===//
 
 bool mlir::flashattn::cpu::isElementwise(Operation *op) {
@@ -116,7 +116,7 @@ static Value rejectOp(Value value) {
 Value TileValues::get(Value value) {
   if (Value held = mapping.lookupOrNull(value))
     return held;
-  // Defined outside the program: made here rather than passed in.
+  // Defined outside the program: recreated here instead of passed in.
   Operation *op = value.getDefiningOp();
   if (!op || classify(value) != Holding::Row)
     return rejectOp(value);
@@ -218,7 +218,7 @@ Value TileValues::at(Value tile, ColumnPoint &point) {
 
 void TileValues::store(Value lanes, Value buffer, Value column) {
   Location loc = lanes.getLoc();
-  // Booleans take a byte each in memory: vectors of i1 would be packed.
+  // In memory a boolean takes a byte, because vectors of i1 would be packed.
   auto stored = VectorType::get({rows}, cast<MemRefType>(buffer.getType()).getElementType());
   if (stored != lanes.getType())
     lanes = arith::ExtUIOp::create(b, loc, stored, lanes);
@@ -254,8 +254,8 @@ LogicalResult TileValues::copy(Value tile, Value buffer) {
   return result;
 }
 
-/// f32 to bf16, to nearest even, in integers: without AVX512-BF16 LLVM makes a call of a
-/// run-time function an element.
+/// Converts f32 to bf16, rounding to nearest even, with integer ops: without AVX512-BF16, LLVM
+/// calls a runtime function for each element.
 static Value buildTruncToBF16(OpBuilder &b, Location loc, Value x, VectorType type) {
   auto i32 = cast<VectorType>(type.clone(b.getI32Type()));
   auto i16 = cast<VectorType>(type.clone(b.getI16Type()));
@@ -268,7 +268,7 @@ static Value buildTruncToBF16(OpBuilder &b, Location loc, Value x, VectorType ty
   Value bias = arith::AddIOp::create(b, loc, odd, integer(0x7fff));
   Value rounded =
       arith::ShRUIOp::create(b, loc, arith::AddIOp::create(b, loc, bits, bias), integer(16));
-  // Rounding could carry a NaN into another number.
+  // Rounding could carry a NaN into another value.
   Value isNaN = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNO, x, x);
   Value quiet = arith::OrIOp::create(b, loc, high, integer(0x40));
   Value result = arith::SelectOp::create(b, loc, isNaN, quiet, rounded);
@@ -280,7 +280,7 @@ Value TileValues::cloneElementwise(Operation *op, ValueRange operands, Type resu
   if (vectorType && vectorType.getElementType().isF32()) {
     if (isa<math::Exp2Op>(op))
       return buildExp2(b, op->getLoc(), operands[0]);
-    // On a machine without FMA instructions math.fma is a call an element.
+    // On a machine without FMA instructions, math.fma would be a call per element.
     if (isa<math::FmaOp>(op))
       return vector::FMAOp::create(b, op->getLoc(), operands[0], operands[1], operands[2]);
   }

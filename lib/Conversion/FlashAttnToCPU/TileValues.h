@@ -1,12 +1,11 @@
-//===- TileValues.h - how the CPU holds the values of a program --*- C++ -*-===//
+//===- TileValues.h - CPU form of a program's values ------------*- C++ -*-===//
 //
-// The M rows of a tile lie along the lanes of a vector<M>; its columns lie one after
-// the other in memory.
+// The M rows of a tile run along the lanes of a vector<M>. Its columns are consecutive in memory.
 //
 //   vector<M>, vector<Mx1>      row values       one SSA value vector<M>
-//   vector<N>, vector<1xN>      column values    a scalar, made for the column at hand
-//   vector<MxN>                 tile values      a buffer memref<NxM>, or made for the
-//                                                column at hand (constants, broadcasts)
+//   vector<N>, vector<1xN>      column values    a scalar, computed for the current column
+//   vector<MxN>                 tile values      a buffer memref<NxM>, or computed for the
+//                                                current column (constants, broadcasts)
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +20,7 @@ namespace mlir::flashattn::cpu {
 
 enum class Holding { Scalar, Row, Column, Tile, Other };
 
-/// One column of all tiles: its index, and what has been made for it so far.
+/// One column of all tiles: its index, and the values computed for it so far.
 struct ColumnPoint {
   explicit ColumnPoint(Value column) : column(column) {}
   Value column;                   ///< index
@@ -29,8 +28,8 @@ struct ColumnPoint {
   DenseMap<Value, Value> scalars; ///< column value to its element
 };
 
-/// What every value of the tile program became. Functions that make a value return null
-/// after an error at the op that they do not know.
+/// Maps values of the tile program to their CPU form. Functions that return a value return null
+/// after an error at an op that they do not support.
 class TileValues {
 public:
   TileValues(OpBuilder &b, ScratchPool &scratch, IRMapping &mapping, int64_t rows)
@@ -39,31 +38,31 @@ public:
   int64_t getRows() const { return rows; }
   Holding classify(Type type) const;
   Holding classify(Value value) const { return classify(value.getType()); }
-  /// vector<M> of the elements of `type`.
+  /// Returns vector<M> with the element type of `type`.
   VectorType getLaneType(Type type) const;
-  /// vector<M> for a row value's type; scalars as they are.
+  /// Returns vector<M> for the type of a row value, and other types unchanged.
   Type getHeldType(Type type) const;
 
   void map(Value value, Value held) { mapping.map(value, held); }
-  /// A scalar or a row value.
+  /// Returns the CPU form of a scalar or row value.
   Value get(Value value);
 
-  /// Column `point` of a tile value, as vector<M>.
+  /// Returns column `point` of a tile value, as vector<M>.
   Value at(Value tile, ColumnPoint &point);
-  /// Writes `lanes` as column `column` of `buffer`.
+  /// Stores `lanes` as column `column` of `buffer`.
   void store(Value lanes, Value buffer, Value column);
 
-  /// A buffer for values of the tile's type.
+  /// Allocates a buffer for a tile of this type.
   Value allocate(Location loc, Value tile);
   void setBuffer(Value tile, Value buffer) { buffers[tile] = buffer; }
-  /// The tile's buffer, or null where it has none.
+  /// Returns the tile's buffer, or null if it has none.
   Value getBuffer(Value tile) const { return buffers.lookup(tile); }
-  /// The tile's buffer; fills one first where the tile has none.
+  /// Returns the tile's buffer. If it has none, allocates and fills one.
   Value materialize(Value tile);
-  /// Writes all columns of `tile` to `buffer`.
+  /// Stores all columns of `tile` to `buffer`.
   LogicalResult copy(Value tile, Value buffer);
 
-  /// A clone of a single-result elementwise op on other operands.
+  /// Clones a single-result elementwise op with other operands.
   Value cloneElementwise(Operation *op, ValueRange operands, Type resultType);
 
   OpBuilder &b;
@@ -77,21 +76,21 @@ private:
   DenseMap<Value, Value> buffers;
 };
 
-/// Whether `op` has one result that is computed element by element from its operands.
+/// Whether `op` has one result that is computed elementwise from its operands.
 bool isElementwise(Operation *op);
 
-/// Whether `tile` depends on no stored tile and is cheap, so that it is made again at each
-/// use: masks, which are integers computed from row and column indices.
+/// Whether `tile` depends on no stored tile and is cheap to recompute at each use: masks, which are
+/// integers computed from row and column indices.
 bool isRecomputed(Value tile);
 
-/// Whether the elementwise `op` only scales or fills the accumulator of a contraction,
-/// which then computes it as it loads its accumulators.
+/// Whether the elementwise `op` only scales or fills the accumulator of a contraction. The
+/// contraction then computes `op` when it loads its accumulators.
 bool isFoldedIntoContraction(Operation *op);
 
-/// Whether no op at or after `next`, which is in the block that defines `tile`, reads it.
+/// Whether no op from `next` on, in the block that defines `tile`, reads `tile`.
 bool isDeadAt(Value tile, Operation *next);
 
-/// for (column = 0; column < columns; column += step) body(column)
+/// Builds: for (column = 0; column < columns; column += step) body(column)
 void buildColumnLoop(OpBuilder &b, Location loc, int64_t columns, int64_t step,
                      function_ref<void(Value)> body);
 

@@ -1,4 +1,4 @@
-//===- Distribute.cpp - flashattn-distribute -------------------------------===//
+//===- Distribute.cpp - flashattn-distribute ------------------------------===//
 
 #include "Distribute.h"
 #include "flashattn/Conversion/Passes.h"
@@ -18,7 +18,7 @@ using namespace mlir::flashattn;
 // Layout
 //===----------------------------------------------------------------------===//
 
-/// Lanes that share a row.
+/// Number of lanes that share a row.
 static constexpr int64_t kQuad = 4;
 
 bool ThreadLayout::isRow(VectorType type) const {
@@ -102,7 +102,7 @@ LogicalResult Distributor::run() {
   if (layout.columnWarps > 1)
     std::tie(rowWarp, columnWarp) = splitWarp(rowWarps);
   warpRow = mul(rowWarp, 16 * layout.rowBlocks);
-  // Products of warps alone have rows in pairs, and so has what is added to memory.
+  // mma.sync products, and tiles that are added to memory, need both rows of a lane.
   WalkResult paired = program.walk([](Operation *op) {
     return isa<vector::ContractionOp, AddTileOp, hopper::AddTileOp, hopper::StageTileOp,
                LoadAddedOp>(op)
@@ -122,7 +122,8 @@ LogicalResult Distributor::run() {
   return block(*program.getBody());
 }
 
-/// Whether `v` is vector.step, cast or not: row or column numbers, which of them its use tells.
+/// Whether `v` is a vector.step, possibly cast. Its use decides whether it is a row or column
+/// index.
 static bool isStep(Value v) {
   Operation *def = v.getDefiningOp();
   if (isa_and_nonnull<arith::IndexCastOp, arith::IndexCastUIOp>(def))
@@ -130,10 +131,10 @@ static bool isStep(Value v) {
   return isa_and_nonnull<vector::StepOp>(def);
 }
 
-/// Whether values of `type` are spread over threads: every vector in a tile program is.
+/// Whether values of `type` are distributed over threads: every vector in a tile program is.
 bool Distributor::isDistributed(Type type) const { return isa<VectorType>(type); }
 
-/// Rewrites a block from top to bottom, then erases what was replaced from bottom to top.
+/// Rewrites a block from top to bottom, then erases the replaced ops from bottom to top.
 LogicalResult Distributor::block(Block &body) {
   SmallVector<Operation *> ops =
       llvm::map_to_vector(body.without_terminator(), [](Operation &op) { return &op; });
@@ -143,7 +144,7 @@ LogicalResult Distributor::block(Block &body) {
       return llvm::any_of(types, [&](Type type) { return isDistributed(type); });
     };
     if (touches(op->getResultTypes()) || touches(op->getOperandTypes())) {
-      // What the distributor itself has built is not visited: `ops` was taken before.
+      // `ops` was collected before, so ops built by the distributor are not visited.
       b.setInsertionPoint(op);
       loc = op->getLoc();
       if (failed(distribute(op)))
@@ -183,7 +184,7 @@ LogicalResult Distributor::distribute(Operation *op) {
       .Case([&](hopper::StageTileOp op) { return stageTile(op); })
       .Case([&](AddTileOp op) { return addTile(op); })
       .Case([&](LoadAddedOp op) { return loadAdded(op); })
-      // Products read a tile in shared memory themselves.
+      // Products read tiles in shared memory directly.
       .Case<arith::ConstantOp, hopper::LoadTileOp>([](Operation *) { return success(); })
       .Case([&](vector::ShapeCastOp op) { return shapeCast(op); })
       .Case([&](vector::BroadcastOp op) { return broadcast(op); })
@@ -194,7 +195,7 @@ LogicalResult Distributor::distribute(Operation *op) {
       .Case([&](StoreTileOp op) { return store(op); })
       .Case([&](vector::TransferWriteOp op) { return write(op); })
       .Case([&](vector::ContractionOp op) { return contract(op); })
-      // Its rows or columns are known only where it is cast to vector<Mx1> or vector<1xN>.
+      // Whether these are rows or columns is known at the cast to vector<Mx1> or vector<1xN>.
       .Case([&](vector::StepOp op) { return success(); })
       .Default([&](Operation *op) -> LogicalResult {
         if (OpTrait::hasElementwiseMappableTraits(op) && op->getNumResults() == 1)
@@ -227,7 +228,7 @@ LogicalResult Distributor::forOp(scf::ForOp op) {
   }
   if (failed(block(*body)))
     return failure();
-  // `op` is an empty shell now; it needs a terminator to be erased like any other.
+  // `op` is an empty shell now. It needs a terminator to be erased.
   b.setInsertionPointToStart(op.getBody());
   scf::YieldOp::create(b, loc, op.getRegionIterArgs());
   for (auto [oldResult, newResult] : llvm::zip(op.getResults(), loop.getResults())) {
@@ -266,7 +267,7 @@ LogicalResult Distributor::ifOp(scf::IfOp op) {
 Value Distributor::mapped(Value v) {
   if (Value known = values.lookup(v))
     return known;
-  // Constants may stand outside the launch; each use makes its own.
+  // Constants may be defined outside the launch. Each use creates its own.
   auto constant = v.getDefiningOp<arith::ConstantOp>();
   if (!constant)
     return {};
@@ -279,7 +280,7 @@ Value Distributor::mapped(Value v) {
 }
 
 LogicalResult Distributor::elementwise(Operation *op) {
-  // Indices wait for their cast to a shape, with whatever is done to them until then.
+  // Index vectors, and ops on them, are distributed at their cast to a row or column shape.
   if (isStep(op->getResult(0)))
     return success();
   if (auto compare = dyn_cast<arith::CmpIOp>(op);
@@ -322,8 +323,8 @@ Value Distributor::firstColumn(int64_t columns) {
   return columnWarp ? mul(columnWarp, layout.warpColumns(columns)) : index(0);
 }
 
-/// Row numbers (`type` vector<Mx1>) or column numbers (vector<1xN>) of what this thread
-/// holds: a part that is constant by element and one that depends on the thread alone.
+/// Returns the row indices (`type` vector<Mx1>) or column indices (vector<1xN>) of this thread's
+/// elements, as a per-thread value plus a constant for each element.
 Distributor::NumberParts Distributor::numberParts(VectorType type) {
   bool columns = layout.isColumn(type);
   NumberParts parts;
@@ -349,7 +350,7 @@ Value Distributor::numbers(VectorType type) {
   return arith::AddIOp::create(b, loc, spread, getConstants(parts, mine));
 }
 
-/// Remembers that `columns` is `factor` times the numbers `from`.
+/// Records that `columns` is `factor` times the indices `from`.
 void Distributor::splitColumns(Value columns, int64_t factor, NumberParts from) {
   Value scale = arith::ConstantIntOp::create(b, loc, factor, 32);
   from.thread = b.createOrFold<arith::MulIOp>(loc, from.thread, scale);
@@ -358,10 +359,10 @@ void Distributor::splitColumns(Value columns, int64_t factor, NumberParts from) 
   columnParts[columns] = std::move(from);
 }
 
-/// rows >= thread + constant as rows - thread >= constant: the right-hand sides are immediate
-/// operands then, where the sums would each keep a register through the loops. Without roles a
-/// thread has all of its registers in use, and ptxas spills for the differences. Limits of a
-/// mask stay clear of overflow by far more than a tile's columns.
+/// Rewrites rows >= thread + constant to rows - thread >= constant, whose right-hand sides are
+/// immediate operands. The sums would each take a register through the loops. Without warp
+/// specialization all registers are in use, and ptxas would spill the differences. The limits of a
+/// mask are far enough from overflow for any tile's columns.
 LogicalResult Distributor::compareColumns(arith::CmpIOp op) {
   const NumberParts &parts = columnParts.at(op.getRhs());
   Value rows = mapped(op.getLhs());
@@ -385,8 +386,8 @@ LogicalResult Distributor::shapeCast(vector::ShapeCastOp op) {
     return success();
   }
   if (Value source = mapped(op.getSource())) {
-    // Between forms of the same row values; or a tile whose columns are split by lane,
-    // of which a thread holds the same elements in the same order.
+    // Between shapes of the same row values, or to a tile whose columns are split by lane, of which
+    // a thread holds the same elements in the same order.
     bool sameRow = layout.isRow(op.getSourceVectorType()) && layout.isRow(type);
     bool split = layout.isTile(op.getSourceVectorType()) && layout.isSplitTile(type);
     if (sameRow || split) {
@@ -398,7 +399,7 @@ LogicalResult Distributor::shapeCast(vector::ShapeCastOp op) {
                           << " to " << type;
 }
 
-/// Columns of a tile of which a thread holds the same in a row: a part of what it holds.
+/// Extracts columns of a tile that are a contiguous range of a thread's fragment.
 LogicalResult Distributor::columnsOf(vector::ExtractStridedSliceOp op) {
   constexpr int64_t kGroupColumns = 8;
   VectorType source = op.getSourceVectorType(), type = op.getType();
@@ -428,7 +429,7 @@ LogicalResult Distributor::broadcast(vector::BroadcastOp op) {
     values[op] = vector::BroadcastOp::create(b, loc, mine, op.getSource());
     return success();
   }
-  // A vector<N> spreads along the rows: it is column values without their unit dimension.
+  // A vector<N> is broadcast along the rows: column values without the unit dimension.
   bool flatColumn = source.getRank() == 1 && layout.isTile(type);
   if (flatColumn)
     source = VectorType::get({1, source.getDimSize(0)}, source.getElementType());
@@ -467,7 +468,7 @@ LogicalResult Distributor::broadcast(vector::BroadcastOp op) {
 // Reductions
 //===----------------------------------------------------------------------===//
 
-/// Whether `v` is 0 for a sum or -inf for a maximum throughout.
+/// Whether `v` is the neutral element of `kind`: 0 for a sum, -inf for a maximum.
 static bool isNeutral(vector::CombiningKind kind, Value v) {
   return kind == vector::CombiningKind::ADD ? matchPattern(v, m_AnyZeroFloat())
                                             : matchPattern(v, m_NegInfFloat());
@@ -490,8 +491,8 @@ Value Distributor::reduceInThread(vector::CombiningKind kind, Value tile) {
   int64_t laneRows = layout.laneRows, perGroup = 2 * laneRows;
   for (int64_t r = 0; r < layout.rowBlocks; ++r) {
     Value part = layout.rowBlocks == 1 ? tile : slice(tile, r * perBlock, perBlock);
-    // A few chains over groups of columns: the pattern (row, column) stays, and no more groups of
-    // intermediates are live. As many as ptxas needs not spill with.
+    // A few chains over groups of columns keep the (row, column) pattern and limit the number of
+    // live intermediates. The number of chains is the largest without spills.
     int64_t chains = isWarpSpecialized ? 2 : 3;
     SmallVector<Value> folded;
     for (int64_t g = 0; g < perBlock / perGroup; ++g) {
@@ -537,7 +538,7 @@ Value Distributor::reduceQuad(vector::CombiningKind kind, Value row) {
   return row;
 }
 
-/// The warp decides for its 16 rows: one vote, no exchange of values.
+/// The warp decides for its 16 rows: one vote, without an exchange of values.
 LogicalResult Distributor::anyRow(AnyRowOp op) {
   Value held = mapped(op.getCondition());
   if (!held)
@@ -565,7 +566,7 @@ LogicalResult Distributor::reduction(vector::MultiDimReductionOp op) {
     values[op.getResult()] = combine(kind, acc, row);
     return success();
   }
-  // Partial sums, one for each lane of a row: nothing crosses lanes.
+  // One partial sum for each lane of a row, without an exchange between lanes.
   if (source.getRank() == 4 &&
       ArrayRef<bool>(reduced) == ArrayRef<bool>{false, true, false, true}) {
     values[op.getResult()] = combine(kind, acc, reduceInThread(kind, held));

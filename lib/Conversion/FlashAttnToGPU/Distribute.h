@@ -1,4 +1,4 @@
-//===- Distribute.h - one block's tile program, thread by thread -*- C++ -*-===//
+//===- Distribute.h - distribution of a tile program to threads -*- C++ -*-===//
 
 #ifndef FLASHATTN_LIB_CONVERSION_FLASHATTNTOGPU_DISTRIBUTE_H
 #define FLASHATTN_LIB_CONVERSION_FLASHATTNTOGPU_DISTRIBUTE_H
@@ -13,19 +13,19 @@
 
 namespace mlir::flashattn {
 
-/// How a tile value lies across the threads of a block. The order of a thread's
-/// elements is that of the accumulators of m16n8 (see the pass description), which is
-/// also the order of the A operand that the next product takes.
+/// How a tile value is distributed over the threads of a program. A thread's elements are in the
+/// order of m16n8 accumulators (see the pass description), which is also the order of the A operand
+/// of the next product.
 struct ThreadLayout {
   int64_t tileM;     ///< rows of every tile
-  int64_t rowBlocks; ///< blocks of 16 rows that one warp owns
+  int64_t rowBlocks; ///< blocks of 16 rows per warp
   int64_t warps = 4;
-  /// Warps that have the same rows, each as many of a tile's columns.
+  /// Number of warps that share rows; each has an equal range of a tile's columns.
   int64_t columnWarps = 1;
-  /// Rows that a lane has of a block of 16: of two the second is 8 behind the first.
+  /// Rows of a lane in a block of 16 rows, 1 or 2. The second row is 8 rows below the first.
   int64_t laneRows = 2;
 
-  /// vector<M>, vector<Mx1> and vector<MxL> with L the 4 lanes that share a row.
+  /// vector<M>, vector<Mx1> and vector<MxL>, where L is the 4 lanes that share a row.
   bool isRow(VectorType type) const;
   /// vector<1xN>
   bool isColumn(VectorType type) const;
@@ -33,37 +33,37 @@ struct ThreadLayout {
   bool isTile(VectorType type) const;
   /// vector<MxN/8x4x2>: a tile whose columns are split by lane.
   bool isSplitTile(VectorType type) const;
-  /// vector<RxN>, R a part of M: a warp has `columnWarps` blocks of 16 of its rows. As many warps
-  /// as it takes share them, and the others have the same rows of further columns.
+  /// vector<RxN> with R < M. Each warp has `columnWarps` blocks of 16 rows. R / (16 columnWarps)
+  /// warps cover all rows, and each further set of that many warps has the next range of columns.
   bool isPart(VectorType type) const;
-  /// Parts of the columns of such a tile of `rows` rows.
+  /// Number of column ranges of such a tile with `rows` rows.
   int64_t countParts(int64_t rows) const { return 16 * columnWarps * warps / rows; }
 
-  /// Warps whose rows differ.
+  /// Number of warps with different rows.
   int64_t rowWarps() const { return warps / columnWarps; }
-  /// Columns that a warp has of a tile's.
+  /// Number of a tile's columns that a warp has.
   int64_t warpColumns(int64_t columns) const { return columns / columnWarps; }
   int64_t rowElements() const { return laneRows * rowBlocks; }
-  /// Of a lane's row `i`, counted from its first.
+  /// Offset of a lane's row `i` from its first row.
   int64_t rowAt(int64_t i) const { return 16 * (i / laneRows) + 8 * (i % laneRows); }
   int64_t columnElements(int64_t columns) const { return warpColumns(columns) / 4; }
-  /// Of a block of 16 rows of a tile.
+  /// Number of a thread's elements in a block of 16 rows of a tile.
   int64_t blockElements(int64_t columns) const { return laneRows * warpColumns(columns) / 4; }
   int64_t tileElements(int64_t columns) const { return rowBlocks * blockElements(columns); }
 
-  /// The vector that one thread holds of `type`; null if the layout has no place for it.
+  /// Returns the vector of `type` that one thread holds; null if the layout does not support it.
   VectorType threadType(VectorType type) const;
 };
 
-/// A pointer to element `at` of `memref`, which is in global or shared memory.
+/// Returns a pointer to element `at` of `memref`, in global or shared memory.
 Value getPointer(OpBuilder &b, Location loc, Value memref, ArrayRef<Value> at);
 
-/// Rewrites the tile ops of one program into ops on what each thread holds.
+/// Rewrites the tile ops of one program into ops on the fragments of each thread.
 class Distributor {
 public:
   Distributor(RewriterBase &b, OnThreadsOp program);
 
-  /// Errors, at the op: a tile op that has no rule here.
+  /// Returns failure after an error at a tile op that cannot be distributed.
   LogicalResult run();
 
 private:
@@ -96,15 +96,16 @@ private:
   LogicalResult pin(hopper::PinOp op);
   LogicalResult addTile(hopper::AddTileOp op);
   LogicalResult stageTile(hopper::StageTileOp op);
-  /// The number of this thread's warp in its program.
+  /// Returns the index of this thread's warp in its program.
   Value findWarp();
   LogicalResult loadAdded(LoadAddedOp op);
-  /// This warp's number of `count` with rows of their own, and of those with the same rows.
+  /// Returns this warp's index among `count` warps with different rows, and its index among the
+  /// warps with the same rows.
   std::pair<Value, Value> splitWarp(int64_t count);
-  /// The first of this warp's columns in a tile of `columns`.
+  /// Returns the first of this warp's columns in a tile of `columns` columns.
   Value firstColumn(int64_t columns);
   Value sliceForWarpgroup(Value tile, unsigned dim, int64_t size);
-  // Where a thread has one row of a block of 16 (DistributeWarpgroups.cpp).
+  // Programs whose threads have one row of a block of 16 (DistributeWarpgroups.cpp).
   void findSums();
   bool hasAllRows(Value held, Type tile);
   VectorType threadTypeOf(Value tile);
@@ -125,7 +126,7 @@ private:
   Value contractF32(Value lhs, vector::TransferReadOp rhs, bool transposed, Value acc,
                     int64_t kSize, int64_t nSize);
   Value loadTileFromShared(vector::TransferReadOp op);
-  // Reads of global memory (DistributeMemory.cpp)
+  // Accesses to global memory (DistributeMemory.cpp).
   bool readsAlignedRows(LoadTileOp op);
   void findUnordered(vector::MultiDimReductionOp op);
   Value loadTileFromGlobal(LoadTileOp op);
@@ -147,7 +148,7 @@ private:
   Value mul(Value x, int64_t y) { return arith::MulIOp::create(b, loc, x, index(y)); }
   Value shuffle(Value v, ArrayRef<int64_t> mask) {
     auto type = cast<VectorType>(v.getType());
-    // As canonicalization has it.
+    // The canonical form.
     if (type.getNumElements() == 1)
       return vector::BroadcastOp::create(
           b, loc, VectorType::get(static_cast<int64_t>(mask.size()), type.getElementType()), v);
@@ -156,16 +157,16 @@ private:
   Value slice(Value v, int64_t offset, int64_t size);
   /// Combines elementwise: `kind` is ADD, MAXNUMF or MAXSI.
   Value combine(vector::CombiningKind kind, Value x, Value y);
-  /// Reduces over the 4 lanes that share a row; every lane gets the result.
+  /// Reduces over the 4 lanes that share a row. All 4 lanes get the result.
   Value reduceQuad(vector::CombiningKind kind, Value row);
-  /// Per-row reduction of what one thread holds of a tile.
+  /// Reduces the thread's fragment of a tile along each row.
   Value reduceInThread(vector::CombiningKind kind, Value tile);
 
-  /// What this thread holds of `v`; null where nothing says.
+  /// Returns the fragment of `v` that this thread holds; null if unknown.
   Value mapped(Value v);
   bool isDistributed(Type type) const;
 
-  /// Row or column values as a part of the thread's own and a constant for each element.
+  /// Row or column indices as a per-thread value plus a constant for each element.
   struct NumberParts {
     Value thread;
     SmallVector<int64_t> constants;
@@ -180,13 +181,13 @@ private:
   Location loc;
   ThreadLayout layout;
   bool isWarpSpecialized = false, hasProducts = false;
-  DenseMap<Value, Value> values;            ///< tile value to what this thread holds of it
-  DenseMap<Value, NumberParts> columnParts; ///< of 32-bit column numbers and their multiples
-  DenseSet<Value> sums;                     ///< tiles of which it has all rows all the same
-  DenseSet<Operation *> unordered; ///< loads of which a thread may have any columns of a row
+  DenseMap<Value, Value> values;            ///< tile value to the fragment that this thread holds
+  DenseMap<Value, NumberParts> columnParts; ///< of 32-bit column indices and their multiples
+  DenseSet<Value> sums;                     ///< tiles of which a lane always holds both rows
+  DenseSet<Operation *> unordered;          ///< loads whose elements may be in any column order
   Value lane, laneRow, laneColumn, warpRow; ///< lane; lane/4; 2*(lane%4); first row of this warp
-  Value columnWarp; ///< number of this warp among those with its rows; null where it is alone
-  Value warpgroup;  ///< number, uniform over a warp; where several share the program
+  Value columnWarp; ///< index among the warps that share rows; null if rows are not shared
+  Value warpgroup;  ///< index, warp-uniform; null if one warpgroup runs the program
 };
 
 } // namespace mlir::flashattn

@@ -1,6 +1,6 @@
-//===- DistributeMemory.cpp - flashattn-distribute: reads and writes --------===//
+//===- DistributeMemory.cpp - flashattn-distribute: memory accesses -------===//
 //
-// What a thread reads and writes of a tile in global memory.
+// The elements of a tile in global memory that a thread loads and stores.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,8 +18,8 @@ LogicalResult Distributor::read(vector::TransferReadOp op) {
   auto type = dyn_cast<MemRefType>(op.getBase().getType());
   if (!type || !isSharedMemory(type))
     return op.emitOpError() << "expected a read of shared memory; run flashattn-stage-shared first";
-  // A right-hand side is loaded where it is used, piece by piece; so is what a product is over the
-  // rows of, and what warps that share rows all have.
+  // Products load these operands fragment by fragment: right-hand sides, transposed left-hand
+  // sides, and left-hand sides of warps that share rows.
   if (llvm::all_of(op->getUses(), [&](OpOperand &use) {
         auto product = dyn_cast<vector::ContractionOp>(use.getOwner());
         return product && (use.getOperandNumber() == 1 || isLhsTransposed(product) ||
@@ -53,8 +53,8 @@ LogicalResult Distributor::load(LoadTileOp op) {
   return success();
 }
 
-/// Where this thread's row `number`, counted from its first, is of a tile at `origin`. The rows of
-/// several heads go along two dimensions, those of one next to each other.
+/// Returns the indices of this thread's row `number`, counted from its first, in a tile at
+/// `origin`. If rows run along two dimensions (packed heads), the last one is contiguous.
 SmallVector<Value> Distributor::placeOfRow(ArrayRef<Value> origin, ArrayRef<int64_t> rowDims,
                                            int64_t innerRows, int64_t number) {
   Value row = add(add(warpRow, laneRow), number);
@@ -67,8 +67,8 @@ SmallVector<Value> Distributor::placeOfRow(ArrayRef<Value> origin, ArrayRef<int6
   return at;
 }
 
-/// One value a row, which all of the threads that share the row load. Rows past the end, of which
-/// nothing is written, read as the last one.
+/// Loads one value per row. All lanes that share the row load it. Rows past the end, which are
+/// never stored, read the last row.
 Value Distributor::loadRowsFromGlobal(LoadTileOp op) {
   SmallVector<Value> origin = getTileOrigin(b, op, op.getIndices()), elements, last;
   for (auto [dim, inside] : llvm::zip_equal(op.getDims(), op.getInBounds()))
@@ -101,16 +101,16 @@ Value mlir::flashattn::getPointer(OpBuilder &b, Location loc, Value memref, Arra
   return LLVM::IntToPtrOp::create(b, loc, pointerType, address);
 }
 
-/// The 16 bytes of `memref` from element `at` on, aligned, as vector<4xi32>. Not a vector.load:
-/// that of i1 would be one of bits, where memory has bytes.
+/// Loads 16 aligned bytes of `memref` from element `at` on, as vector<4xi32>. A vector.load of i1
+/// elements would load bits, but memory contains bytes.
 Value Distributor::load16Bytes(Value memref, ArrayRef<Value> at) {
   return LLVM::LoadOp::create(b, loc, VectorType::get({4}, b.getI32Type()),
                               getPointer(b, loc, memref, at),
                               /*alignment=*/16);
 }
 
-/// Adds element by element, in no order: what a warp adds at once lies in as few sectors as it may.
-/// Not memref.atomic_rmw, which would be ordered with all other accesses.
+/// Adds the elements atomically, in any order. The layout lets a warp's simultaneous additions
+/// touch as few sectors as possible. memref.atomic_rmw would be ordered with all other accesses.
 LogicalResult Distributor::addTile(AddTileOp op) {
   auto tile = cast<VectorType>(op.getTile().getType());
   Value held = mapped(op.getTile());
@@ -143,12 +143,12 @@ LogicalResult Distributor::addTile(AddTileOp op) {
   return success();
 }
 
-/// Of lane l's words, word i of each lane of the four that share a row: what lane i held as word l.
+/// Transposes the 4 words of the 4 lanes that share a row: lane l's word i becomes lane i's word l.
 SmallVector<Value> Distributor::transposeQuad(Value words) {
   SmallVector<Value> w;
   for (int64_t i = 0; i < 4; ++i)
     w.push_back(vector::ExtractOp::create(b, loc, words, i));
-  // Blocks of 2x2 words, then of 2x2 blocks: who is in the upper row keeps the upper column.
+  // Exchanges 2x2 words, then 2x2 blocks. A lane in the upper row keeps the upper column.
   for (int64_t distance : {1, 2}) {
     Value bit = arith::AndIOp::create(b, loc, laneColumn, index(2 * distance));
     Value isUpper = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, bit, index(0));
@@ -171,18 +171,18 @@ SmallVector<Value> Distributor::transposeQuad(Value words) {
   return w;
 }
 
-/// Whether the rows of a tile begin at multiples of 16 bytes and all of their columns exist.
+/// Whether the rows of a tile begin at multiples of 16 bytes and all of its columns exist.
 bool Distributor::readsAlignedRows(LoadTileOp op) {
   Type element = op.getTileType().getElementType();
-  // Without roles no registers are left for 16 elements of a byte at once.
+  // Without warp specialization no registers are left for 16 one-byte elements at once.
   return op.getDims().size() == 2 && op.getDims()[1] + 1 == op.getMemRefType().getRank() &&
          op.getInBounds()[1] && !isSharedMemory(op.getMemRefType()) &&
          hasAlignedRows(op.getSource()) && element.isIntOrFloat() &&
          (isWarpSpecialized || !element.isInteger(1));
 }
 
-/// The loads that `tile` is made of element by element and that nothing else uses; false where it
-/// is made of more.
+/// Collects the loads from which `tile` is computed elementwise. Returns false if `tile` depends on
+/// anything else or an intermediate value has another use.
 static bool collectLoads(Value tile, SmallVectorImpl<LoadTileOp> &loads) {
   Operation *def = tile.getDefiningOp();
   if (!def || !tile.hasOneUse())
@@ -195,8 +195,8 @@ static bool collectLoads(Value tile, SmallVectorImpl<LoadTileOp> &loads) {
          llvm::all_of(def->getOperands(), [&](Value v) { return collectLoads(v, loads); });
 }
 
-/// What is only combined element by element and then along rows may lie in any order within them,
-/// if all of it does so alike.
+/// Marks loads that are only combined elementwise and then reduced along rows. Their elements may
+/// be in any column order, if all of them use the same order.
 void Distributor::findUnordered(vector::MultiDimReductionOp op) {
   SmallVector<LoadTileOp> loads;
   SmallVector<bool> reduced = op.getReductionMask();
@@ -212,8 +212,8 @@ void Distributor::findUnordered(vector::MultiDimReductionOp op) {
     unordered.insert_range(loads);
 }
 
-/// Every thread loads what it holds. Rows past the end, of which nothing is written, read as the
-/// last one; columns as the padding.
+/// Each thread loads its own elements. Rows past the end, which are never stored, read the last
+/// row. Columns past the end read as the padding.
 Value Distributor::loadTileFromGlobal(LoadTileOp op) {
   VectorType type = op.getTileType();
   auto dimOf = [&](unsigned i) {
@@ -258,14 +258,14 @@ Value Distributor::loadTileFromGlobal(LoadTileOp op) {
   return vector::FromElementsOp::create(b, loc, layout.threadType(type), elements);
 }
 
-/// What a thread holds of the row at `at`, element by element; past `lastColumn` (null: none is)
-/// the padding.
+/// Loads this thread's elements of the row at `at`, one by one. Columns past `lastColumn` read as
+/// the padding (null: no column is past the end).
 SmallVector<Value> Distributor::loadRow(LoadTileOp op, SmallVector<Value> at, unsigned columnDim,
                                         Value lastColumn) {
   SmallVector<Value> row;
   Type element = op.getTileType().getElementType();
   Value padding = arith::ConstantOp::create(b, loc, b.getZeroAttr(element));
-  // Compared in 32 bits, as numbers of columns allow: consumers have no register to spare.
+  // Compares in 32 bits, which column indices allow: consumers have no registers to spare.
   auto narrow = [&](Value v) {
     return arith::IndexCastUIOp::create(b, loc, b.getI32Type(), v).getResult();
   };
@@ -287,9 +287,9 @@ SmallVector<Value> Distributor::loadRow(LoadTileOp op, SmallVector<Value> at, un
   return row;
 }
 
-/// The same of a row whose columns all exist and of which every 16 bytes are aligned. What counts
-/// is the number of loads: each touches 8 rows, and the cache looks them up one after the other.
-/// `inAnyOrder` a thread has what it loads.
+/// As `loadRow`, for a row whose columns all exist and whose 16-byte chunks are aligned. The cost
+/// is the number of loads, because each touches 8 rows that the cache looks up one by one. With
+/// `inAnyOrder`, a thread keeps the elements that it loads.
 SmallVector<Value> Distributor::loadAlignedRow(Value memref, SmallVector<Value> at, int64_t columns,
                                                bool inAnyOrder) {
   constexpr int64_t kBytes = 16, kLanes = 4;
@@ -298,7 +298,7 @@ SmallVector<Value> Distributor::loadAlignedRow(Value memref, SmallVector<Value> 
   Value first = at.back();
   SmallVector<Value> row;
   if (element.isInteger(1)) {
-    // All of the four load the same bytes, each of which is an element.
+    // All four lanes load the same bytes. Each byte is an element.
     auto i32 = [&](int64_t v) { return arith::ConstantIntOp::create(b, loc, v, 32); };
     auto place = arith::IndexCastUIOp::create(b, loc, b.getI32Type(), laneColumn);
     Value isHigh = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::uge, place, i32(4));
@@ -327,7 +327,7 @@ SmallVector<Value> Distributor::loadAlignedRow(Value memref, SmallVector<Value> 
   };
   int64_t column = 0, atOnce = kLanes * kBytes * 8 / width;
   for (; (width == 16 || inAnyOrder) && column + atOnce <= columns; column += atOnce) {
-    // A lane's number times the elements it loads.
+    // The lane's index in the row times the number of elements that it loads.
     at.back() = add(add(first, column), mul(laneColumn, kBytes * 8 / width / 2));
     Value words = load16Bytes(memref, at);
     if (inAnyOrder) {
@@ -350,9 +350,8 @@ SmallVector<Value> Distributor::loadAlignedRow(Value memref, SmallVector<Value> 
   return row;
 }
 
-/// One value throughout, in whole rows that follow each other without a gap: whose thread an
-/// element is does not matter, so that neighbours write next to each other, 16 bytes at a time.
-/// False where a tile is another.
+/// Stores a splat tile whose rows are whole and contiguous in memory. The distribution does not
+/// matter, so adjacent threads store adjacent chunks of 16 bytes. Returns false for other tiles.
 bool Distributor::fill(StoreTileOp op) {
   VectorType type = op.getTileType();
   MemRefType memory = op.getMemRefType();
@@ -372,7 +371,7 @@ bool Distributor::fill(StoreTileOp op) {
   Value value = arith::ConstantOp::create(b, loc, constant.resizeSplat(vector));
   SmallVector<Value> origin = getTileOrigin(b, op, op.getIndices());
   for (int64_t first = 0; first < type.getNumElements(); first += atOnce) {
-    // Counted from the tile's first element, over its rows.
+    // The element index is relative to the tile's first element, over all its rows.
     Value element = add(mul(program.getThread(), width), first),
           columns = index(type.getDimSize(1));
     SmallVector<Value> at(origin);
@@ -384,22 +383,22 @@ bool Distributor::fill(StoreTileOp op) {
   return true;
 }
 
-/// How many columns of a tile the rows of its memref have from `first` on; nothing where that is
-/// known only when it runs.
+/// Returns the number of the tile's columns that exist in the rows of its memref, from `first` on;
+/// nullopt if it is known only at run time.
 static std::optional<int64_t> countColumns(StoreTileOp op, Value first) {
   int64_t columns = op.getTileType().getShape().back();
   int64_t width = op.getMemRefType().getShape().back();
   if (op.getInBounds().back())
     return columns;
-  // A tile that begins with the row ends with it.
+  // A tile that begins at the start of a row ends at its end.
   if (matchPattern(first, m_Zero()) && !ShapedType::isDynamic(width) && width % 8 == 0)
     return std::min(columns, width);
   return std::nullopt;
 }
 
-/// Where memory is all that a program waits for, or stores hold back the next program of a block,
-/// the elements of each row in vectors of 16 bytes, a lane's for every 32 columns: pairs would take
-/// four times the stores, and half a sector each.
+/// Gathers the elements of each row into 16-byte vectors, one per lane for every 32 columns, if a
+/// program is bound by memory or its stores delay the next program of a persistent block. Storing
+/// pairs would take four times the stores, of half a sector each.
 SmallVector<Value> Distributor::gatherChunks(StoreTileOp op, Value held, Value firstColumn) {
   constexpr int64_t kColumns = 32, kWords = 4;
   std::optional<int64_t> columns = countColumns(op, firstColumn);
@@ -447,12 +446,12 @@ LogicalResult Distributor::store(StoreTileOp op) {
   SmallVector<Value> origin = getTileOrigin(b, op, op.getIndices()), sizes;
   for (int64_t dim : rowDims)
     sizes.push_back(memref::DimOp::create(b, loc, op.getTarget(), dim));
-  // One lane of the four that hold a row value writes it.
+  // One of the four lanes that hold a row value stores it.
   Value writer;
   if (isRow)
     writer = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, laneColumn, index(0));
   int64_t perBlock = isRow ? 0 : layout.blockElements(type.getDimSize(1));
-  // All lanes of a warp take part, whether their rows exist or not.
+  // All lanes of a warp take part in the shuffles, whether or not their rows exist.
   SmallVector<Value> chunks;
   if (!isRow)
     chunks = gatherChunks(op, held, origin.back());
@@ -480,8 +479,8 @@ LogicalResult Distributor::store(StoreTileOp op) {
   return success();
 }
 
-/// What this thread holds of one row: `chunks` and, of the columns behind them, element `first` and
-/// the next of every group of 8.
+/// Stores this thread's fragment of one row: `chunks`, then, for each remaining group of 8 columns,
+/// the pair that begins at element `first` of the group.
 void Distributor::storeRow(StoreTileOp op, Value held, int64_t first, ArrayRef<Value> chunks,
                            SmallVector<Value> at) {
   MemRefType memory = op.getMemRefType();
@@ -489,7 +488,7 @@ void Distributor::storeRow(StoreTileOp op, Value held, int64_t first, ArrayRef<V
   int64_t width = memory.getDimSize(columnDim);
   int64_t all = op.getTileType().getShape().back();
   std::optional<int64_t> whole = countColumns(op, at.back());
-  // Then only some of the warps have columns that do not exist.
+  // In this case only some of the warps have columns past the end.
   if (columnWarp && whole != all)
     whole.reset();
   int64_t columns = layout.warpColumns(whole.value_or(all));
@@ -505,7 +504,7 @@ void Distributor::storeRow(StoreTileOp op, Value held, int64_t first, ArrayRef<V
     b.setInsertionPointToStart(guarded.thenBlock());
     build();
   };
-  // Two columns are both inside of a row of an even number of them, or neither.
+  // If a row has an even number of columns, both columns of a pair are inside it, or neither.
   bool pairs = hasAlignedRows(op.getTarget()) &&
                (whole || (!ShapedType::isDynamic(width) && width % 2 == 0));
   int64_t bytes = memory.getElementTypeBitWidth() / 8;

@@ -1,7 +1,6 @@
-//===- DistributeWarpgroups.cpp - flashattn-distribute: Hopper's ops -------===//
+//===- DistributeWarpgroups.cpp - flashattn-distribute: Hopper's ops ------===//
 //
-// What a thread has of products of warpgroups, and of tiles that go to and from shared memory
-// whole.
+// Fragments of wgmma products, and of tiles that are copied to and from shared memory as a whole.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,7 +11,7 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// This warpgroup's part of a tile in shared memory: `size` panels (`dim` 0) or rows (1).
+/// Returns this warpgroup's range of a tile in shared memory: `size` panels (`dim` 0) or rows (1).
 Value Distributor::sliceForWarpgroup(Value tile, unsigned dim, int64_t size) {
   auto type = cast<MemRefType>(tile.getType());
   SmallVector<OpFoldResult> offsets(3, b.getIndexAttr(0)), strides(3, b.getIndexAttr(1)), sizes;
@@ -23,8 +22,8 @@ Value Distributor::sliceForWarpgroup(Value tile, unsigned dim, int64_t size) {
   return memref::SubViewOp::create(b, loc, tile, offsets, sizes, strides);
 }
 
-/// Finds what products with an operand in registers add to. A thread keeps all rows of these: ptxas
-/// lets no product run beside one whose sums it would have to fill with zeros.
+/// Finds the accumulators of products with a left-hand side in registers. Threads keep both rows of
+/// these. Otherwise ptxas would zero the unused row before each product, with no product in flight.
 void Distributor::findSums() {
   auto isSum = [&](Value v) { return sums.contains(v); };
   auto isResultSum = [&](Operation *op, unsigned number) {
@@ -57,7 +56,7 @@ void Distributor::findSums() {
   }
 }
 
-/// Of what a thread has of a tile, whether that is all rows that a lane may have.
+/// Whether `held`, a thread's fragment of a tile, includes both rows of a lane.
 bool Distributor::hasAllRows(Value held, Type tile) {
   VectorType own = layout.threadType(cast<VectorType>(tile));
   return layout.laneRows == 2 || held.getType() != own;
@@ -70,7 +69,7 @@ VectorType Distributor::threadTypeOf(Value tile) {
   return VectorType::get({2 * own.getNumElements()}, own.getElementType());
 }
 
-/// With the row that nobody reads as the other one.
+/// Duplicates the used row of each lane into the unused row.
 Value Distributor::withAllRows(Value held, Type tile) {
   if (!held || hasAllRows(held, tile))
     return held;
@@ -89,8 +88,8 @@ Value Distributor::withOwnRows(Value held, Type tile) {
   return shuffle(held, mask);
 }
 
-/// Warpgroups that share a product each have 64 of its rows or, where it has no more, some of its
-/// columns.
+/// Warpgroups that share a product each compute 64 of its rows or, if there are only 64 rows, a
+/// range of its columns.
 LogicalResult Distributor::wgmma(hopper::WgmmaOp op) {
   auto tile = cast<VectorType>(op.getD().getType());
   VectorType type = layout.threadType(tile);
@@ -114,7 +113,7 @@ LogicalResult Distributor::wgmma(hopper::WgmmaOp op) {
   if (layout.isPart(tile)) {
     auto memref = cast<MemRefType>(rhs.getType());
     int64_t parts = layout.tileM / tile.getDimSize(0);
-    // A part begins with a panel.
+    // A column range begins with a panel.
     if (!op.getTransposed() || memref.getDimSize(0) % parts != 0 ||
         memref.getDimSize(0) * memref.getDimSize(2) != tile.getDimSize(1))
       return op.emitOpError() << "expected panels of columns for each of " << parts
@@ -128,8 +127,9 @@ LogicalResult Distributor::wgmma(hopper::WgmmaOp op) {
   return success();
 }
 
-/// A product of some warps of the group, each of its rows alone: mma.sync, of tiles that lie as
-/// wgmma takes them. What a lane reads of 16 columns of K are the operands of two blocks' columns.
+/// Computes a product that only some warps of a warpgroup execute, with mma.sync, from tiles in
+/// wgmma's layout. Each warp computes its own rows. A read of 16 rows and 16 columns of K yields
+/// the operands of two column blocks.
 LogicalResult Distributor::contractPanels(vector::ContractionOp op) {
   auto lhs = op.getLhs().getDefiningOp<hopper::LoadTileOp>();
   auto rhs = op.getRhs().getDefiningOp<hopper::LoadTileOp>();
@@ -141,12 +141,12 @@ LogicalResult Distributor::contractPanels(vector::ContractionOp op) {
     return op.emitOpError() << "expected lhs[m,k] of " << hopper::kWarpgroupRows
                             << " rows times rhs[n,k] of a multiple of " << kRows
                             << ", both in shared memory, in a product of some warps of a group";
-  // LLVM sees through no shuffle: where lanes read it would have before the loop around, in
-  // registers that are needed there.
+  // LLVM cannot analyze a shuffle. Otherwise it would hoist the addresses out of the surrounding
+  // loop, into registers that are needed there.
   Value thread = arith::IndexCastOp::create(b, loc, b.getI32Type(), program.getThread());
   thread = gpu::ShuffleOp::create(b, loc, thread, /*offset=*/0, /*width=*/32, gpu::ShuffleMode::XOR)
                .getShuffleResult();
-  // Of 16 columns at a time: there are few registers for operands beside the sums.
+  // 16 columns at a time, because few registers are left for operands beside the accumulators.
   Type element = op.getLhsType().getElementType();
   auto type = VectorType::get({kRegisters * kElements}, element);
   auto panels = cast<MemRefType>(rhs.getTile().getType());
@@ -210,7 +210,7 @@ LogicalResult Distributor::readTile(hopper::ReadTileOp op) {
   Value tile = op.getTile();
   if (warpgroup)
     tile = sliceForWarpgroup(tile, 1, hopper::kWarpgroupRows);
-  // For products, which take all rows.
+  // Products take both rows of a lane.
   type = VectorType::get({2 * type.getNumElements() / layout.laneRows}, type.getElementType());
   values[op.getResult()] =
       hopper::ReadTileOp::create(b, loc, type, tile, op.getThread(), op.getFrom());
@@ -246,8 +246,8 @@ Value Distributor::findWarp() {
   return arith::DivUIOp::create(b, loc, program.getThread(), index(32));
 }
 
-/// What warp w of the rows and part p of the columns had: of each lane four elements, the two rows'
-/// of 8 columns, of which `adjacent` lie next to each other.
+/// Reloads the fragments of warp w in column range p. In each group of 8 columns a lane has four
+/// elements, two in each of its rows. `adjacent` of them are contiguous in memory.
 LogicalResult Distributor::loadAdded(LoadAddedOp op) {
   auto tile = cast<VectorType>(op.getTile().getType());
   int64_t parts = op.getParts(), groups = tile.getDimSize(1) / 8 / parts;
@@ -258,7 +258,7 @@ LogicalResult Distributor::loadAdded(LoadAddedOp op) {
   constexpr int64_t kVector = 4, kGroup = 32 * kVector;
   auto source = cast<MemRefType>(op.getSource().getType());
   int64_t columns = tile.getDimSize(1), rank = source.getRank();
-  // Counted from the place's first element, over its rows.
+  // The element index is relative to the tile's first element, over all its rows.
   Value warp = arith::DivUIOp::create(b, loc, program.getThread(), index(32));
   SmallVector<Value> at(op.getIndices());
   at[rank - 2] = mul(at[rank - 2], tile.getDimSize(0));

@@ -1,4 +1,4 @@
-//===- DynamicSharedMemory.cpp - flashattn-declare-dynamic-shared-memory ---===//
+//===- DynamicSharedMemory.cpp - flashattn-declare-dynamic-shared-memory --===//
 
 #include "flashattn/Conversion/Passes.h"
 
@@ -13,7 +13,7 @@ namespace {
 struct DeclareDynamicSharedMemoryPass
     : flashattn::impl::DeclareDynamicSharedMemoryBase<DeclareDynamicSharedMemoryPass> {
   void runOnOperation() override {
-    // Eight rows of 128 bytes, the period of the widest swizzle; the widest access of a thread.
+    // 8 rows of 128 bytes, the period of the widest swizzle; and the widest access of a thread.
     constexpr int64_t kAlignment = 1024, kStaticAlignment = 16;
     for (auto global : getOperation().getOps<LLVM::GlobalOp>()) {
       auto type = dyn_cast<LLVM::LLVMArrayType>(global.getType());

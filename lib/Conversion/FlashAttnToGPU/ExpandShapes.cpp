@@ -1,4 +1,4 @@
-//===- ExpandShapes.cpp - flashattn-reinterpret-expand-shape ---------------===//
+//===- ExpandShapes.cpp - flashattn-reinterpret-expand-shape --------------===//
 
 #include "flashattn/Conversion/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -19,7 +19,7 @@ static void reinterpret(memref::ExpandShapeOp op) {
   SmallVector<OpFoldResult> sizes = op.getMixedOutputShape(), strides(sizes.size());
   for (auto [dims, stride] :
        llvm::zip(op.getReassociationIndices(), metadata.getConstifiedMixedStrides())) {
-    // The last of the dimensions keeps the stride, and each other steps over the next.
+    // The innermost dimension keeps the stride. Every other stride spans the next dimension.
     strides[dims.back()] = stride;
     for (int64_t i = dims.size() - 2; i >= 0; --i) {
       Value size = getValueOrCreateConstantIndexOp(b, loc, sizes[dims[i + 1]]);
@@ -27,7 +27,7 @@ static void reinterpret(memref::ExpandShapeOp op) {
       strides[dims[i]] = getAsOpFoldResult(b.createOrFold<arith::MulIOp>(loc, size, step));
     }
   }
-  // What the type knows is no operand.
+  // Strides and offsets that the type contains must not be operands.
   SmallVector<int64_t> known;
   int64_t offset;
   LogicalResult strided = op.getResultType().getStridesAndOffset(known, offset);
@@ -52,7 +52,7 @@ struct ReinterpretExpandShapePass
     SmallVector<memref::ExpandShapeOp> ops;
     getOperation()->walk([&](memref::ExpandShapeOp op) { ops.push_back(op); });
     llvm::for_each(ops, reinterpret);
-    // What is as it was need not be verified again: with kernels in full that takes time.
+    // Skips verification of unchanged modules, which takes time if they contain full kernels.
     if (ops.empty())
       markAllAnalysesPreserved();
   }

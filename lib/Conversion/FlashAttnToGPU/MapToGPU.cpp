@@ -1,4 +1,4 @@
-//===- MapToGPU.cpp - flashattn-map-to-gpu ---------------------------------===//
+//===- MapToGPU.cpp - flashattn-map-to-gpu --------------------------------===//
 
 #include "TileLayout.h"
 #include "flashattn/Conversion/KernelsToGPU/KernelsToGPU.h"
@@ -17,15 +17,15 @@ namespace mlir::flashattn {
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// Has `body`, a program's, wait for the sums that it reads, and no longer for the grids that make
-/// them than its own end; whether it reads such.
+/// Lowers the waits for sums in the body of a program. Returns whether there are any. If so, the
+/// program waits for the previous grid only at its own end.
 static bool awaitSums(RewriterBase &b, Block &body) {
   OpBuilder::InsertionGuard guard(b);
   SmallVector<AwaitAddedOp> awaits(body.getOps<AwaitAddedOp>());
   for (AwaitAddedOp op : awaits) {
     TileBuilder build(b, op.getLoc());
     b.setInsertionPoint(op);
-    // Each of the warps that add counts itself.
+    // Each spare warp of a program counts itself.
     Value count =
         build.mul(build.toI32(op.getPrograms()), build.i32(WarpgroupBlockPlan::kSpareWarps));
     b.replaceOpWithNewOp<hopper::AwaitAddedOp>(op, op.getCounter(), op.getIndices(), count);
@@ -33,8 +33,7 @@ static bool awaitSums(RewriterBase &b, Block &body) {
   return !awaits.empty();
 }
 
-/// A program of up to four sizes to a launch of as many blocks as they make in one dimension: only
-/// x reaches past 65,535 blocks.
+/// Maps a program with up to four sizes to a 1-D launch: only x supports more than 65,535 blocks.
 static LogicalResult mapToGPU(RewriterBase &b, ProgramOp program) {
   TileBuilder build(b, program.getLoc());
   Location loc = program.getLoc();
@@ -54,7 +53,7 @@ static LogicalResult mapToGPU(RewriterBase &b, ProgramOp program) {
   Value blocks = sizes[0];
   for (Value size : sizes.drop_front())
     blocks = build.mul(blocks, size);
-  // A grid of no blocks is an error to the driver.
+  // The driver rejects a grid of 0 blocks.
   Value any = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ugt, blocks, build.index(0));
   auto guard = scf::IfOp::create(b, loc, any, /*withElseRegion=*/false);
   b.setInsertionPointToStart(guard.thenBlock());
@@ -64,11 +63,11 @@ static LogicalResult mapToGPU(RewriterBase &b, ProgramOp program) {
   auto onThreads = OnThreadsOp::create(b, loc, launch.getThreadIds().x, schedule);
   gpu::TerminatorOp::create(b, loc);
   b.setInsertionPoint(onThreads.getBody()->getTerminator());
-  // 32-bit division: block numbers are below 2^31, and 64-bit division is a call's worth of code.
+  // 32-bit division: block indices are below 2^31, and a 64-bit division is as long as a call.
   Value rest = build.toI32(launch.getBlockIds().x);
-  // The first of several kernels and the last one go through batches and heads the other way round
-  // than those between them, so that each begins with what the cache has from the one before.
-  // One that waits for sums has the first of them first.
+  // The first and the last of several kernels traverse batches and heads in the opposite order of
+  // the kernels between them, so that each begins with data that the previous kernel left in the
+  // cache. A program that waits for sums begins with the sums that are complete first.
   bool awaits = awaitSums(b, *program.getBody());
   bool backwards = program.getPdlPrimary() != program.getPdlSecondary() && !awaits;
   SmallVector<Value> numbers(sizes.size());
@@ -78,8 +77,8 @@ static LogicalResult mapToGPU(RewriterBase &b, ProgramOp program) {
       number = arith::RemUIOp::create(b, loc, rest, size);
       rest = arith::DivUIOp::create(b, loc, rest, size);
     }
-    // The last tile of queries first: under a causal mask it has the most keys. And the first of
-    // keys, which has the most queries.
+    // Query tiles run last to first: under a causal mask the last one has the most keys. Key tiles
+    // run first to last: the first one has the most queries.
     bool isTile = &numbers[i] == &numbers.back();
     if (isTile ? program.getAxis(i) != ProgramAxis::KeyTile : backwards)
       number =
@@ -91,7 +90,7 @@ static LogicalResult mapToGPU(RewriterBase &b, ProgramOp program) {
   b.eraseOp(onThreads.getBody()->getTerminator());
   b.inlineBlockBefore(program.getBody(), onThreads.getBody(), onThreads.getBody()->end(), numbers);
   if (program.getPdlSecondary() && awaits) {
-    // Who waits for this grid waits for those too.
+    // A grid that waits for this grid must also wait for the previous grids.
     b.setInsertionPoint(onThreads.getBody()->getTerminator());
     WaitPrerequisiteGridsOp::create(b, loc);
   } else if (program.getPdlSecondary()) {
@@ -104,17 +103,17 @@ static LogicalResult mapToGPU(RewriterBase &b, ProgramOp program) {
 }
 
 namespace {
-/// How programs of few queries fill the machine: in how many parts of the keys
-/// (docs/rationale/decode-parts.md), and in which blocks (docs/rationale/decode-prefetch.md).
+/// Chooses how decode programs fill the machine: the number of splits
+/// (docs/rationale/decode-parts.md) and the size of blocks (docs/rationale/decode-prefetch.md).
 class Occupancy : TileBuilder {
 public:
   Occupancy(OpBuilder &b, Location loc, ScheduleAttr schedule, Value programs)
       : TileBuilder(b, loc), schedule(schedule), hopper(schedule.getHopper()),
         programs(max(programs, index(1))), multiprocessors(MultiprocessorCountOp::create(b, loc)) {}
 
-  /// Parts of `min_split_tiles` at least, of `tiles` each: one for each multiprocessor, which asks
-  /// for as many bytes at once as memory brings; merging costs less the fewer there are. Narrow
-  /// blocks, and those without warp specialization, ask for less, and two share a multiprocessor.
+  /// Returns the number of splits of `tiles` key tiles, each of at least `min_split_tiles`. One
+  /// split per multiprocessor saturates memory bandwidth, and fewer splits are cheaper to merge.
+  /// Small blocks, and blocks without warp specialization, request fewer bytes, so two share an SM.
   Value countParts(Value tiles) {
     constexpr int64_t kShared = 2;
     int64_t narrow = schedule.getSmallBlocksPerSM();
@@ -126,9 +125,9 @@ public:
     return hopper && !narrow ? evenOut(tiles, parts) : parts;
   }
 
-  /// Whether small blocks, all of which run at once, are done as soon as wide ones of `tiles`
-  /// each: of more programs than multiprocessors, but of short ones only where a third of these
-  /// have a second.
+  /// Whether small blocks, all of which run at once, finish as soon as full-size blocks of `tiles`
+  /// tiles each. This requires more programs than multiprocessors. For short programs, it requires
+  /// that a third of the multiprocessors have a second program.
   Value areNarrowAsFast(Value tiles) {
     constexpr int64_t kLong = 16;
     Value fits =
@@ -139,25 +138,24 @@ public:
   }
 
 private:
-  // Unsigned: then the least of none and any number is known to be none.
+  // Unsigned, so that a minimum with 0 folds to 0.
   Value min(Value x, Value y) { return b.createOrFold<arith::MinUIOp>(loc, x, y); }
   Value max(Value x, Value y) { return b.createOrFold<arith::MaxUIOp>(loc, x, y); }
   Value ceilDivide(Value x, Value y) { return b.createOrFold<arith::CeilDivUIOp>(loc, x, y); }
   Value both(Value x, Value y) { return b.createOrFold<arith::AndIOp>(loc, x, y); }
   Value either(Value x, Value y) { return b.createOrFold<arith::OrIOp>(loc, x, y); }
 
-  /// As many parts as run at once where a multiprocessor has so many blocks. None that would be
-  /// left without tiles, which merging would wait for all the same: each takes as many as the
-  /// first.
+  /// Returns as many splits as run at once with `blocks` blocks per multiprocessor. All splits
+  /// except the last have the same number of tiles. None is empty, because merging would wait for
+  /// it.
   Value fillPlaces(Value tiles, int64_t blocks) {
     Value most = min(div(tiles, index(schedule.getMinSplitTiles())), index(schedule.getSplits()));
     Value parts = max(min(div(mul(multiprocessors, blocks), programs), most), index(1));
     return max(ceilDivide(tiles, max(ceilDivide(tiles, parts), index(1))), index(1));
   }
 
-  /// `parts`, or as many as run at once with `blocks_per_sm` to a multiprocessor where these have
-  /// fewer tiles in all, as no last part has far less than the others. To begin takes a block half
-  /// a tile's time.
+  /// Returns `parts`, or the number of splits that run at once with `blocks` blocks per
+  /// multiprocessor if that takes less time in total. Starting a block costs half a tile's time.
   Value fillEvenly(Value tiles, Value parts, int64_t blocks) {
     Value more = fillPlaces(tiles, blocks);
     auto countHalves = [&](Value of) {
@@ -166,9 +164,9 @@ private:
     return select(less(countHalves(more), countHalves(parts)), more, parts);
   }
 
-  /// Merging takes as long as a few tiles: where it saves fewer there is one part. So where half of
-  /// the multiprocessors have a program, which ask for nearly all that memory brings; and of long
-  /// ones that would be cut in two where 5 of 12 have.
+  /// Returns 1 if splitting does not pay. A merge takes as long as a few tiles, and must save more.
+  /// Programs on half of the multiprocessors already use nearly all of the memory bandwidth. For
+  /// long programs that would be split in two, programs on 5 of 12 multiprocessors suffice.
   Value leaveWhole(Value tiles, Value parts) {
     constexpr int64_t kShort = 16, kMostHave = 5, kOf = 12;
     int64_t mergeTiles = schedule.getSmallBlocksPerSM() ? 6 : 3;
@@ -179,9 +177,9 @@ private:
     return select(either(isLittle, either(areMany, areTwo)), index(1), parts);
   }
 
-  /// Of more programs than places some are alone at the end, when a multiprocessor cannot ask for
-  /// all that memory brings. Long ones are cut where that saves a good part, so that the last are
-  /// short.
+  /// If there are more programs than blocks that run at once, some programs run alone at the end
+  /// and cannot use all of the memory bandwidth. Splits long programs if that saves enough time, so
+  /// that the last ones are short.
   Value evenOut(Value tiles, Value parts) {
     constexpr int64_t kParts = 4, kLong = 64, kGoodPart = 6;
     if (schedule.getSplits() < kParts)
@@ -194,8 +192,8 @@ private:
     return select(pays, index(kParts), parts);
   }
 
-  /// Time of `count` programs, where 1 is that in which the machine reads what one reads. Of its
-  /// rate a multiprocessor alone has at most 3/2 of its share.
+  /// Returns the time of `count` programs. The unit is the time in which the machine reads the data
+  /// of one program. One multiprocessor alone reads at most 3/2 of its share of the bandwidth.
   Value estimate(Value count) {
     Value places = mul(multiprocessors, hopper.getBlocksPerSM());
     Value rounds = mul(div(count, places), places), last = sub(count, rounds);

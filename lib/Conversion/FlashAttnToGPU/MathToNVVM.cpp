@@ -1,4 +1,4 @@
-//===- MathToNVVM.cpp - flashattn-math-to-nvvm -----------------------------===//
+//===- MathToNVVM.cpp - flashattn-math-to-nvvm ----------------------------===//
 
 #include "flashattn/Conversion/Passes.h"
 #include "flashattn/Target/Machine.h"
@@ -23,7 +23,7 @@ using namespace mlir;
 using namespace mlir::flashattn;
 
 namespace {
-/// `intrinsic` on f32, or on each element of a vector of it.
+/// Applies `intrinsic` to an f32, or to each element of an f32 vector.
 Value mapElements(PatternRewriter &rewriter, Location loc, Value v, StringRef intrinsic) {
   auto apply = [&](Value element) -> Value {
     return LLVM::CallIntrinsicOp::create(rewriter, loc, rewriter.getF32Type(),
@@ -37,7 +37,7 @@ Value mapElements(PatternRewriter &rewriter, Location loc, Value v, StringRef in
   return vector::FromElementsOp::create(rewriter, loc, v.getType(), results);
 }
 
-/// `value` of `type`, f32 or a vector of it.
+/// Creates `value` as a constant of `type`, f32 or a vector of f32.
 Value constant(PatternRewriter &rewriter, Location loc, Type type, double value) {
   TypedAttr attr = rewriter.getF32FloatAttr(value);
   if (auto vector = dyn_cast<ShapedType>(type))
@@ -45,7 +45,7 @@ Value constant(PatternRewriter &rewriter, Location loc, Type type, double value)
   return arith::ConstantOp::create(rewriter, loc, attr);
 }
 
-/// `intrinsic` of the operand times `before`, times `after`.
+/// Lowers an op to `after * intrinsic(before * operand)`.
 template <typename MathOp> struct ToIntrinsic : OpRewritePattern<MathOp> {
   ToIntrinsic(MLIRContext *ctx, StringRef intrinsic, double before = 1, double after = 1)
       : OpRewritePattern<MathOp>(ctx), intrinsic(intrinsic), before(before), after(after) {}
@@ -68,13 +68,13 @@ template <typename MathOp> struct ToIntrinsic : OpRewritePattern<MathOp> {
   double before, after;
 };
 
-/// Whether LLVM selects `tanh.approx`, with 11 bits of the value.
+/// Whether LLVM selects `tanh.approx`, which has 11 bits of precision.
 bool isApproximate(math::TanhOp op) {
   return bitEnumContainsAll(op.getFastmath(), arith::FastMathFlags::afn);
 }
 
-/// tanh as 1 - 2 / (1 + e^2x), by two instructions of the unit that has such functions, and near 0,
-/// where the difference loses what the value has, as its series: off by 4e-7 of the value at most.
+/// Lowers tanh to 1 - 2 / (1 + e^2x), with two MUFU instructions, and near 0, where the difference
+/// cancels, to its series. The relative error is at most 4e-7.
 struct TanhToIntrinsic : OpRewritePattern<math::TanhOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -104,8 +104,7 @@ struct TanhToIntrinsic : OpRewritePattern<math::TanhOp> {
   }
 };
 
-/// 1 / x by `rcp.approx.ftz`, which is off by at most one unit in the last place; the full
-/// division is a call.
+/// Lowers 1 / x to `rcp.approx.ftz`, whose error is at most 1 ulp. The full division is a call.
 struct ReciprocalToIntrinsic : OpRewritePattern<arith::DivFOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -118,8 +117,8 @@ struct ReciprocalToIntrinsic : OpRewritePattern<arith::DivFOp> {
   }
 };
 
-/// The magnitude's bits under the sign's; gpu-to-nvvm refuses the intrinsic that
-/// math-to-llvm makes of it.
+/// Combines the bits of the magnitude and of the sign. gpu-to-nvvm rejects the intrinsic that
+/// math-to-llvm creates.
 struct CopySignToBits : OpRewritePattern<math::CopySignOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -146,7 +145,7 @@ struct CopySignToBits : OpRewritePattern<math::CopySignOp> {
   }
 };
 
-/// An instruction without an effect.
+/// Creates an inline PTX instruction without side effects.
 Value createPurePTX(PatternRewriter &rewriter, Location loc, Type type, StringRef text,
                     StringRef constraints, ValueRange inputs) {
   return LLVM::InlineAsmOp::create(rewriter, loc, type, inputs, text, constraints,
@@ -155,7 +154,7 @@ Value createPurePTX(PatternRewriter &rewriter, Location loc, Type type, StringRe
       .getResult(0);
 }
 
-/// The words that hold a vector's elements of 16 bits, two each; failure where there are none.
+/// Returns the words that contain pairs of 16-bit elements of a vector; failure for other vectors.
 FailureOr<SmallVector<Value>> getPairs(PatternRewriter &rewriter, Location loc, Value v) {
   auto type = cast<VectorType>(v.getType());
   if (type.getRank() != 1 || type.getElementTypeBitWidth() != 16 || type.getDimSize(0) % 2 != 0)
@@ -165,9 +164,9 @@ FailureOr<SmallVector<Value>> getPairs(PatternRewriter &rewriter, Location loc, 
   return SmallVector<Value>(vector::ToElementsOp::create(rewriter, loc, cast).getResults());
 }
 
-/// Whether `op` is of kernels for a chip with warpgroups. What follows is for their threads; those
-/// of mma.sync's kernels have no register to spare, and sinks' gradients would spill; nor has each
-/// of their chips `set` of bf16.
+/// Whether `op` is in a kernel for a chip with warpgroups. The patterns below are for such kernels:
+/// mma.sync kernels have no registers to spare, and their backward pass with sink tokens would
+/// spill; and not all of their chips support `set` for bf16.
 bool isForWarpgroups(Operation *op) {
   auto hasWarpgroups = [](Attribute attr) {
     auto target = dyn_cast<NVVM::NVVMTargetAttr>(attr);
@@ -176,7 +175,7 @@ bool isForWarpgroups(Operation *op) {
     llvm::Expected<Machine> machine = Machine::get(target.getChip());
     if (machine)
       return machine->hasWarpgroups();
-    // Somebody else's kernels.
+    // Kernels that this compiler did not create.
     llvm::consumeError(machine.takeError());
     return false;
   };
@@ -185,9 +184,10 @@ bool isForWarpgroups(Operation *op) {
   return targets && !targets.empty() && llvm::all_of(targets, hasWarpgroups);
 }
 
-/// Two elements of bf16 to a word, in one instruction. Where words and their halves are wanted LLVM
-/// would make each half, at a quarter of the rate, and join them (docs/rationale/mma-sync.md);
-/// warpgroups' kernels, of which ExtendPairs takes the halves from the words, it leaves whole.
+/// Converts two f32 to a word of two bf16 in one instruction. If both words and halves are used,
+/// LLVM would convert each half at a quarter of the rate and join them
+/// (docs/rationale/mma-sync.md). Not needed in kernels with warpgroups, in which ExtendPairs
+/// extracts halves from words.
 struct TruncatePairs : OpRewritePattern<arith::TruncFOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -218,8 +218,9 @@ struct TruncatePairs : OpRewritePattern<arith::TruncFOp> {
   }
 };
 
-/// bf16 is the upper half of f32. As halves of a word LLVM keeps each in a register of its own,
-/// from where the word is made; of a word each is one instruction, wherever it is wanted.
+/// Extends pairs of bf16, the upper halves of f32, by integer ops on the word. LLVM would keep each
+/// half in its own register from where the word is defined. This way, each half takes one
+/// instruction at its use.
 struct ExtendPairs : OpRewritePattern<arith::ExtFOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -245,8 +246,8 @@ struct ExtendPairs : OpRewritePattern<arith::ExtFOp> {
   }
 };
 
-/// What 16 bits are where others are not 0, and 0 elsewhere: by a mask of each pair, where LLVM
-/// would have a predicate for each element.
+/// Selects 16-bit elements where others are not 0, and 0 elsewhere, with a mask for each pair. LLVM
+/// would need a predicate for each element.
 struct SelectPairs : OpRewritePattern<arith::SelectOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -279,7 +280,7 @@ struct SelectPairs : OpRewritePattern<arith::SelectOp> {
   }
 };
 
-/// The elements of a condition, each made where it is asked for.
+/// The elements of a condition, each computed on demand.
 class Condition {
 public:
   Condition(PatternRewriter &rewriter, Location loc, Value v) : rewriter(rewriter), loc(loc) {
@@ -316,8 +317,9 @@ private:
   SmallVector<ValueRange> elements;
 };
 
-/// A choice by several conditions, of which LLVM would make one choice each; `setp` takes the next
-/// condition along. One element after the other: there are seven predicates.
+/// Selects by a conjunction or disjunction with one `selp`: LLVM would create a select for each
+/// condition, but `setp` can combine predicates. One element at a time, because there are only
+/// seven predicate registers.
 struct SelectByLogic : OpRewritePattern<arith::SelectOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -341,8 +343,8 @@ struct SelectByLogic : OpRewritePattern<arith::SelectOp> {
   }
 };
 
-/// A choice by one of two conditions, as of keys before a cut and behind it, is one of two choices:
-/// where it is known which, as in most tiles, the other goes away.
+/// Rewrites a select by one of two conditions, such as for keys before and after a cut, to a select
+/// of two selects. If the choice is known, as in most tiles, the other select is dead.
 struct SelectByEither : OpRewritePattern<arith::SelectOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -361,7 +363,7 @@ struct SelectByEither : OpRewritePattern<arith::SelectOp> {
   }
 };
 
-/// Whether LLVM has instructions for `op` on NVPTX, of its own accord or once it is an intrinsic.
+/// Whether LLVM can select `op` for NVPTX, directly or after lowering to an intrinsic.
 bool isSelectable(Operation *op) {
   if (auto tanh = dyn_cast<math::TanhOp>(op))
     return isApproximate(tanh);
@@ -372,7 +374,7 @@ bool isSelectable(Operation *op) {
 struct ConvertMathToNVVMPass : flashattn::impl::ConvertMathToNVVMBase<ConvertMathToNVVMPass> {
   void runOnOperation() override {
     MLIRContext *ctx = &getContext();
-    // What a score modification may hold: first what is made of others, or is approximated.
+    // Ops of score modifications. First, ops that are expanded or approximated.
     RewritePatternSet expansions(ctx);
     math::populateExpansionPatterns(
         expansions, {"sinh", "cosh", "tan", "asinh", "acosh", "atanh", "powf", "fpowi", "round"});
@@ -390,7 +392,7 @@ struct ConvertMathToNVVMPass : flashattn::impl::ConvertMathToNVVMBase<ConvertMat
     patterns.add<ToIntrinsic<math::LogOp>>(ctx, kLog2, /*before=*/1, /*after=*/M_LN2);
     patterns.add<ToIntrinsic<math::Log10Op>>(ctx, kLog2, /*before=*/1, /*after=*/M_LN2 / M_LN10);
     patterns.add<ToIntrinsic<math::RsqrtOp>>(ctx, "llvm.nvvm.rsqrt.approx.ftz.f");
-    // gpu-to-nvvm would make calls to libdevice of these ops, and leaves intrinsics alone.
+    // gpu-to-nvvm would lower these ops to libdevice calls, but keeps intrinsics.
     patterns.add<ToIntrinsic<math::AbsFOp>>(ctx, "llvm.fabs.f32");
     patterns.add<ToIntrinsic<math::CeilOp>>(ctx, "llvm.ceil.f32");
     patterns.add<ToIntrinsic<math::FloorOp>>(ctx, "llvm.floor.f32");

@@ -1,4 +1,4 @@
-//===- MmaSync.cpp - contractions by mma.sync, operands by ldmatrix --------===//
+//===- MmaSync.cpp - products by mma.sync ---------------------------------===//
 //
 // PTX ISA, "Matrix fragments for mma.m16n8k16 with floating point type" and
 // "mma.m16n8k8": which thread holds which element of A, B and C.
@@ -20,11 +20,11 @@ static SharedTile sharedTile(VectorTransferOpInterface op) {
 }
 
 namespace {
-/// Places of one tile in shared memory, as this thread sees it: row `lane` + a constant
-/// multiple of 8, chunk 0 or 1 by lane + a constant even number.
+/// Addresses of one tile in shared memory for this thread: row `rowOfLane` plus a constant multiple
+/// of 8, chunk `chunkOfLane` plus a constant even number.
 ///
-/// The swizzle repeats every 8 rows and stays within 8 chunks, so a thread's columns are a
-/// handful of values plus constants that fold into the loads' offsets.
+/// The swizzle repeats every 8 rows and stays within 8 chunks, so a thread needs only a few column
+/// values. All other columns are constant offsets, which fold into the loads.
 class SharedPlaces {
 public:
   SharedPlaces(OpBuilder &b, Location loc, VectorTransferOpInterface tile, Value rowOfLane,
@@ -32,15 +32,15 @@ public:
       : b(b), loc(loc), tile(tile), shared(sharedTile(tile)), row(rowOfLane), chunk(chunkOfLane),
         inChunk(inChunk) {}
 
-  /// Indices of element `inChunk` + `element` of a chunk.
+  /// Returns the indices of element `inChunk` + `element` of a chunk.
   SmallVector<Value> at(int64_t rows, int64_t chunks, int64_t element = 0) {
     int64_t rest = (chunks - chunks % getPeriod()) * shared.chunkElements() + element;
     return {tile.getIndices().front(), add(row, rows), add(getColumn(chunks), rest)};
   }
 
-  /// The same as a pointer, with few registers: a constant away from one of a thread's columns,
-  /// which are that of the first chunk with other bits. So `chunkOfLane` has none of the bits of
-  /// `chunks`, and tiles begin where a line of all banks does, as they are planned.
+  /// Returns the same address as a pointer, with few registers: a constant offset from one of up to
+  /// 8 pointers, each the first pointer xor constant bits. Requires that `chunkOfLane` and `chunks`
+  /// have no bits in common, and that tiles begin at a line of all banks, as planned.
   Value pointerTo(int64_t rows, int64_t chunks) {
     int64_t inPeriod = chunks % getPeriod();
     if (!pointers[0])
@@ -88,9 +88,9 @@ private:
 };
 } // namespace
 
-/// Four 8x8 matrices of 16 bits from where the lanes' `places` say: of each a pair of elements. By
-/// pointer, ptxas adds constants in the instruction; indices would become sums and bits whose parts
-/// LLVM shares between products, in registers.
+/// Loads four 8x8 matrices of 16-bit elements with ldmatrix, a pair of elements of each per lane.
+/// With pointers, ptxas folds constants into the instruction. With indices, LLVM would share
+/// partial sums between products, in registers.
 static SmallVector<Value> loadMatrices(OpBuilder &b, Location loc, VectorTransferOpInterface tile,
                                        SharedPlaces &places, int64_t rows, int64_t chunks,
                                        bool transpose) {
@@ -109,15 +109,14 @@ static SmallVector<Value> loadMatrices(OpBuilder &b, Location loc, VectorTransfe
   return pairs;
 }
 
-/// The A operand of a tile in shared memory: what this thread holds of it, in the
-/// accumulators' order.
+/// Loads this thread's fragment of an A operand in shared memory, in accumulator order.
 Value Distributor::loadTileFromShared(vector::TransferReadOp op) {
   VectorType type = op.getVectorType();
   int64_t columns = type.getDimSize(1);
   SmallVector<Value> elements;
   if (type.getElementType().isF32()) {
-    // 32-bit elements have no ldmatrix in this order: columns 2(lane%4) and the next of each
-    // group of 8, which is elements 2((lane%4)%2) and the next of chunk (lane%4)/2.
+    // ldmatrix does not support 32-bit elements in this order: columns 2(lane%4) and the next of
+    // each group of 8, which are elements 2((lane%4)%2) and the next of chunk (lane%4)/2.
     SharedPlaces places(b, loc, op, add(warpRow, laneRow),
                         arith::DivUIOp::create(b, loc, laneColumn, index(4)),
                         arith::AndIOp::create(b, loc, laneColumn, index(2)));
@@ -128,8 +127,8 @@ Value Distributor::loadTileFromShared(vector::TransferReadOp op) {
             elements.push_back(memref::LoadOp::create(b, loc, op.getBase(),
                                                       places.at(16 * r + 8 * half, 2 * g, c)));
   } else {
-    // Matrices (rows 0-7, columns 0-7), (8-15, 0-7), (0-7, 8-15), (8-15, 8-15): lane l gives
-    // the address of row l%8 of matrix l/8.
+    // Matrices (rows 0-7, columns 0-7), (8-15, 0-7), (0-7, 8-15), (8-15, 8-15): lane l supplies the
+    // address of row l%8 of matrix l/8.
     SharedPlaces places(b, loc, op, add(warpRow, arith::AndIOp::create(b, loc, lane, index(15))),
                         arith::DivUIOp::create(b, loc, lane, index(16)));
     for (int64_t r = 0; r < layout.rowBlocks; ++r)
@@ -143,7 +142,7 @@ Value Distributor::loadTileFromShared(vector::TransferReadOp op) {
   return vector::FromElementsOp::create(b, loc, layout.threadType(type), elements);
 }
 
-/// lhs[m,k] times rhs, both in shared memory, of this warp's rows and columns.
+/// Computes lhs[m,k] times rhs, both in shared memory, for this warp's rows and columns.
 Value Distributor::contractShared(vector::TransferReadOp lhs, vector::TransferReadOp rhs,
                                   bool transposed, Value acc) {
   VectorType type = rhs.getVectorType();
@@ -157,12 +156,12 @@ Value Distributor::contractShared(vector::TransferReadOp lhs, vector::TransferRe
                       layout.warpColumns(type.getDimSize(transposed ? 0 : 1)), columnWarp);
 }
 
-/// A product over the rows of `lhs`, in shared memory: of its columns, which are the product's
-/// rows, this warp has some blocks of 16, and of those of `rhs` its part.
+/// Computes a product that contracts the rows of `lhs`, in shared memory. The columns of `lhs` are
+/// the rows of the product. This warp computes some blocks of 16 rows, for its range of columns.
 Value Distributor::contractTransposed(vector::TransferReadOp lhs, vector::TransferReadOp rhs,
                                       Value acc, int64_t nSize) {
   VectorType type = lhs.getVectorType();
-  // Matrices (k, m), (k, m+8), (k+8, m), (k+8, m+8), transposed on the way.
+  // Matrices (k, m), (k, m+8), (k+8, m), (k+8, m+8), transposed by ldmatrix.
   Value inMatrix = arith::AndIOp::create(b, loc, lane, index(7));
   Value matrix = arith::DivUIOp::create(b, loc, lane, index(8));
   Value low = arith::AndIOp::create(b, loc, matrix, index(1));
@@ -178,7 +177,7 @@ Value Distributor::contractTransposed(vector::TransferReadOp lhs, vector::Transf
                       nSize, part);
 }
 
-/// Writes what this thread holds of a tile to shared memory, for other warps.
+/// Stores this thread's fragment of a tile to shared memory, for other warps.
 LogicalResult Distributor::write(vector::TransferWriteOp op) {
   auto memory = dyn_cast<MemRefType>(op.getBase().getType());
   VectorType type = op.getVectorType();
@@ -199,7 +198,7 @@ LogicalResult Distributor::write(vector::TransferWriteOp op) {
   return success();
 }
 
-/// One 32-bit operand register of mma.sync: a pair of f16 as such, everything else as i32.
+/// Returns `v` as a 32-bit operand register of mma.sync: a pair of f16, or an i32.
 static Value operandRegister(OpBuilder &b, Location loc, Value v) {
   if (auto pair = dyn_cast<VectorType>(v.getType())) {
     if (pair.getElementType().isF16())
@@ -210,7 +209,7 @@ static Value operandRegister(OpBuilder &b, Location loc, Value v) {
   return arith::BitcastOp::create(b, loc, b.getI32Type(), v);
 }
 
-/// c += a b on one m16n8 block; `c` is this thread's 4 accumulators.
+/// Computes c += a b on one m16n8 block. `c` is this thread's 4 accumulators.
 void Distributor::mma(ValueRange a, ValueRange rhs, MutableArrayRef<Value> c, Type element) {
   bool tf32 = element.isF32();
   auto type = tf32               ? NVVM::MMATypes::tf32
@@ -240,17 +239,18 @@ Value Distributor::contractHalf(Value lhs, vector::TransferReadOp rhs, bool tran
                       /*part=*/Value());
 }
 
-/// f16 and bf16: m16n8k16, accumulated in f32 (A1). `lhsAt` gives the operand of a block of 16 rows
-/// at column k. With a `part` the warp has that one of the columns, `nSize` of them.
+/// Computes an f16 or bf16 product with m16n8k16, accumulated in f32 (A1). `lhsAt` returns the
+/// operand of a block of 16 rows at column k. With a `part`, the warp computes that range of
+/// `nSize` columns.
 Value Distributor::multiplyHalf(function_ref<SmallVector<Value>(int64_t, int64_t)> lhsAt,
                                 int64_t rowBlocks, vector::TransferReadOp rhs, bool transposed,
                                 Value acc, int64_t kSize, int64_t nSize, Value part) {
   SmallVector<Value> c(vector::ToElementsOp::create(b, loc, acc).getResults());
   Type element = rhs.getVectorType().getElementType();
-  // Lane l gives ldmatrix the address of row l%8 of matrix l/8. Stored [n][k], the matrices
-  // are (n, k), (n, k+8), (n+8, k), (n+8, k+8) as they lie; stored [k][n], they are (k, n),
-  // (k+8, n), (k, n+8), (k+8, n+8), transposed on the way. Either way the results are the
-  // operand for columns [n, n+8), then the one for [n+8, n+16).
+  // Lane l supplies ldmatrix with the address of row l%8 of matrix l/8. If stored [n][k], the
+  // matrices are (n, k), (n, k+8), (n+8, k), (n+8, k+8), not transposed. If stored [k][n], they are
+  // (k, n), (k+8, n), (k, n+8), (k+8, n+8), transposed by ldmatrix. In both cases the results are
+  // the operand of columns [n, n+8), then the operand of [n+8, n+16).
   Value inMatrix = arith::AndIOp::create(b, loc, lane, index(7));
   Value matrix = arith::DivUIOp::create(b, loc, lane, index(8));
   Value low = arith::AndIOp::create(b, loc, matrix, index(1));
@@ -280,16 +280,16 @@ Value Distributor::multiplyHalf(function_ref<SmallVector<Value>(int64_t, int64_t
   return vector::FromElementsOp::create(b, loc, acc.getType(), c);
 }
 
-/// f32 as three products of TF32 halves (A9): x = hi + lo with hi the 10 leading mantissa
-/// bits, and x y = hi hi + lo hi + hi lo up to 2^-21 of it. Slot t of the reduction takes
-/// column 2t of a group of 8 and slot t + 4 column 2t + 1, on both sides: so the
-/// accumulators of one product are the A operand of the next as they stand.
+/// Computes an f32 product as three TF32 products (A9): x = hi + lo, where hi has the 10 leading
+/// mantissa bits, and x y = hi hi + lo hi + hi lo up to a relative error of 2^-21. On both sides,
+/// slot t of the reduction is column 2t of a group of 8, and slot t + 4 is column 2t + 1. So the
+/// accumulators of one product are the A operand of the next without a shuffle.
 Value Distributor::contractF32(Value lhs, vector::TransferReadOp rhs, bool transposed, Value acc,
                                int64_t kSize, int64_t nSize) {
   SmallVector<Value> c(vector::ToElementsOp::create(b, loc, acc).getResults());
   Type f32 = b.getF32Type(), i32 = b.getI32Type();
   Value mask = arith::ConstantOp::create(b, loc, b.getIntegerAttr(i32, 0xffffe000u));
-  // To nearest: what the lower half then loses, which has no more bits either, is half as much.
+  // Rounds to nearest, which halves the loss of the lower half, which has 10 mantissa bits too.
   Value half = arith::ConstantOp::create(b, loc, b.getIntegerAttr(i32, 0x1000));
   auto split = [&](ValueRange values) {
     std::pair<SmallVector<Value>, SmallVector<Value>> result;
@@ -302,8 +302,8 @@ Value Distributor::contractF32(Value lhs, vector::TransferReadOp rhs, bool trans
     }
     return result;
   };
-  // Slots t and t+4 are neighbours along the reduction: columns where stored [n][k], two
-  // rows where stored [k][n].
+  // Slots t and t + 4 are adjacent along the reduction: adjacent columns if stored [n][k], adjacent
+  // rows if stored [k][n].
   Value quadColumn = arith::DivUIOp::create(b, loc, laneColumn, index(4));
   Value inChunk = arith::AndIOp::create(b, loc, laneColumn, index(2));
   SharedPlaces along(b, loc, rhs, laneRow, quadColumn, inChunk);
@@ -315,8 +315,8 @@ Value Distributor::contractF32(Value lhs, vector::TransferReadOp rhs, bool trans
   auto lhsElements = vector::ToElementsOp::create(b, loc, lhs).getResults();
   int64_t lhsBlock = kSize / 2, accBlock = nSize / 2;
   using Halves = std::pair<SmallVector<Value>, SmallVector<Value>>;
-  // Accumulator order is (row, column 2t), (row, 2t+1), (row+8, 2t), (row+8, 2t+1); the
-  // operand's is (row, slot t), (row+8, t), (row, t+4), (row+8, t+4).
+  // Accumulator order is (row, column 2t), (row, 2t+1), (row+8, 2t), (row+8, 2t+1). Operand order
+  // is (row, slot t), (row+8, t), (row, t+4), (row+8, t+4).
   auto lhsAt = [&](int64_t r, int64_t k) -> Halves {
     ValueRange e = ValueRange(lhsElements).slice(r * lhsBlock + k / 2, 4);
     return split(SmallVector<Value>{e[0], e[2], e[1], e[3]});
@@ -334,17 +334,17 @@ Value Distributor::contractF32(Value lhs, vector::TransferReadOp rhs, bool trans
     mma(x.first, y.second, sum, f32);
     mma(x.first, y.first, sum, f32);
   };
-  // The tensor cores round their sums towards zero: the longer one stays there the more it drifts.
-  // `sums` go to the accumulator with correct rounding.
+  // Tensor cores round sums toward zero, so long sums drift. `sums` are added to the accumulator
+  // with correct rounding.
   Value zero = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(0));
   auto addSums = [&](ArrayRef<Value> sums, MutableArrayRef<Value> totals) {
     for (auto [sum, total] : llvm::zip_equal(sums, totals))
       total = arith::AddFOp::create(b, loc, total, sum);
   };
   if (transposed) {
-    // Scores start from zero and are one sum of kSize products, but long ones of steps: where P is
-    // 1 and dP equals delta, all that is left of a gradient is what the sum lost. Wide tiles, which
-    // gradients have not, leave no registers for sums of their own.
+    // Scores start from zero and are one sum of kSize products. A large kSize is split into a sum
+    // for each step: if P is 1 and dP equals delta, the gradient consists only of the error of the
+    // sum. Wide tiles leave no registers for separate sums, but do not occur in the backward pass.
     const bool sumsSteps = kSize > 64 && nSize <= 16;
     for (int64_t k = 0; k < kSize; k += 8) {
       SmallVector<Halves> a;
@@ -366,7 +366,7 @@ Value Distributor::contractF32(Value lhs, vector::TransferReadOp rhs, bool trans
     }
     return vector::FromElementsOp::create(b, loc, acc.getType(), c);
   }
-  // P V, over thousands of keys: each tile is summed on its own.
+  // P V, over thousands of keys: each tile has a separate sum.
   SmallVector<SmallVector<Halves>> a(layout.rowBlocks);
   for (int64_t r = 0; r < layout.rowBlocks; ++r)
     for (int64_t k = 0; k < kSize; k += 8)
@@ -384,7 +384,7 @@ Value Distributor::contractF32(Value lhs, vector::TransferReadOp rhs, bool trans
   return vector::FromElementsOp::create(b, loc, acc.getType(), c);
 }
 
-/// lhs[k,m]^T rhs[k,n] with fewer rows than the program: warps share the columns too.
+/// Computes lhs[k,m]^T rhs[k,n] with fewer rows than the program: warps also divide the columns.
 LogicalResult Distributor::contractPart(vector::ContractionOp op) {
   auto lhs = op.getLhs().getDefiningOp<vector::TransferReadOp>();
   auto rhs = op.getRhs().getDefiningOp<vector::TransferReadOp>();

@@ -1,4 +1,4 @@
-//===- OutlineKernels.cpp --------------------------------------------------===//
+//===- OutlineKernels.cpp -------------------------------------------------===//
 
 #include "flashattn/Conversion/Passes.h"
 #include "mlir/Dialect/DLTI/DLTI.h"
@@ -16,20 +16,20 @@ namespace mlir::flashattn {
 
 using namespace mlir;
 
-/// `name` in the characters that PTX and its assembler take, of a length that they must take.
+/// Returns `name` in characters that PTX and ptxas accept, truncated to a length that they support.
 static std::string makeName(StringRef name) {
   constexpr size_t kMostCharacters = 512;
   std::string made;
   for (char c : name.take_front(kMostCharacters))
     made += llvm::isAlnum(c) || c == '_' || c == '$' ? c : '_';
-  // Neither a number nor a lone sign.
+  // A name must not start with a digit or be a lone sign.
   return llvm::isDigit(made[0]) || (made.size() == 1 && !llvm::isAlpha(made[0])) ? "_" + made
                                                                                  : made;
 }
 
-/// Renames what PTX would not take: back ends end the process at such a name.
+/// Renames symbols that are invalid in PTX: back ends abort the process at such names.
 static LogicalResult renameForPTX(ModuleOp module) {
-  llvm::StringSet<> containers, inside; // names that are taken
+  llvm::StringSet<> containers, inside; // names in use
   for (auto symbol : module.getOps<SymbolOpInterface>())
     containers.insert(symbol.getName());
   SmallVector<SymbolOpInterface> renamed;
@@ -45,7 +45,7 @@ static LogicalResult renameForPTX(ModuleOp module) {
     std::string base = makeName(symbol.getName()), name = base;
     for (unsigned i = 0; !taken.insert(name).second; ++i)
       name = base + "_" + std::to_string(i);
-    // Launches stand beside the kernels' module.
+    // Launches are next to the kernels' module.
     auto attribute = StringAttr::get(module.getContext(), name);
     if (failed(SymbolTable::replaceAllSymbolUses(symbol, attribute, module)))
       return symbol.emitError() << "expected a symbol that can be renamed to the PTX name '" << name
@@ -61,7 +61,7 @@ struct OutlineKernelsPass : flashattn::impl::OutlineKernelsBase<OutlineKernelsPa
     OpPassManager pm(ModuleOp::getOperationName());
     pm.addPass(createGpuLaunchSinkIndexComputationsPass());
     pm.addPass(createGpuKernelOutliningPass());
-    // Modules within modules first: each launch finds its kernel in its own.
+    // Nested modules first: each launch finds its kernel in its own module.
     WalkResult result = getOperation()->walk([&](ModuleOp module) {
       return failed(runPipeline(pm, module)) || failed(renameForPTX(module))
                  ? WalkResult::interrupt()

@@ -1,7 +1,7 @@
-//===- StageShared.cpp - flashattn-stage-shared ----------------------------===//
+//===- StageShared.cpp - flashattn-stage-shared ---------------------------===//
 //
-// Tile reads become asynchronous copies into shared memory, double-buffered along the
-// key loops; what warps compute for each other goes through it.
+// Tile reads become asynchronous copies to shared memory, double-buffered along the key loops.
+// Warps also exchange computed tiles through shared memory.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,38 +29,38 @@ using namespace mlir::flashattn;
 
 namespace {
 
-/// Stages the tiles that the contractions of one program read.
+/// Stages the operands of one program's contractions in shared memory.
 class Stager : TileBuilder {
 public:
   Stager(RewriterBase &b, OnThreadsOp program)
       : TileBuilder(b, program.getLoc()), b(b), program(program),
         schedule(program.getScheduleAttr()) {}
 
-  /// Errors, at the op: a tile that cannot be copied by chunks.
+  /// Returns failure after an error at a tile that cannot be copied in chunks.
   LogicalResult run();
 
 private:
-  /// A tile on its way to shared memory: what is copied from where.
+  /// A copy of a tile to shared memory.
   struct Copy {
     LoadTileOp load;
-    SmallVector<Value> origin; ///< of the tile, in elements
+    SmallVector<Value> origin; ///< first element of the tile
     SmallVector<bool> inBounds;
   };
 
-  /// A loop whose tiles are staged. Rounds of one interval follow each other without a pause: a
-  /// round's last step brings the first tiles of the next one.
+  /// A loop whose tiles are staged. If each round has one interval, rounds are pipelined: the last
+  /// step of a round prefetches the first tiles of the next round.
   struct StagedLoop {
     TileLoopOp loop;
-    scf::ForOp rounds; ///< around it, or null
+    scf::ForOp rounds; ///< the loop over rounds, or null
   };
   /// A step of such a loop.
   struct Step {
     Value place;
     Value round;  ///< null without rounds
-    Value number; ///< of all steps: which buffer it has
+    Value number; ///< index over all rounds, which selects the buffer
   };
 
-  /// What warps compute for each other in a step, and the products that read it.
+  /// Tiles that warps exchange in a step, and the products that read them.
   struct Exchange {
     SmallVector<Value> tiles;
     SmallVector<vector::ContractionOp> products;
@@ -90,7 +90,7 @@ private:
 
 } // namespace
 
-/// The buffer in the block's shared memory.
+/// Returns a view of `buffer` in the block's shared memory.
 Value Stager::view(const SharedBuffer &buffer) {
   auto space = gpu::AddressSpaceAttr::get(b.getContext(), gpu::AddressSpace::Workgroup);
   auto type =
@@ -100,8 +100,7 @@ Value Stager::view(const SharedBuffer &buffer) {
   return memref::ViewOp::create(b, loc, type, pool, index(buffer.offset), ValueRange());
 }
 
-/// Copies the 16 bytes that `row` and `inRow`, a number of chunks, say. Rows past the end become 0
-/// and are not touched (A7).
+/// Copies 16-byte chunk `inRow` of row `row`. Rows past the end are set to 0 and not read (A7).
 void Stager::copyChunk(const Copy &copy, Value buffer, Value stage, Value row, Value inRow) {
   LoadTileOp load = copy.load;
   Value source = load.getSource();
@@ -109,7 +108,7 @@ void Stager::copyChunk(const Copy &copy, Value buffer, Value stage, Value row, V
   SharedTile layout{tile.getDimSize(1), tile.getElementTypeBitWidth() / 8};
   unsigned rowDim = *load.getRowDim();
   int64_t width = load.getMemRefType().getShape().back();
-  // Whether a chunk lies inside of a row or past it.
+  // Whether a chunk is either entirely inside a row or entirely past its end.
   bool wholeChunks =
       copy.inBounds[1] || (!ShapedType::isDynamic(width) && width % layout.chunkElements() == 0);
   Value rowElements;
@@ -144,7 +143,7 @@ void Stager::copyChunk(const Copy &copy, Value buffer, Value stage, Value row, V
                                      b.getUnitAttr());
     return;
   }
-  // Rows that may begin anywhere are copied element by element.
+  // Rows with unaligned starts are copied element by element.
   for (int64_t e = 0; e < layout.chunkElements(); ++e) {
     SmallVector<Value> at(from);
     at.back() = arith::AddIOp::create(b, loc, from.back(), index(e));
@@ -171,14 +170,14 @@ void Stager::copyChunk(const Copy &copy, Value buffer, Value stage, Value row, V
   }
 }
 
-/// Copies a tile to `buffer[stage]`; every thread moves chunks of 16 bytes.
+/// Copies a tile to `buffer[stage]`. Each thread copies 16-byte chunks.
 void Stager::copyTile(const Copy &copy, Value buffer, Value stage) {
   VectorType tile = LoadTileOp(copy.load).getTileType();
   SharedTile layout{tile.getDimSize(1), tile.getElementTypeBitWidth() / 8};
   int64_t threads = 32 * schedule.getWarps(), perRow = layout.chunksPerRow();
   int64_t chunks = tile.getDimSize(0) * perRow;
   Value thread = program.getThread();
-  // Where a row's chunks divide the threads, a thread keeps its column from step to step.
+  // If the number of threads is a multiple of the chunks per row, a thread's column stays the same.
   bool sameColumn = threads % perRow == 0;
   auto divide = [&](Value v) -> std::pair<Value, Value> {
     return {arith::DivUIOp::create(b, loc, v, index(perRow)),
@@ -207,7 +206,8 @@ void Stager::copyTile(const Copy &copy, Value buffer, Value stage) {
   }
 }
 
-/// The products of tiles of which a warp has a part: over the rows, and of rows that warps share.
+/// Finds products whose left-hand sides must be exchanged: each warp computes only a part of an
+/// operand that is contracted over its rows, or whose rows warps share.
 Stager::Exchange Stager::findExchange(TileLoopOp loop) {
   Exchange found;
   for (auto product : loop.getBody()->getOps<vector::ContractionOp>()) {
@@ -222,11 +222,11 @@ Stager::Exchange Stager::findExchange(TileLoopOp loop) {
   return found;
 }
 
-/// Closes the group of copies issued so far. A group of nvgpu without tokens does not read back as
-/// it prints: the parser takes the next line's result for one.
+/// Commits the copies issued so far as a group. An nvgpu group without tokens does not round-trip:
+/// the parser takes the result on the next line for its token.
 void Stager::commit() { NVVM::CpAsyncCommitGroupOp::create(b, loc); }
 
-/// Closes the group, waits for all groups, and makes the tiles visible to all threads.
+/// Commits the group, waits for all groups, and makes the tiles visible to all threads.
 void Stager::commitAndWait() {
   auto tokenType = nvgpu::DeviceAsyncTokenType::get(b.getContext());
   Value group = nvgpu::DeviceAsyncCreateGroupOp::create(b, loc, tokenType, ValueRange());
@@ -234,7 +234,7 @@ void Stager::commitAndWait() {
   gpu::BarrierOp::create(b, loc);
 }
 
-/// Rows and columns of a buffer's stage.
+/// Maps a stage of a buffer to rows and columns.
 static AffineMap getTileMap(Builder &b) {
   return AffineMap::get(3, 0, {b.getAffineDimExpr(1), b.getAffineDimExpr(2)}, b.getContext());
 }
@@ -250,9 +250,9 @@ void Stager::readFrom(LoadTileOp load, Value buffer, Value stage) {
   b.replaceOp(load, readTile(load.getTileType(), buffer, stage));
 }
 
-/// Products of tiles of which each warp has a part: every warp writes its own where it has them,
-/// and all meet before the first product of what nobody could read yet. Who writes has met all at
-/// the beginning of its step, so that nobody still reads the step before.
+/// Exchanges tiles that products read across warps. Each warp stores its part where it is computed,
+/// and all warps synchronize before the first product that reads a part not yet visible. All warps
+/// have also synchronized at the start of the step, so no warp still reads the previous tile.
 void Stager::exchange(const Exchange &exchanged, const SharedBuffer *buffers) {
   if (exchanged.products.empty())
     return;
@@ -282,14 +282,14 @@ Value Stager::stageOf(Value number) {
   return arith::AndIOp::create(b, loc, number, index(schedule.getStages() - 1));
 }
 
-/// The tiles of `block` that threads share. What shapes scores one by one, such as a bias, each
-/// needs for itself.
+/// Returns the loads in `block` whose tiles threads share. Tiles that modify scores elementwise,
+/// such as a bias, are loaded by each thread for itself.
 static SmallVector<LoadTileOp> sharedLoads(Block &block) {
   return llvm::filter_to_vector(block.getOps<LoadTileOp>(),
                                 [](LoadTileOp load) { return isFactor(load); });
 }
 
-/// Whether the chunks of 16 bytes of `load` are those of rows along one dimension.
+/// Verifies that `load` consists of 16-byte chunks of rows along one dimension.
 static LogicalResult verifyChunks(LoadTileOp load) {
   int64_t last = load.getMemRefType().getRank() - 1;
   ArrayRef<int64_t> dims = load.getDims();
@@ -306,7 +306,7 @@ static LogicalResult verifyChunks(LoadTileOp load) {
   return success();
 }
 
-/// Issues the copies of all tiles of a step. Those of the last step may be cut short.
+/// Issues the copies of all tiles of a step. The last step's tiles may extend past the end.
 void Stager::copyAt(const StagedLoop &staged, const Step &step) {
   TileLoopOp loop = staged.loop;
   bool lastIsFull = getRuns(loop).back().isFull;
@@ -326,7 +326,7 @@ void Stager::copyAt(const StagedLoop &staged, const Step &step) {
   }
 }
 
-/// The step at `place` of `round`, null where there are none.
+/// Returns the step at `place` of `round`. `round` is null without rounds.
 Stager::Step Stager::enterRound(const StagedLoop &staged, Value round, Value place) {
   if (!round)
     return {place, round, place};
@@ -351,7 +351,7 @@ void Stager::stageLoop(const StagedLoop &staged) {
   SmallVector<LoadTileOp> loads = sharedLoads(*loop.getBody());
   bool doubled = schedule.getStages() > 1;
   if (doubled) {
-    // Whoever still reads the buffers from an earlier interval must be done.
+    // All threads must have read the buffers of an earlier interval.
     b.setInsertionPoint(rounds ? rounds.getOperation() : loop.getOperation());
     gpu::BarrierOp::create(b, loc);
     Value any = less(begin, end), first;
@@ -365,7 +365,7 @@ void Stager::stageLoop(const StagedLoop &staged) {
   b.setInsertionPointToStart(loop.getBody());
   Step step = enterRound(staged, rounds ? rounds.getInductionVar() : Value(), loop.getPlace());
   if (doubled) {
-    // After this the tile is whole and the other buffer, read one step ago, is free.
+    // After this, the tile is complete and the other buffer, read in the previous step, is free.
     commitAndWait();
     Value one = index(1);
     Step next = {arith::AddIOp::create(b, loc, step.place, one), Value(), Value()};
@@ -389,10 +389,10 @@ void Stager::stageLoop(const StagedLoop &staged) {
   }
 }
 
-/// A tile that is read once, before the loops: the queries.
+/// Stages a tile that is loaded once, before the loops, such as the queries.
 void Stager::stageResident(LoadTileOp load, Value buffer, bool isHeld) {
   b.setInsertionPoint(load);
-  // A program that has one tile after the other may still read the one before.
+  // In a loop over programs, threads may still read the previous tile.
   if (load->getParentOfType<scf::ForOp>())
     gpu::BarrierOp::create(b, loc);
   copyTile({load, getTileOrigin(b, load, load.getIndices()), SmallVector<bool>(load.getInBounds())},
@@ -402,7 +402,7 @@ void Stager::stageResident(LoadTileOp load, Value buffer, bool isHeld) {
     readFrom(load, buffer, index(0));
     return;
   }
-  // Too many to hold: every step reads them again.
+  // Too large for registers: reread in every step.
   for (OpOperand &use : llvm::make_early_inc_range(load->getUses())) {
     b.setInsertionPoint(use.getOwner());
     auto copy = cast<LoadTileOp>(b.clone(*load));
@@ -412,8 +412,7 @@ void Stager::stageResident(LoadTileOp load, Value buffer, bool isHeld) {
   b.eraseOp(load);
 }
 
-/// What a thread holds of the residents, and of sums that go from step to step and such that do
-/// not.
+/// Returns a thread's registers for residents, for carried accumulators, and for other products.
 static MmaRegisters countRegisters(ScheduleAttr schedule, ArrayRef<LoadTileOp> residents,
                                    TileLoopOp loop) {
   auto count = [&](int64_t qRegisterColumns, int64_t scoreColumns, int64_t outputColumns) {
@@ -425,7 +424,7 @@ static MmaRegisters countRegisters(ScheduleAttr schedule, ArrayRef<LoadTileOp> r
   for (LoadTileOp load : residents)
     held += load.getTileType().getDimSize(1);
   for (auto contraction : loop.getBody()->getOps<vector::ContractionOp>()) {
-    // What warps exchange for they make when the scores are no longer held.
+    // Warps compute these products when the scores are no longer live.
     if (isLhsTransposed(contraction))
       continue;
     bool isSum = !matchPattern(contraction.getAcc(), m_AnyZeroFloat());
@@ -434,7 +433,7 @@ static MmaRegisters countRegisters(ScheduleAttr schedule, ArrayRef<LoadTileOp> r
   return count(held, scores, sums);
 }
 
-/// A tile's shape, as it is planned.
+/// Returns the shape of a tile for the memory plan.
 static TileShape getShape(Value tile) {
   auto type = cast<VectorType>(tile.getType());
   return {"tile", type.getDimSize(0), type.getDimSize(1)};
@@ -471,7 +470,7 @@ LogicalResult Stager::run() {
   SmallVector<Exchange> exchanges;
   SmallVector<TileShape> exchanged;
   SmallVector<StagedLoop> staged;
-  // Warps that share rows would each hold all columns of theirs.
+  // If warps share rows, each would hold all columns of the queries.
   bool isHeld = schedule.getQInRegisters().value_or(schedule.getColumnWarps() == 1);
   for (TileLoopOp loop : loops) {
     llvm::append_range(streamed, sharedLoads(*loop.getBody()));
@@ -511,7 +510,7 @@ struct StageSharedPass : flashattn::impl::StageSharedBase<StageSharedPass> {
   void runOnOperation() override {
     IRRewriter rewriter(&getContext());
     for (OnThreadsOp program : findTilePrograms(getOperation())) {
-      // With roles the tiles are in shared memory already.
+      // With warp specialization the tiles are already in shared memory.
       if (program.getScheduleAttr().getHopper())
         continue;
       if (!program->getParentOfType<gpu::LaunchOp>()) {

@@ -1,4 +1,4 @@
-//===- DeviceToNVVM.cpp - convert-flashattn-device-to-nvvm -----------------===//
+//===- DeviceToNVVM.cpp - convert-flashattn-device-to-nvvm ----------------===//
 
 #include "flashattn/Conversion/Passes.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
@@ -39,8 +39,7 @@ static void lower(LaunchDependentsOp op) {
   op.erase();
 }
 
-/// Not `nvvm.griddepcontrol`, which LLVM takes for an instruction that has nothing to do with
-/// memory.
+/// Inline PTX instead of `nvvm.griddepcontrol`, which LLVM does not treat as a memory access.
 static void lower(WaitPrerequisiteGridsOp op) {
   OpBuilder b(op);
   NVVM::InlinePtxOp::create(b, op.getLoc(), TypeRange(), ValueRange(), ValueRange(),
@@ -60,7 +59,7 @@ struct ConvertFlashAttnDeviceToNVVMPass
             changed = true;
           });
     });
-    // What is as it was need not be verified again: with kernels in full that takes time.
+    // Skips verification of unchanged modules, which takes time if they contain full kernels.
     if (!changed)
       markAllAnalysesPreserved();
   }

@@ -1,4 +1,4 @@
-//===- ConvertHopper.cpp - what Hopper has, as calls of the model ----------===//
+//===- ConvertHopper.cpp - Hopper ops as calls of the model ---------------===//
 
 #include "ConvertHopper.h"
 #include "flashattn/Dialect/Hopper/IR/WgmmaOperand.h"
@@ -73,8 +73,7 @@ static Value getLane(OpBuilder &b, Location loc, ModelKernel &kernel) {
   return LLVM::ZExtOp::create(b, loc, b.getI64Type(), lane);
 }
 
-/// Copies that add what warps have staged, as their lowering to PTX has them
-/// (convert-hopper-to-nvvm).
+/// Reducing copies of staged elements, as convert-hopper-to-nvvm lowers them to PTX.
 template <typename Op> class StagedAdd {
 public:
   StagedAdd(OpBuilder &b, Op op, ModelKernel &kernel)
@@ -85,11 +84,11 @@ public:
     staging = kernel.getPointer(b, loc, op.getStaging(), {warp, zero});
   }
 
-  /// What a thread stages at once.
+  /// Returns the number of elements that a thread stages at once.
   int64_t getCount() const { return type.getDimSize(1) / kLanes; }
 
-  /// Writes `count` of what the thread has spilled, from number `first` on, to the warp's place
-  /// from number `at` on.
+  /// Writes elements [first, first + count) that the thread has spilled to the warp's staging
+  /// buffer, from position `at` on.
   void stage(int64_t first, int64_t count, int64_t at, std::optional<int64_t> pending) {
     if (pending) {
       kernel.call(b, op, "WaitStores", {constant(b, loc, *pending)});
@@ -104,8 +103,8 @@ public:
                    constant(b, loc, kVector * kBytes), constant(b, loc, kVector * kBytes)});
   }
 
-  /// Begins the copy of `count` elements of a thread, or of as many of each warp's threads, that
-  /// stand from number `at` on; all warps have added `before` of their threads' before.
+  /// Begins the reducing copy of `count` staged elements per thread, from position `at` on. All
+  /// warps together have already added `before` elements per thread.
   void begin(int64_t count, int64_t at = 0, int64_t before = 0) {
     kernel.call(b, op, "WarpSync", {});
     Value number = arith::IndexCastOp::create(b, loc, b.getI64Type(), warp);
@@ -185,7 +184,7 @@ static void convert(ReadTileOp op, ModelKernel &kernel) {
   op.replaceAllUsesWith(LLVM::LoadOp::create(b, loc, type, result, /*alignment=*/4).getResult());
 }
 
-/// A barrier of two warpgroups, at which the first one is `first`, and the other `second`.
+/// Converts an op on a barrier: `first` in the first of two warpgroups, `second` in the second.
 template <typename Op>
 static void convertPeer(Op op, ModelKernel &kernel, StringRef function, int64_t first,
                           int64_t second) {
@@ -199,7 +198,7 @@ static void convertPeer(Op op, ModelKernel &kernel, StringRef function, int64_t 
 }
 
 //===----------------------------------------------------------------------===//
-// Turns
+// Ordered ops on global memory
 //===----------------------------------------------------------------------===//
 
 static void convert(AwaitTurnOp op, ModelKernel &kernel) {
@@ -258,7 +257,7 @@ static void convert(ClaimOp op, ModelKernel &kernel) {
 // Barriers
 //===----------------------------------------------------------------------===//
 
-/// An op on one barrier to a call with its address and `more`.
+/// Converts an op on an mbarrier to a call with its address and `more`.
 template <typename Op>
 static void convertBarrier(Op op, ModelKernel &kernel, StringRef name,
                            function_ref<Value(OpBuilder &)> more = {}) {
@@ -286,7 +285,7 @@ template <typename Op> static void convertGroup(Op op, ModelKernel &kernel, Stri
 // Products
 //===----------------------------------------------------------------------===//
 
-/// An operand's SharedOperand (lib/Runtime/Model/Product.h), of which the model adds the address.
+/// Appends an operand's SharedOperand (lib/Runtime/Model/Product.h). The model adds the address.
 static void addOperand(SmallVectorImpl<int64_t> &words, std::optional<WgmmaOperand> operand) {
   if (!operand) {
     words.append(4, 0);
@@ -309,14 +308,14 @@ static void convert(WgmmaOp op, ModelKernel &kernel) {
   addOperand(words, right);
   auto type = cast<VectorType>(op.getD().getType());
   int64_t bytes = type.getNumElements() * sizeof(float);
-  // Results, accumulators, registers of A, and the words behind them.
+  // Scratch memory: results, accumulators, registers of A, then the words.
   Value result = kernel.getScratch(b, loc, bytes);
   Value accumulator = op.getAcc() ? kernel.spill(b, loc, op.getAcc(), bytes)
                                   : LLVM::ZeroOp::create(b, loc, result.getType()).getResult();
   Value none = LLVM::ZeroOp::create(b, loc, result.getType());
   Value left = a ? kernel.getPointer(b, loc, op.getA()) : none;
   Value held = a ? op.getFirst() : op.getA();
-  // Two rows of a thread, a quarter of each.
+  // A thread holds a quarter of each of two rows.
   int64_t heldColumns = held ? 2 * cast<VectorType>(held.getType()).getNumElements() : 0;
   Value registers = held ? kernel.spill(b, loc, held, 2 * bytes) : none;
   constexpr int64_t kMostRegisterBytes = 512;
@@ -349,7 +348,7 @@ static void convert(WgmmaWaitOp op, ModelKernel &kernel) {
 }
 
 void mlir::flashattn::model::checkProductUses(ModelKernel &kernel) {
-  // Results of products, and what may still be one behind a branch or a wait for others.
+  // Results of products, and values that may still be in flight after a branch or another wait.
   llvm::SetVector<Value> prefetchKiBPerSM;
   kernel.getFunction().walk([&](WgmmaOp op) { prefetchKiBPerSM.insert(op.getD()); });
   SmallVector<OpOperand *> uses;
@@ -379,10 +378,10 @@ void mlir::flashattn::model::checkProductUses(ModelKernel &kernel) {
 }
 
 //===----------------------------------------------------------------------===//
-// The table
+// Dispatch
 //===----------------------------------------------------------------------===//
 
-/// What a kernel has no more when it comes to the model, or the model lacks.
+/// Rejects an op that should have been lowered earlier or that the model does not support.
 static LogicalResult refuse(Operation *op) {
   return op->emitOpError("expected an op that the GPU model supports but got '")
          << op->getName() << "'";
@@ -426,7 +425,7 @@ LogicalResult mlir::flashattn::model::convertHopperOp(Operation *op, ModelKernel
       .Case(
           [&](WaitStoresOp op) { kernel.call(b, op, "WaitStores", {constant(b, op.getLoc(), 0)}); })
       .Case([&](PinOp op) { op.replaceAllUsesWith(op.getValue()); })
-      // The model has registers enough.
+      // The model has unlimited registers.
       .Case([](SetRegistersOp) {})
       .Default([&](Operation *) { isKnown = false; });
   if (!isKnown)

@@ -1,4 +1,4 @@
-//===- ConvertHopper.h - what Hopper has, as calls of the model --*- C++ -*-===//
+//===- ConvertHopper.h - Hopper ops as calls of the model -------*- C++ -*-===//
 
 #ifndef FLASHATTN_CONVERSION_GPUTOMODEL_CONVERTHOPPER_H
 #define FLASHATTN_CONVERSION_GPUTOMODEL_CONVERTHOPPER_H
@@ -7,7 +7,7 @@
 
 namespace mlir::flashattn::model {
 
-/// convertOp of the hopper dialect's ops.
+/// Implements convertOp for ops of the hopper dialect.
 LogicalResult convertHopperOp(Operation *op, ModelKernel &kernel);
 
 } // namespace mlir::flashattn::model

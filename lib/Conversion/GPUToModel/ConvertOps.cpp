@@ -1,4 +1,4 @@
-//===- ConvertOps.cpp - what every GPU has, as calls of the model ----------===//
+//===- ConvertOps.cpp - ops of all GPUs as calls of the model -------------===//
 
 #include "ConvertHopper.h"
 #include "flashattn/Runtime/ModelABI.h"
@@ -26,7 +26,7 @@ static Value constant(OpBuilder &b, Location loc, int64_t value, unsigned bits =
 // Accesses
 //===----------------------------------------------------------------------===//
 
-/// Memory of the thread's own, which nothing is checked of.
+/// Whether `memref` is private to the thread. Such accesses are not checked.
 static bool isPrivate(Value memref) {
   while (auto view = memref.getDefiningOp<ViewLikeOpInterface>())
     memref = view.getViewSource();
@@ -39,7 +39,7 @@ static int64_t getBytes(Type type) {
   return type.isIndex() ? 8 : llvm::divideCeil(type.getIntOrFloatBitWidth(), 8);
 }
 
-/// Calls the model with an access, and the flags beside where it is.
+/// Reports an access to the model. `flags` excludes kShared, which `isShared` sets.
 static void callAccess(Operation *op, ModelKernel &kernel, Value address, Type type,
                        int64_t alignment, bool isShared, int32_t flags) {
   OpBuilder b(op);
@@ -49,7 +49,7 @@ static void callAccess(Operation *op, ModelKernel &kernel, Value address, Type t
                constant(b, loc, flags | (isShared ? kShared : 0))});
 }
 
-/// Shows the model an access to `type` at `indices`: a store of `stored`, or a load.
+/// Reports an access to `type` at `indices` to the model: a store of `stored`, or a load if null.
 static LogicalResult showAccess(Operation *op, ModelKernel &kernel, Value memref,
                                 ValueRange indices, Type type, Value stored, int64_t alignment) {
   if (isPrivate(memref))
@@ -60,7 +60,7 @@ static LogicalResult showAccess(Operation *op, ModelKernel &kernel, Value memref
   bool isShared = gpu::GPUDialect::hasWorkgroupMemoryAddressSpace(memrefType);
   if (!alignment)
     alignment = getBytes(memrefType.getElementType());
-  // The model stores itself: it looks at what was there.
+  // The model performs the store itself, because it inspects the previous contents.
   if (isShared && stored && !type.isIndex()) {
     kernel.call(b, op, "StoreShared",
                 {kernel.getPointer(b, loc, memref, indices), kernel.spill(b, loc, stored),
@@ -73,7 +73,7 @@ static LogicalResult showAccess(Operation *op, ModelKernel &kernel, Value memref
   return success();
 }
 
-/// The host does it in one step too, whoever else does.
+/// The host performs the access atomically too.
 static LogicalResult showAtomic(Operation *op, ModelKernel &kernel, Value memref,
                                 ValueRange indices) {
   if (isPrivate(memref))
@@ -91,12 +91,12 @@ static bool isSharedPointer(Type type) {
   return pointer && pointer.getAddressSpace() == unsigned(NVVM::NVVMMemorySpace::Shared);
 }
 
-/// An address of any memory as one of the host, which has one kind.
+/// Casts an address in any memory space to a host address.
 static Value getPlain(OpBuilder &b, Location loc, Value address) {
   return LLVM::AddrSpaceCastOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()), address);
 }
 
-/// The same as showAccess, by an address.
+/// As showAccess, for an access by address.
 static LogicalResult showLLVMAccess(Operation *op, ModelKernel &kernel, Value address, Type type,
                                     Value stored, std::optional<uint64_t> alignment) {
   Type element = isa<VectorType>(type) ? cast<VectorType>(type).getElementType() : type;
@@ -123,7 +123,7 @@ static LogicalResult showLLVMAccess(Operation *op, ModelKernel &kernel, Value ad
 // Threads and warps
 //===----------------------------------------------------------------------===//
 
-/// The number along a dimension that stands in the thread's view from field `first` on.
+/// Replaces `op` by the field of the thread's view for its dimension, counted from field `first`.
 template <typename Op>
 static LogicalResult convertNumber(Op op, ModelKernel &kernel, int64_t first) {
   OpBuilder b(op);
@@ -219,7 +219,7 @@ static LogicalResult convert(VoteOp op, ModelKernel &kernel) {
   return success();
 }
 
-/// An op without operands to a call without arguments.
+/// Replaces an op without operands by a call without arguments.
 static LogicalResult convertPlain(Operation *op, ModelKernel &kernel, StringRef name) {
   OpBuilder b(op);
   kernel.call(b, op, name, {});
@@ -228,7 +228,7 @@ static LogicalResult convertPlain(Operation *op, ModelKernel &kernel, StringRef 
 }
 
 //===----------------------------------------------------------------------===//
-// Copies and products of warps
+// Warp-level copies and products
 //===----------------------------------------------------------------------===//
 
 static LogicalResult convert(nvgpu::DeviceAsyncCopyOp op, ModelKernel &kernel) {
@@ -285,8 +285,8 @@ static LogicalResult convert(NVVM::LdMatrixOp op, ModelKernel &kernel) {
   return success();
 }
 
-/// An address in shared memory has 32 bits. That of the host has more, which all of the block's
-/// share with its first.
+/// A shared-memory address has 32 bits. Its host address has more, and the upper bits are those of
+/// the block's first byte.
 static LogicalResult convert(LLVM::IntToPtrOp op, ModelKernel &kernel) {
   OpBuilder b(op);
   Location loc = op.getLoc();
@@ -301,7 +301,7 @@ static LogicalResult convert(LLVM::IntToPtrOp op, ModelKernel &kernel) {
   return success();
 }
 
-/// An atomic op by an address. The host has no other scope than all of its threads.
+/// Reports an atomic op by address. The host only supports the scope of all its threads.
 template <typename Op> static LogicalResult convertAtomic(Op op, ModelKernel &kernel, Type type) {
   op.removeSyncscopeAttr();
   OpBuilder b(op);
@@ -311,7 +311,7 @@ template <typename Op> static LogicalResult convertAtomic(Op op, ModelKernel &ke
   return success();
 }
 
-/// The elements of a product's operands, by its shape; nothing where the model has none such.
+/// Returns the element type of a product's operands; nullopt if the model does not support it.
 static std::optional<ProductElement> getElement(NVVM::MmaOp op) {
   NVVM::MMAShapeAttr shape = op.getShape();
   if (shape.getM() != 16 || shape.getN() != 8)
@@ -360,10 +360,10 @@ static LogicalResult convert(NVVM::MmaOp op, ModelKernel &kernel) {
 }
 
 //===----------------------------------------------------------------------===//
-// The table
+// Dispatch
 //===----------------------------------------------------------------------===//
 
-/// Whether an op only computes its results, or says where control goes.
+/// Whether an op only computes its results or only transfers control.
 static bool isPlain(Operation *op) {
   if (isa<memref::CopyOp, LLVM::InlineAsmOp, NVVM::InlinePtxOp>(op))
     return false;

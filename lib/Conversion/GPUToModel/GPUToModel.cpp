@@ -1,4 +1,4 @@
-//===- GPUToModel.cpp - convert-flashattn-gpu-to-model ---------------------===//
+//===- GPUToModel.cpp - convert-flashattn-gpu-to-model --------------------===//
 
 #include "ModelKernel.h"
 #include "flashattn/Conversion/Passes.h"
@@ -17,8 +17,8 @@ using namespace mlir;
 using namespace mlir::flashattn;
 using namespace mlir::flashattn::model;
 
-/// Bytes that a buffer in shared memory takes there; kTooManyBytes for more than an address of it
-/// has.
+/// Returns the bytes that a buffer takes in shared memory; kTooManyBytes if it exceeds the range of
+/// a shared-memory address.
 constexpr int64_t kTooManyBytes = int64_t(1) << 32;
 static int64_t getSharedBytes(MemRefType type) {
   uint64_t bytes = llvm::divideCeil(type.getElementTypeBitWidth(), 8);
@@ -28,7 +28,7 @@ static int64_t getSharedBytes(MemRefType type) {
   return bytes < kTooManyBytes ? llvm::alignTo(bytes, kAlignment) : kTooManyBytes;
 }
 
-/// Bytes of a kernel's shared memory whose size it knows itself, behind what its launch asks for.
+/// Returns the bytes of a kernel's static shared memory, which follows the dynamic shared memory.
 static int64_t getStaticBytes(gpu::GPUFuncOp kernel) {
   int64_t bytes = 0;
   for (BlockArgument memory : kernel.getWorkgroupAttributions())
@@ -36,7 +36,7 @@ static int64_t getStaticBytes(gpu::GPUFuncOp kernel) {
   return bytes;
 }
 
-/// The host has one kind of memory.
+/// The host has a single memory space.
 static Type dropMemorySpace(Type type) {
   auto memref = dyn_cast<MemRefType>(type);
   if (!memref)
@@ -54,7 +54,7 @@ static void dropMemorySpaces(func::FuncOp function) {
 }
 
 namespace {
-/// What hands a kernel's arguments over: a field for each, in the types of LLVM.
+/// The struct that passes a kernel's arguments: a field of LLVM type for each.
 struct Frame {
   static FailureOr<Frame> get(gpu::GPUFuncOp kernel) {
     MLIRContext *context = kernel.getContext();
@@ -79,7 +79,7 @@ struct Frame {
   LLVM::LLVMStructType type;
 };
 
-/// A kernel that was converted.
+/// A converted kernel.
 struct Converted {
   func::FuncOp function;
   LLVM::GlobalOp description;
@@ -102,11 +102,12 @@ private:
   ModuleOp module;
   SymbolTable symbols;
   llvm::StringMap<LLVM::LLVMFuncOp> functions;
-  llvm::DenseMap<Attribute, Converted> kernels; ///< by a launch's symbol
+  llvm::DenseMap<Attribute, Converted> kernels; ///< by the kernel symbol of a launch
 };
 } // namespace
 
-/// The arguments of `function`, those of the kernel behind two of its own, come from the frame.
+/// Replaces the kernel's arguments, which follow two arguments of `function`, by loads of the
+/// frame.
 void Converter::takeArguments(func::FuncOp function, gpu::GPUFuncOp kernel, const Frame &frame,
                               unsigned numArguments, int64_t staticBytes) {
   Block &entry = function.front();
@@ -126,7 +127,7 @@ void Converter::takeArguments(func::FuncOp function, gpu::GPUFuncOp kernel, cons
     Value value;
     if (unsigned field = i - 2; field < numArguments) {
       value = frame.getAddress(b, loc, arguments, field);
-      // A tensor map is its address.
+      // A tensor map is passed by its address.
       if (!isa<hopper::TensorMapType>(argument.getType()))
         value = LLVM::LoadOp::create(b, loc, frame.getField(field), value);
     } else {
@@ -170,7 +171,7 @@ LogicalResult Converter::convert(gpu::GPUFuncOp kernel) {
   symbols.insert(function);
   unsigned numArguments = kernel.getFunctionType().getNumInputs();
   function.getBody().takeBody(kernel.getBody());
-  // What the kernel has itself.
+  // The ops of the kernel itself.
   SmallVector<Operation *> ops;
   function.getBody().walk([&](Operation *op) { ops.push_back(op); });
   Block &entry = function.front();

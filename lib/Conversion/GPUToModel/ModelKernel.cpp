@@ -1,4 +1,4 @@
-//===- ModelKernel.cpp -----------------------------------------------------===//
+//===- ModelKernel.cpp ----------------------------------------------------===//
 
 #include "ModelKernel.h"
 #include "flashattn/Runtime/ModelABI.h"
@@ -21,7 +21,7 @@ ModelKernel::ModelKernel(func::FuncOp function, Value thread,
                                    b.getI8Type(), scratchBytes, kAlignment);
 }
 
-/// The place in a file, of those that a location has the first.
+/// Returns the first file position in a location.
 static std::string formatLocation(Location loc) {
   std::string text;
   loc->walk([&](Location part) {
@@ -51,7 +51,7 @@ void ModelKernel::addWork(Operation *op) {
     return;
   auto vector = dyn_cast<VectorType>(op->getResult(0).getType());
   int64_t count = vector ? vector.getNumElements() : 1;
-  // A multiprocessor has units for a quarter as many of these.
+  // A multiprocessor executes these at a quarter of the rate.
   constexpr int64_t kSpecial = 4;
   elements += isa<math::Exp2Op, math::ExpOp, math::LogOp, math::Log2Op, math::TanhOp>(op)
                   ? kSpecial * count
@@ -72,7 +72,7 @@ Value ModelKernel::emit(OpBuilder &builder, Operation *op, StringRef name, Value
                         Type result) {
   Location loc = op->getLoc();
   int32_t place = getPlace(op);
-  // Who uses a product's registers, or computes, may be of any kind.
+  // ProductUse and Work calls may belong to any kind of op.
   if (name == "ProductUse" || name == "Work" || !called.insert(op).second)
     place |= kSameOp;
   SmallVector<Value> all{thread,
@@ -148,7 +148,7 @@ Value ModelKernel::spill(OpBuilder &b, Location loc, Value value, int64_t offset
 static Value loadField(OpBuilder &b, Location loc, Value view, int64_t bytes, Type type) {
   Value address = LLVM::GEPOp::create(b, loc, view.getType(), b.getI8Type(), view,
                                       ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(bytes)});
-  // The same all the time that the kernel runs.
+  // Constant while the kernel runs.
   return LLVM::LoadOp::create(b, loc, type, address, /*alignment=*/4, /*isVolatile=*/false,
                               /*isNonTemporal=*/false, /*isInvariant=*/true);
 }

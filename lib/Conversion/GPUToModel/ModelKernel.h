@@ -1,4 +1,4 @@
-//===- ModelKernel.h - a kernel that becomes a function of the host -*- C++ -*-===//
+//===- ModelKernel.h - a kernel as a host function --------------*- C++ -*-===//
 
 #ifndef FLASHATTN_CONVERSION_GPUTOMODEL_MODELKERNEL_H
 #define FLASHATTN_CONVERSION_GPUTOMODEL_MODELKERNEL_H
@@ -13,33 +13,33 @@
 
 namespace mlir::flashattn::model {
 
-/// A kernel's body, whose ops become calls of the model one by one. Each op is a place, with a
-/// number, an op's name and its location.
+/// A kernel's body, whose ops are replaced by calls of the model. Each op has a place, an index
+/// with the op's name and location, for reports.
 class ModelKernel {
 public:
   /// `thread` points to a ThreadView.
   ModelKernel(func::FuncOp function, Value thread, llvm::StringMap<LLVM::LLVMFuncOp> &functions);
 
-  /// Calls the model's function `name` with the thread, the op's place and `arguments`, in front of
-  /// the builder's point. Its result, or null without a type.
+  /// Calls the model's function `name` with the thread, the op's place and `arguments`, at the
+  /// builder's insertion point. Returns its result, or null without a result type.
   Value call(OpBuilder &builder, Operation *op, StringRef name, ValueRange arguments,
              Type result = {});
-  /// The address of an element of a memref.
+  /// Returns the address of an element of a memref.
   Value getPointer(OpBuilder &builder, Location loc, Value memref, ValueRange indices = {});
-  /// The address of `bytes` bytes of the thread's own, whose contents the next op may overwrite.
+  /// Returns the address of `bytes` bytes of private scratch memory. The next op may overwrite it.
   Value getScratch(OpBuilder &builder, Location loc, int64_t bytes, int64_t offset = 0);
-  /// Puts a value to scratch memory; its address.
+  /// Stores a value to scratch memory. Returns its address.
   Value spill(OpBuilder &builder, Location loc, Value value, int64_t offset = 0);
-  /// The i32 field of the thread's view at number `field`.
+  /// Loads i32 field number `field` of the thread's view.
   Value getField(OpBuilder &builder, Location loc, int64_t field);
-  /// A field of pointer size behind the twelve numbers.
+  /// Loads pointer-size field number `field` after the twelve i32 fields.
   Value getWideField(OpBuilder &builder, Location loc, int64_t field, Type type);
-  /// Counts what an op computes, for the model's time; the next call says how much it was.
+  /// Counts the elements that an op computes, for the model's timing. The next call reports it.
   void addWork(Operation *op);
   Value getThread() const { return thread; }
   func::FuncOp getFunction() const { return function; }
 
-  /// The texts of all places, with a line feed in front of each.
+  /// Returns the descriptions of all places, each after a line feed.
   const std::string &getPlaces() const { return places; }
 
 private:
@@ -54,19 +54,19 @@ private:
   int64_t mostScratch = 16;
   std::string places;
   int32_t numPlaces = 0;
-  int64_t elements = 0; ///< computed since the last call
+  int64_t elements = 0; ///< elements computed since the last call
   llvm::DenseMap<Operation *, int32_t> placeOf;
-  llvm::DenseSet<Operation *> called; ///< ops that have, for what they do themselves
+  llvm::DenseSet<Operation *> called; ///< ops that have already called the model
 };
 
-/// Gives globals in a block's memory, and a thread's own memory, their places in each kernel.
+/// Turns globals in shared memory and private memory into buffers of each kernel.
 void prepareKernels(gpu::GPUModuleOp container);
 
-/// Replaces an op that does more than compute its results; leaves what only does so. Errors: an op
-/// that the model does not have.
+/// Replaces an op by calls of the model, unless the op only computes its results. Returns failure
+/// after an error at an op that the model does not support.
 LogicalResult convertOp(Operation *op, ModelKernel &kernel);
 
-/// Lets the model see uses of registers that a product may still write.
+/// Inserts calls that report uses of registers that a product may still write.
 void checkProductUses(ModelKernel &kernel);
 
 } // namespace mlir::flashattn::model

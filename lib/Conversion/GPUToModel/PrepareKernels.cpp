@@ -1,4 +1,4 @@
-//===- PrepareKernels.cpp - where the memory of kernels is -----------------===//
+//===- PrepareKernels.cpp - memory of kernels -----------------------------===//
 
 #include "ModelKernel.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -6,7 +6,7 @@
 using namespace mlir;
 using namespace mlir::flashattn::model;
 
-/// A global of a block's memory is memory of each kernel that names it.
+/// Replaces each global in shared memory by a workgroup attribution of the kernel that uses it.
 static void takeGlobals(gpu::GPUFuncOp kernel) {
   llvm::DenseMap<Attribute, Value> taken;
   SmallVector<memref::GetGlobalOp> uses;
@@ -23,7 +23,7 @@ static void takeGlobals(gpu::GPUFuncOp kernel) {
   }
 }
 
-/// A thread's own memory lies on its stack.
+/// Replaces private attributions by memory on the host thread's stack.
 static void takePrivate(gpu::GPUFuncOp kernel) {
   ArrayRef<BlockArgument> memories = kernel.getPrivateAttributions();
   if (memories.empty())

@@ -1,4 +1,4 @@
-//===- FlagLaunches.cpp - flashattn-flag-launches --------------------------===//
+//===- FlagLaunches.cpp - flashattn-flag-launches -------------------------===//
 
 #include "flashattn/Conversion/Passes.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
@@ -14,7 +14,7 @@ namespace mlir::flashattn {
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// LaunchFlags that follow from what the kernel does.
+/// Returns the launch flags that a kernel requires.
 static int32_t getLaunchFlags(gpu::GPUFuncOp kernel) {
   bool waits =
       kernel.walk([](WaitPrerequisiteGridsOp) { return WalkResult::interrupt(); }).wasInterrupted();
@@ -47,7 +47,7 @@ struct FlagLaunchesPass : flashattn::impl::FlagLaunchesBase<FlagLaunchesPass> {
     });
     if (result.wasInterrupted())
       return signalPassFailure();
-    // What is as it was need not be verified again: with kernels in full that takes time.
+    // Skips verification of unchanged modules, which takes time if they contain full kernels.
     if (!changed)
       markAllAnalysesPreserved();
   }

@@ -1,7 +1,7 @@
-//===- HostToLLVM.cpp - convert-hopper-host-to-llvm ------------------------===//
+//===- HostToLLVM.cpp - convert-hopper-host-to-llvm -----------------------===//
 //
-// Tensor maps are made by the runtime (flashattnEncodeTensorMap), on the host, at each
-// launch, and handed to kernels by value; it knows the device too.
+// The runtime encodes tensor maps on the host at each launch (flashattnEncodeTensorMap) and passes
+// them to kernels by value. It also returns the number of multiprocessors.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +20,7 @@ namespace mlir::flashattn {
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// Room for `count` i64 in the frame of `function`: one for all rounds of a loop.
+/// Allocates `count` i64 in the frame of `function`, outside all loops.
 static Value createBuffer(OpBuilder &builder, Location loc, func::FuncOp function, int64_t count,
                           int64_t alignment) {
   OpBuilder::InsertionGuard guard(builder);
@@ -31,11 +31,11 @@ static Value createBuffer(OpBuilder &builder, Location loc, func::FuncOp functio
                                 alignment);
 }
 
-/// The address of the runtime's map becomes its 128 bytes, as a value that the launch copies
-/// to where the driver reads the kernel's parameters.
+/// Replaces the map by its 128 bytes, encoded by the runtime. As a value it is copied by the launch
+/// to the kernel's parameters.
 static LogicalResult lower(hopper::MakeTensorMapOp op, func::FuncOp parent) {
   for (Operation *user : op->getUsers())
-    // What convert-flashattn-gpu-to-model has made of a launch casts the map to its bytes.
+    // In launches converted by convert-flashattn-gpu-to-model, the map is cast to its bytes.
     if (!isa<gpu::LaunchFuncOp, UnrealizedConversionCastOp>(user))
       return op.emitOpError("expected launches of kernels as only users but got '")
              << user->getName() << "'";
@@ -51,7 +51,7 @@ static LogicalResult lower(hopper::MakeTensorMapOp op, func::FuncOp parent) {
   auto toI64 = [&](Value index) -> Value {
     return arith::IndexCastOp::create(builder, loc, i64, index);
   };
-  /// The address of an array of `values`.
+  /// Returns the address of an array of `values`.
   auto store = [&](ValueRange values) {
     Value array = createBuffer(builder, loc, parent, values.size(), /*alignment=*/8);
     for (auto [i, value] : llvm::enumerate(values)) {
@@ -97,7 +97,7 @@ static LogicalResult lower(hopper::MakeTensorMapOp op, func::FuncOp parent) {
   return success();
 }
 
-/// The runtime's number.
+/// Replaces the op by a call of the runtime.
 static LogicalResult lower(MultiprocessorCountOp op, func::FuncOp parent) {
   OpBuilder builder(op);
   FailureOr<LLVM::LLVMFuncOp> function =

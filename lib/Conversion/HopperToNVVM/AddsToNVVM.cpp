@@ -1,4 +1,4 @@
-//===- AddsToNVVM.cpp - copies that add, and whose turn it is ---------------===//
+//===- AddsToNVVM.cpp - reducing copies and their order -------------------===//
 
 #include "InlinePTX.h"
 #include "flashattn/Dialect/Hopper/IR/Hopper.h"
@@ -10,12 +10,12 @@ using namespace mlir::flashattn;
 using namespace mlir::flashattn::hopper;
 
 //===----------------------------------------------------------------------===//
-// Copies that add
+// Reducing copies
 //===----------------------------------------------------------------------===//
 
 namespace {
 
-/// Copies that add, each of what a warp has staged.
+/// Stages f32 elements in shared memory and adds them to global memory by bulk reducing copies.
 class StagedAdd {
 public:
   StagedAdd(ConversionPatternRewriter &b, Location loc, const LLVMTypeConverter &converter,
@@ -29,11 +29,12 @@ public:
         b, loc, start, LLVM::MulOp::create(b, loc, lane, constantI32(b, loc, kVector * kBytes)));
   }
 
-  /// What a thread stages at once.
+  /// Returns the number of elements that a thread stages at once.
   int64_t getCount() const { return elements / kLanes; }
 
-  /// Writes `count` of what the thread holds, from number `first` on, to the warp's place from
-  /// number `at` on, behind the read of its last copies but `pending`; null: it need not wait.
+  /// Writes elements [first, first + count) of the thread's `value` to the warp's staging buffer,
+  /// from position `at` on. First waits until at most `pending` copies of the warp may still read
+  /// the buffer; nullopt: no wait is needed.
   void stage(Value value, int64_t first, int64_t count, int64_t at,
              std::optional<int64_t> pending) {
     if (pending)
@@ -57,10 +58,10 @@ public:
     }
   }
 
-  /// Begins the copy of `count` elements of a thread, or of as many of each warp's threads, behind
-  /// `fence`: those that stand from number `at` on, where all warps have added `before` of their
-  /// threads' before. From `mine` where threads stage too, for the first lane's own place is the
-  /// warp's: they keep one address.
+  /// Issues, after `fence`, a reducing copy of `count` staged elements per thread, from position
+  /// `at` on. All warps together have already added `before` elements per thread. `from` is
+  /// `start`, or `mine` if threads also stage: in lane 0, which issues the copy, the addresses are
+  /// equal, so one register holds both.
   void add(TypedValue<BaseMemRefType> target, Value convertedTarget, ValueRange indices, Value from,
            StringRef fence, int64_t count, int64_t at = 0, int64_t before = 0) {
     Value to = findTarget(target, convertedTarget, indices);
@@ -78,7 +79,7 @@ public:
                     {}, ValueRange{to, from, lane});
   }
 
-  Value start, mine; ///< the warp's place and, in it, the thread's
+  Value start, mine; ///< the staging buffer of the warp, and of the thread in it
 
 private:
   static constexpr int64_t kVector = 4, kBytes = 4, kLanes = 32;
@@ -90,8 +91,8 @@ private:
     return LLVM::AddOp::create(b, loc, sum, LLVM::MulOp::create(b, loc, value, constant(factor)));
   }
 
-  /// Where the warp's elements go, in global memory. The row, which changes from step to step,
-  /// comes last: a loop then keeps one pointer.
+  /// Returns the global address of the warp's elements. The row, which changes from step to step,
+  /// is added last, so that a loop keeps a single pointer.
   Value findTarget(TypedValue<BaseMemRefType> target, Value converted, ValueRange at) {
     auto type = cast<MemRefType>(target.getType());
     SmallVector<Value> indices(at);
@@ -106,7 +107,7 @@ private:
   Location loc;
   const LLVMTypeConverter &converter;
   Value warp;
-  int64_t warps, elements; ///< of a warp
+  int64_t warps, elements; ///< number of warps; elements per warp
   Value lane;
 };
 
@@ -127,7 +128,7 @@ struct AddTileLowering : ConvertOpToLLVMPattern<AddTileOp> {
   }
 };
 
-/// Without a loop: its state would take registers that these warps do not have.
+/// Unrolled, because a loop counter would take a register that these warps do not have.
 struct ClearLowering : ConvertOpToLLVMPattern<ClearOp> {
   using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
 
@@ -138,14 +139,14 @@ struct ClearLowering : ConvertOpToLLVMPattern<ClearOp> {
     Value start = LLVM::getStridedElementPtr(rewriter, loc, *getTypeConverter(),
                                              cast<MemRefType>(op.getTarget().getType()),
                                              adaptor.getTarget(), adaptor.getIndices());
-    // The lane is read here, or it would take a register all the time.
+    // Read here, so that the lane takes no register elsewhere.
     std::string text = "{\n.reg .f32 zero;\n.reg .b32 lane;\n.reg .b64 at;\n"
                        "mov.f32 zero, 0f00000000;\nmov.u32 lane, %laneid;\n"
                        "mad.wide.u32 at, lane, 16, $0;\n";
     int64_t all = op.getElements() * static_cast<int64_t>(sizeof(float));
     for (int64_t at = 0; at < all; at += kLanes * kBytes)
       text += llvm::formatv("st.global.v4.f32 [at+{0}], {{zero, zero, zero, zero};\n", at).str();
-    // Copies are another proxy.
+    // Bulk copies belong to the async proxy.
     createInlinePTX(
         rewriter, loc, text + "fence.proxy.async.global;\nbar.warp.sync -1;\n}", {},
         LLVM::PtrToIntOp::create(rewriter, loc, rewriter.getI64Type(), start).getResult());
@@ -189,13 +190,13 @@ struct AddStagedLowering : ConvertOpToLLVMPattern<AddStagedOp> {
 };
 
 //===----------------------------------------------------------------------===//
-// Turns
+// Ordered ops on global memory
 //===----------------------------------------------------------------------===//
 
 constexpr int64_t kTurnBytes = 4;
 
-/// An op on an element of global memory to inline assembly on its address, `$0` or, behind a
-/// result, `$1`, and more operands.
+/// Lowers an op on an element in global memory to inline PTX. The element's address is `$0`, or
+/// `$1` if the op has a result; more operands follow.
 template <typename Op> struct TurnLowering : ConvertOpToLLVMPattern<Op> {
   using ConvertOpToLLVMPattern<Op>::ConvertOpToLLVMPattern;
   using OpAdaptor = typename ConvertOpToLLVMPattern<Op>::OpAdaptor;
@@ -205,7 +206,7 @@ template <typename Op> struct TurnLowering : ConvertOpToLLVMPattern<Op> {
     Location loc = op.getLoc();
     auto type = cast<MemRefType>(op.getOrder().getType());
     MemRefDescriptor order(adaptor.getOrder());
-    // Counted in 32 bits, as numbers of rows allow: a loop then keeps one register and no pointer.
+    // 32-bit arithmetic, which the number of rows allows: a loop keeps one register and no pointer.
     auto narrow = [&](Value v) -> Value {
       return LLVM::TruncOp::create(rewriter, loc, rewriter.getI32Type(), v);
     };
@@ -223,7 +224,7 @@ template <typename Op> struct TurnLowering : ConvertOpToLLVMPattern<Op> {
         rewriter, loc, wide, order.bufferPtr(rewriter, loc, *this->getTypeConverter(), type));
     SmallVector<Value> inputs{LLVM::AddOp::create(rewriter, loc, start, bytes)};
     std::string text = getText(op, adaptor, rewriter, inputs);
-    // Inline assembly has no predicate for a result.
+    // Inline assembly cannot return a predicate.
     bool isFlag = isa<TakeFirstOp>(op.getOperation());
     SmallVector<Type> types(op->getResultTypes());
     if (isFlag)
@@ -251,8 +252,8 @@ std::string TurnLowering<ClaimOp>::getText(ClaimOp, OpAdaptor, OpBuilder &,
   return "atom.relaxed.gpu.global.add.u32 $0, [$1], 1;";
 }
 
-// Not an acquire, whose fence would cost every step: the sums that follow are made in the second
-// level cache, where those before have been made when the turn was passed on.
+// Relaxed: an acquire fence would cost time in every step. The reducing copies that follow are
+// performed in the L2 cache, and so were the copies before the turn was passed on.
 template <>
 std::string TurnLowering<AwaitTurnOp>::getText(AwaitTurnOp, OpAdaptor adaptor, OpBuilder &,
                                                SmallVectorImpl<Value> &inputs) {
@@ -262,7 +263,7 @@ std::string TurnLowering<AwaitTurnOp>::getText(AwaitTurnOp, OpAdaptor adaptor, O
          "ld.relaxed.gpu.global.b32 seen, [$0];\nbra.uni WAIT_${:uid};\nDONE_${:uid}:\n}";
 }
 
-// Not an acquire either.
+// Relaxed for the same reason.
 template <>
 std::string TurnLowering<TakeFirstOp>::getText(TakeFirstOp, OpAdaptor adaptor, OpBuilder &,
                                                SmallVectorImpl<Value> &inputs) {
@@ -274,7 +275,7 @@ std::string TurnLowering<TakeFirstOp>::getText(TakeFirstOp, OpAdaptor adaptor, O
          "setp.eq.b32 p, seen, 0;\nselp.b32 $0, 1, 0, p;\n}";
 }
 
-// A release: without its fence calls seldom give other bits
+// Release: without its fence, results occasionally differ between calls
 // (docs/rationale/deterministic-gradients.md).
 template <>
 std::string TurnLowering<PassTurnOp>::getText(PassTurnOp op, OpAdaptor adaptor, OpBuilder &builder,
@@ -293,7 +294,7 @@ std::string TurnLowering<SignalAddedOp>::getText(SignalAddedOp op, OpAdaptor, Op
          "@p red.release.gpu.global.add.u32 [$0], 1;\n}";
 }
 
-// Blocks of the grid before still run, and need what a loop without a pause takes.
+// Sleeps between polls: blocks of the previous grid are still running and need the issue slots.
 template <>
 std::string TurnLowering<AwaitAddedOp>::getText(AwaitAddedOp, OpAdaptor adaptor, OpBuilder &,
                                                 SmallVectorImpl<Value> &inputs) {

@@ -1,4 +1,4 @@
-//===- HopperToNVVM.cpp - convert-hopper-to-nvvm ---------------------------===//
+//===- HopperToNVVM.cpp - convert-hopper-to-nvvm --------------------------===//
 
 #include "flashattn/Conversion/HopperToNVVM/HopperToNVVM.h"
 #include "InlinePTX.h"
@@ -25,15 +25,15 @@ using namespace mlir::flashattn::hopper;
 namespace {
 
 //===----------------------------------------------------------------------===//
-// Tensor copies
+// TMA copies
 //===----------------------------------------------------------------------===//
 
-/// One instruction for each panel of `tile`, at `address`. In `form`, a format of the number of
-/// coordinates and their list, `$0` is the panel, `$1` the tensor map and `$2` the first of
-/// `others`.
+/// Issues one TMA instruction for each panel of `tile` at `address`. `form` is a format string with
+/// the number of coordinates and their list. In it, `$0` is the panel, `$1` the tensor map and `$2`
+/// the first of `others`.
 void copyPanels(OpBuilder &b, Location loc, const SharedTile &tile, Value address, Value map,
                 ValueRange coordinates, ValueRange others, const char *form) {
-  // The tensor map has its dimensions from the innermost out.
+  // A tensor map lists dimensions innermost first.
   SmallVector<Value> places;
   std::string list;
   for (auto [i, coordinate] : llvm::enumerate(llvm::reverse(coordinates))) {
@@ -126,7 +126,7 @@ struct TmaStoreLowering : ConvertOpToLLVMPattern<TmaStoreOp> {
 // Barriers
 //===----------------------------------------------------------------------===//
 
-/// An op on one barrier to inline PTX, in which `$0` is its address.
+/// Lowers an op on an mbarrier to inline PTX, in which `$0` is its address.
 template <typename Op> struct BarrierLowering : ConvertOpToLLVMPattern<Op> {
   using ConvertOpToLLVMPattern<Op>::ConvertOpToLLVMPattern;
   using OpAdaptor = typename ConvertOpToLLVMPattern<Op>::OpAdaptor;
@@ -143,7 +143,7 @@ template <typename Op> struct BarrierLowering : ConvertOpToLLVMPattern<Op> {
     return success();
   }
 
-  /// The text, and what it needs beside the address into `inputs`.
+  /// Returns the text and appends operands other than the address to `inputs`.
   static std::string getText(Op op, OpAdaptor adaptor, OpBuilder &builder,
                              SmallVectorImpl<Value> &inputs);
 };
@@ -176,7 +176,7 @@ template <>
 std::string BarrierLowering<BarrierWaitOp>::getText(BarrierWaitOp, OpAdaptor adaptor, OpBuilder &,
                                                     SmallVectorImpl<Value> &inputs) {
   inputs.push_back(adaptor.getParity());
-  // The test itself suspends the thread for a while, so the loop is no busy one.
+  // try_wait suspends the thread for a while, so this loop does not spin.
   return "{\n.reg .pred p;\nWAIT_${:uid}:\n"
          "mbarrier.try_wait.parity.shared::cta.b64 p, [$0], $1;\n"
          "@p bra.uni DONE_${:uid};\nbra.uni WAIT_${:uid};\nDONE_${:uid}:\n}";
@@ -202,7 +202,7 @@ std::string BarrierLowering<WarpArriveOp>::getText(WarpArriveOp op, OpAdaptor, O
 // Instructions
 //===----------------------------------------------------------------------===//
 
-/// An op without operands to an instruction without any.
+/// Lowers an op without operands to an instruction without operands.
 template <typename Op> struct InstructionLowering : ConvertOpToLLVMPattern<Op> {
   InstructionLowering(const LLVMTypeConverter &converter, StringRef text)
       : ConvertOpToLLVMPattern<Op>(converter), text(text) {}
@@ -218,7 +218,7 @@ template <typename Op> struct InstructionLowering : ConvertOpToLLVMPattern<Op> {
 };
 
 //===----------------------------------------------------------------------===//
-// What nvvm has an op for
+// Ops with an equivalent in nvvm
 //===----------------------------------------------------------------------===//
 
 LogicalResult lowerWaitStores(WaitStoresOp op, PatternRewriter &b) {
@@ -250,9 +250,9 @@ LogicalResult lowerGroupArrive(GroupArriveOp op, PatternRewriter &b) {
   return success();
 }
 
-/// The first warpgroup's `instruction` at one of two barriers, and the second one's at the other;
-/// `isOther`: the other way round. Of both one is predicated away, for a barrier's number would
-/// take a register.
+/// Lowers to `instruction` at the first barrier in the first warpgroup and at the second barrier in
+/// the second; swapped if `isOther`. Both instructions are emitted with opposite predicates,
+/// because a barrier number in a register would take one.
 template <typename Op>
 LogicalResult lowerPeer(Op op, PatternRewriter &b, StringRef instruction, bool isOther) {
   int64_t first = op.getBarrier() + isOther, second = op.getBarrier() + !isOther;
@@ -286,8 +286,8 @@ LogicalResult lowerSetRegisters(SetRegistersOp op, PatternRewriter &b) {
 // Tensor maps
 //===----------------------------------------------------------------------===//
 
-/// A kernel takes its tensor maps by value, and must not copy them: the copy unit reads them where
-/// the launch put them. Known by the cast that convert-gpu-to-nvvm leaves at their uses.
+/// Makes the tensor maps of a kernel by-value grid constants: TMA must read them from the parameter
+/// space, not from a copy. The cast that convert-gpu-to-nvvm leaves at its uses identifies a map.
 void passTensorMapsByValue(LLVM::LLVMFuncOp function) {
   if (function.isExternal() || !function->hasAttr(NVVM::NVVMDialect::getKernelFuncAttrName()))
     return;
@@ -307,8 +307,8 @@ void passTensorMapsByValue(LLVM::LLVMFuncOp function) {
   }
 }
 
-/// ptxas ignores setmaxnreg (C7508) in a kernel that might take fewer registers at its start
-/// than its block can have; with the number of blocks it takes them all.
+/// Sets the minimum number of blocks per SM. ptxas ignores setmaxnreg (C7508) in a kernel that
+/// might start with fewer registers than its block can have; with this number it uses them all.
 void fixRegisterCount(LLVM::LLVMFuncOp function) {
   Builder b(function.getContext());
   function.walk([&](SetRegistersOp op) {
@@ -335,7 +335,7 @@ struct TensorMapToLLVMInterface : ConvertToLLVMPatternInterface {
 // Pass
 //===----------------------------------------------------------------------===//
 
-/// Interrupts with an error at what earlier passes should have changed.
+/// Emits an error and interrupts at an op or type that earlier passes should have lowered.
 WalkResult checkConvertible(Operation *op) {
   if (auto kernel = dyn_cast<gpu::GPUFuncOp>(op)) {
     for (Type type : kernel.getArgumentTypes())
@@ -376,7 +376,7 @@ struct ConvertHopperToNVVMPass : flashattn::impl::ConvertHopperToNVVMBase<Conver
     RewritePatternSet patterns(&getContext());
     populateHopperToNVVMPatterns(converter, patterns);
     LLVMConversionTarget target(getContext());
-    // What describes memory to the copy unit is the host's.
+    // The host creates tensor maps.
     target.addIllegalDialect<HopperDialect>();
     target.addLegalOp<MakeTensorMapOp>();
     target.addLegalDialect<NVVM::NVVMDialect>();

@@ -1,4 +1,4 @@
-//===- InlinePTX.cpp -------------------------------------------------------===//
+//===- InlinePTX.cpp ------------------------------------------------------===//
 
 #include "InlinePTX.h"
 #include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
@@ -8,7 +8,7 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// NVPTX's constraint for a register of `type`.
+/// Returns the NVPTX inline assembly constraint for a register of `type`.
 static StringRef getConstraint(Type type) {
   if (type.isF32())
     return "f";
@@ -54,7 +54,7 @@ Value hopper::createSharedAddress(OpBuilder &builder, Location loc,
     return LLVM::PtrToIntOp::create(
         builder, loc, i32,
         LLVM::getStridedElementPtr(builder, loc, converter, type, descriptor, indices));
-  // LLVM makes sums of pointers in 64 bits.
+  // 32-bit arithmetic: LLVM computes pointer offsets in 64 bits.
   MemRefDescriptor buffer(descriptor);
   Value first = LLVM::PtrToIntOp::create(builder, loc, i32, buffer.alignedPtr(builder, loc));
   Value bytes = LLVM::ConstantOp::create(

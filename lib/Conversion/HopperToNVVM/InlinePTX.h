@@ -7,27 +7,27 @@
 
 namespace mlir::flashattn::hopper {
 
-/// Side-effecting inline PTX. The placeholders count from the results: `$0` is the first result,
-/// after the last one come `inputs`, then `tied`. Tied value i shares its register with result i.
-/// Registers are chosen by type: f32, i32, i64 and pointers. Returns the results.
+/// Creates inline PTX with side effects and returns its results. Placeholders number the results
+/// from `$0`, then `inputs`, then `tied`. Tied value i shares its register with result i. The type
+/// of a value (f32, i32, i64 or pointer) determines its register class.
 SmallVector<Value> createInlinePTX(OpBuilder &builder, Location loc, StringRef text,
                                    TypeRange results, ValueRange inputs, ValueRange tied = {});
 
-/// The 32-bit address in shared memory of where `memref`, with `descriptor`, begins, or of its
-/// element at `indices`. Elements of one with one dimension, as barriers are, lie side by side.
+/// Returns the 32-bit shared-memory address of the first element of `memref`, or of its element at
+/// `indices`. `descriptor` is the converted memref. 1-D memrefs (mbarriers) must be contiguous.
 Value createSharedAddress(OpBuilder &builder, Location loc, const LLVMTypeConverter &converter,
                           Value memref, Value descriptor, ValueRange indices = {});
 
-/// `value` as an i32.
+/// Creates `value` as an i32 constant.
 Value constantI32(OpBuilder &b, Location loc, int64_t value);
 
-/// The number of this thread in its warp, i32.
+/// Returns the lane of this thread, i32.
 Value createLane(OpBuilder &b, Location loc);
 
-/// Adds the lowering of copies that add, and of the turns in which they do.
+/// Adds patterns for reducing copies and for the ops that order them (turns).
 void populateAddsToNVVMPatterns(LLVMTypeConverter &converter, RewritePatternSet &patterns);
 
-/// Adds the lowering of products and of waits for them.
+/// Adds patterns for wgmma, its waits, and the tiles of its operands.
 void populateWgmmaToNVVMPatterns(LLVMTypeConverter &converter, RewritePatternSet &patterns);
 
 } // namespace mlir::flashattn::hopper

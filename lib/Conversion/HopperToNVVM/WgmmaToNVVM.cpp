@@ -1,4 +1,4 @@
-//===- WgmmaToNVVM.cpp - asynchronous products to inline PTX ---------------===//
+//===- WgmmaToNVVM.cpp - wgmma to inline PTX ------------------------------===//
 
 #include "InlinePTX.h"
 #include "flashattn/Dialect/Hopper/IR/WgmmaOperand.h"
@@ -12,7 +12,7 @@ using namespace mlir::flashattn::hopper;
 // Registers
 //===----------------------------------------------------------------------===//
 
-/// The elements of a flat vector as 32-bit registers: f32 each, 16-bit ones in pairs as i32.
+/// Unpacks a 1-D vector into 32-bit registers: one per f32, one i32 per pair of 16-bit elements.
 static SmallVector<Value> unpackRegisters(OpBuilder &builder, Location loc, Value vector) {
   auto type = cast<VectorType>(vector.getType());
   if (!type.getElementType().isF32()) {
@@ -27,7 +27,7 @@ static SmallVector<Value> unpackRegisters(OpBuilder &builder, Location loc, Valu
   return registers;
 }
 
-/// The vector of `type` that `unpackRegisters` makes `registers` of.
+/// Packs `registers` into a vector of `type`; the inverse of `unpackRegisters`.
 static Value packRegisters(OpBuilder &builder, Location loc, VectorType type,
                            ValueRange registers) {
   auto unpacked = VectorType::get(registers.size(), registers.front().getType());
@@ -39,7 +39,7 @@ static Value packRegisters(OpBuilder &builder, Location loc, VectorType type,
   return unpacked == type ? vector : LLVM::BitcastOp::create(builder, loc, type, vector);
 }
 
-/// "{$3, $4, …}", `count` placeholders from `first`.
+/// Returns "{$3, $4, ...}": `count` placeholders from `first`.
 static std::string placeholders(int64_t first, int64_t count) {
   std::string text = "{";
   for (int64_t i = 0; i < count; ++i)
@@ -51,7 +51,7 @@ static std::string placeholders(int64_t first, int64_t count) {
 // Operands in shared memory
 //===----------------------------------------------------------------------===//
 
-/// The descriptor of an operand at the shared memory address `address`.
+/// Creates the wgmma descriptor of an operand at shared-memory address `address`.
 static Value createDescriptor(OpBuilder &builder, Location loc, const WgmmaOperand &operand,
                               Value address) {
   Type i64 = builder.getI64Type();
@@ -64,11 +64,11 @@ static Value createDescriptor(OpBuilder &builder, Location loc, const WgmmaOpera
 }
 
 //===----------------------------------------------------------------------===//
-// Products and waits
+// wgmma and waits
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// One block of assembly for fence, all steps and commit: nothing can come between them.
+/// Lowers to one block of assembly from fence to commit, so that no instruction comes in between.
 struct WgmmaLowering : ConvertOpToLLVMPattern<WgmmaOp> {
   using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
 
@@ -82,8 +82,8 @@ struct WgmmaLowering : ConvertOpToLLVMPattern<WgmmaOp> {
     if (std::optional<SharedTile> tile = SharedTile::get(op.getA().getType()))
       a = WgmmaOperand{*tile, op.getTransposedA()};
 
-    // Operands: the results, A's registers, its descriptor, or some of the former and the latter,
-    // B's descriptor, the accumulator.
+    // Operands: the results; A's registers, its descriptor, or the registers of its first columns
+    // and its descriptor; B's descriptor; the accumulator.
     int64_t results = type.getNumElements();
     SmallVector<Value> inputs;
     if (op.getFirst())
@@ -107,14 +107,14 @@ struct WgmmaLowering : ConvertOpToLLVMPattern<WgmmaOp> {
                        "setp.eq.b32 accumulate, 0, 0;\nsetp.ne.b32 overwrite, 0, 0;\n"
                        "wgmma.fence.sync.aligned;\n";
     for (int64_t step = 0; step < steps; ++step) {
-      // A's descriptor, or its four registers of this step.
+      // A's descriptor, or its four registers for this step.
       bool isHeld = step < held;
       std::string aText = isHeld ? placeholders(results + 4 * step, 4) : "da";
       if (!isHeld)
         text += llvm::formatv("add.s64 da, ${0}, {1};\n", bPlace - 1, a->getStep(step));
       text += llvm::formatv("add.s64 db, ${0}, {1};\n", bPlace, b.getStep(step));
-      // After the predicate: no negation of A and B, then whether each is transposed, of which A
-      // has no choice in registers.
+      // After the predicate: A and B are not negated (1, 1); then whether each is transposed. A in
+      // registers has no transpose operand.
       text += llvm::formatv(
           "wgmma.mma_async.sync.aligned.m64n{0}k16.f32.{1}.{1} {2}, {3}, db, {4}, 1, 1{5}, {6};\n",
           n, element, registers, aText, step || op.getAcc() ? "accumulate" : "overwrite",
@@ -177,8 +177,8 @@ struct PinLowering : ConvertOpToLLVMPattern<PinOp> {
     Location loc = op.getLoc();
     SmallVector<Value> tied = unpackRegisters(rewriter, loc, adaptor.getValue());
     SmallVector<Type> types = llvm::map_to_vector(tied, [](Value v) { return v.getType(); });
-    // ptxas, too, moves what makes a value, and holds only what a side effect needs: a sleep of no
-    // time, if all bits are set.
+    // ptxas also sinks the computation of a value, unless a side effect depends on it. This side
+    // effect is a store, executed only if all bits of the or of all registers are set.
     std::string text = "{\n.reg .b32 t;\n.reg .pred p;\nmov.b32 t, $0;\n";
     llvm::raw_string_ostream os(text);
     for (size_t i = 1; i < tied.size(); i += 2)
@@ -192,9 +192,9 @@ struct PinLowering : ConvertOpToLLVMPattern<PinOp> {
   }
 };
 
-/// Where lanes are in a tile for `stmatrix` and `ldmatrix`: four matrices of 8 x 8 elements, whose
-/// registers are those of an accumulator in order; lane l gives the address of row l%8 of matrix
-/// l/8: rows 0 and 8 of one group of columns, then of the next.
+/// Computes the addresses of lanes for `stmatrix` and `ldmatrix`. The instructions access four 8 x
+/// 8 matrices, whose registers are those of an accumulator in order: rows 0 and 8 of one group of 8
+/// columns, then of the next. Lane l supplies the address of row l%8 of matrix l/8.
 class LaneMatrices {
 public:
   static constexpr int64_t kRegisters = 4;
@@ -217,8 +217,8 @@ public:
     Value row = add(mul(bits(matrix, 0, 1), 8), bits(thread, 0, 3));
     if (tile.rows == kWarpgroupRows)
       row = add(mul(warp, 16), row);
-    // Chunk c of 16 bytes lies where c ^ (r mod 8) of a 128-byte row would; in shorter rows it
-    // is r/2 mod 4 and r/4 mod 2 (PTX ISA, "swizzling modes").
+    // The swizzle stores 16-byte chunk c of row r at chunk c ^ (r mod 8) in 128-byte rows, c ^ (r/2
+    // mod 4) in 64-byte rows and c ^ (r/4 mod 2) in 32-byte rows (PTX ISA, "swizzling modes").
     chunks = tile.getRowBytes() / kChunk;
     Value swizzle = bits(row, 3 - llvm::Log2_64(chunks), llvm::Log2_64(chunks));
     Value first = LLVM::XOrOp::create(rewriter, loc, bits(matrix, 1, 1), swizzle);
@@ -226,9 +226,9 @@ public:
     base = add(base, add(mul(row, tile.getRowBytes()), mul(first, kChunk)));
   }
 
-  /// The address that a lane gives for the matrices of registers `i` and the next three.
+  /// Returns the address that a lane supplies for the matrices of registers `i` to `i + 3`.
   Value getAddress(int64_t i) {
-    // Two chunks a step; the panel's own bits and the chunk's do not meet.
+    // Each step covers two chunks. The bits of the panel and of the chunk do not overlap.
     int64_t chunk = i / kRegisters * 2;
     Value at = LLVM::XOrOp::create(rewriter, loc, base, constant(chunk % chunks * kChunk));
     return LLVM::AddOp::create(rewriter, loc, at,
@@ -245,7 +245,7 @@ private:
   OpBuilder &rewriter;
   Location loc;
   SharedTile tile;
-  int64_t chunks; ///< of a panel's row
+  int64_t chunks; ///< per row of a panel
   Value base;
 };
 
@@ -280,7 +280,7 @@ struct ReadTileLowering : ConvertOpToLLVMPattern<ReadTileOp> {
     auto type = cast<VectorType>(op.getResult().getType());
     SmallVector<Type> types(LaneMatrices::kRegisters, rewriter.getI32Type());
     SmallVector<Value> registers;
-    // Of 16 columns, four.
+    // Four registers hold 16 columns.
     int64_t first = op.getFrom() / 16 * LaneMatrices::kRegisters;
     for (int64_t i = 0; i < type.getNumElements() / 2; i += LaneMatrices::kRegisters)
       llvm::append_range(

@@ -1,4 +1,4 @@
-//===- Combine.cpp - parts of the keys merged by a kernel ------------------===//
+//===- Combine.cpp - the merge kernel of split-KV -------------------------===//
 
 #include "Kernels.h"
 #include "flashattn/Dialect/FlashAttn/Program/Merge.h"
@@ -12,8 +12,9 @@ namespace {
 
 constexpr int64_t kWarp = 32, kMaxThreads = 1024, kGroups = 4, kPartsAtOnce = 8;
 
-/// A row by a block: `groups` groups of threads, each thread with `width` columns, have every
-/// `groups`-th part. What they have merged goes through shared memory, to a thread a column.
+/// A kernel with one block per row. Each of `groups` groups of threads merges every `groups`-th
+/// split, `width` columns per thread. Shared memory combines the groups' results, one thread per
+/// column.
 class CombineKernel : RowMerger {
 public:
   CombineKernel(OpBuilder &b, CombineOp op)
@@ -36,14 +37,14 @@ private:
   }
 
   int64_t dv, width, groups;
-  /// What each group has merged, in shared memory: f32[groups][dv] of the output, and
-  /// f32[groups][2 or 3] of the base and the sum.
+  /// The groups' partial results in shared memory: outputs, f32[groups][dv], and bases and sums,
+  /// f32[groups][2 or 3].
   Value outs, scalars;
 };
 
 } // namespace
 
-/// Too wide for several groups: each thread has every 1024th column and all parts.
+/// For rows too wide for several groups: each thread merges all splits of every 1024th column.
 void CombineKernel::buildColumns(ArrayRef<Value> row, Value thread, Value isFirst) {
   auto columns = scf::ForOp::create(b, loc, thread, index(dv), index(kMaxThreads));
   b.setInsertionPointToStart(columns.getBody());
@@ -53,9 +54,9 @@ void CombineKernel::buildColumns(ArrayRef<Value> row, Value thread, Value isFirs
   finish(merged, row, column, isFirst);
 }
 
-/// Leaves in shared memory what a thread has merged.
+/// Writes a thread's partial result to shared memory.
 void CombineKernel::share(PartialRow merged, Value group, Value lane, Value column) {
-  // One by one: convert-vector-to-llvm does not know what shared memory is.
+  // Scalar stores, because convert-vector-to-llvm does not support the shared memory space.
   for (int64_t i = 0; i < width; ++i) {
     Value element =
         width == 1 ? merged.out : vector::ExtractOp::create(b, loc, merged.out, i).getResult();
@@ -106,7 +107,7 @@ void CombineKernel::buildGroups(gpu::LaunchOp launch, ArrayRef<Value> row, Value
   finish(merge(mergeSink(row, 1), others), row, thread, isFirst);
 }
 
-/// A block for each row, where there is any: a grid of no blocks is an error to the driver.
+/// Launches one block per row, unless there are no rows: the driver rejects a grid of 0 blocks.
 gpu::LaunchOp CombineKernel::launchBlocks() {
   int64_t threads = groups == 1 ? std::min<int64_t>(llvm::alignTo(dv, kWarp), kMaxThreads)
                                 : getThreadsPerRow() * groups;
@@ -119,9 +120,9 @@ gpu::LaunchOp CombineKernel::launchBlocks() {
   return gpu::LaunchOp::create(b, loc, rows, one, one, index(threads), one, one);
 }
 
-/// Batch, head and query of the block's row.
+/// Returns the batch, head and query of the block's row.
 SmallVector<Value> CombineKernel::getRow(gpu::LaunchOp launch, Value heads, Value queries) {
-  // 32-bit division: 64-bit division is a call's worth of code.
+  // 32-bit division: a 64-bit division takes as much code as a call.
   Value block = toI32(launch.getBlockIds().x);
   Value rest = arith::DivUIOp::create(b, loc, block, toI32(queries));
   Value query = arith::RemUIOp::create(b, loc, block, toI32(queries));
@@ -141,7 +142,7 @@ void CombineKernel::build() {
     buildColumns(row, thread, isFirst);
   else
     buildGroups(launch, row, isFirst);
-  // The parts come from the kernel right before.
+  // The previous kernel computes the splits.
   addWaitForPrerequisites(launch.getBody().front());
 }
 

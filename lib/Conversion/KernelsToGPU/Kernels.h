@@ -1,4 +1,4 @@
-//===- Kernels.h - the kernels of this folder --------------------*- C++ -*-===//
+//===- Kernels.h - kernels that are built directly --------------*- C++ -*-===//
 
 #ifndef FLASHATTN_LIB_CONVERSION_KERNELSTOGPU_KERNELS_H
 #define FLASHATTN_LIB_CONVERSION_KERNELSTOGPU_KERNELS_H
@@ -7,10 +7,10 @@
 
 namespace mlir::flashattn {
 
-/// A launch that does what `op`, on memrefs, does: a block for each row.
+/// Builds a kernel launch that implements `op` on memrefs, with one block per row.
 void buildCombineKernel(OpBuilder &b, CombineOp op);
 
-/// A launch that does what `op` does: a block for each list.
+/// Builds a kernel launch that implements `op`, with one block per list.
 void buildListKernel(OpBuilder &b, ListTilesOp op);
 
 } // namespace mlir::flashattn

@@ -1,4 +1,4 @@
-//===- KernelsToGPU.cpp - convert-flashattn-kernels-to-gpu -----------------===//
+//===- KernelsToGPU.cpp - convert-flashattn-kernels-to-gpu ----------------===//
 
 #include "Kernels.h"
 #include "flashattn/Conversion/Passes.h"
@@ -14,8 +14,8 @@ namespace mlir::flashattn {
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// At the very beginning: the dependents are started when every block has run the instruction, so
-/// that they take no room from a block that has yet to start, and wait for this grid's end anyway.
+/// As early as possible: dependents start only after every block has executed the instruction, so
+/// they take no resources from a block that has not started. They wait for this grid's end anyway.
 void flashattn::addLaunchDependents(Block &program) {
   auto builder = OpBuilder::atBlockBegin(&program);
   if (auto waits = program.getOps<WaitPrerequisiteGridsOp>(); !waits.empty())

@@ -1,4 +1,4 @@
-//===- ListTiles.cpp - lists of tiles by a kernel --------------------------===//
+//===- ListTiles.cpp - the kernel that lists visible tiles ----------------===//
 
 #include "Kernels.h"
 #include "flashattn/Dialect/FlashAttn/Program/KeepScan.h"
@@ -12,14 +12,14 @@ using namespace mlir::flashattn;
 namespace {
 
 constexpr int64_t kWarp = 32;
-/// A warp for each lane of a warp, so that one ballot has the word of all.
+/// One warp per lane of a warp, so that one ballot covers the tiles of all warps.
 constexpr int64_t kWarps = 32;
-constexpr int64_t kVector = 16; ///< elements of `keep` that a lane reads at once
-/// What a tile is found to be.
+constexpr int64_t kVector = 16; ///< elements of `keep` that a lane loads at once
+/// Kinds of tiles.
 constexpr int64_t kHidden = 0, kPartial = 1, kFull = 2;
 
-/// A list by a block. Each of its warps reads a tile, all of them `kWarps` next to each other;
-/// ballots then give each tile its place.
+/// A kernel with one block per list. In each round its warps read `kWarps` adjacent tiles, one
+/// each, and ballots determine each tile's position.
 class ListKernel : KeepScan {
 public:
   ListKernel(OpBuilder &b, ListTilesOp op) : KeepScan(b, op) {}
@@ -27,7 +27,7 @@ public:
   void build();
 
 private:
-  /// First place of the list so far, and its end, i32.
+  /// The range of list positions written so far, i32.
   struct Ends {
     Value begin, end;
   };
@@ -42,28 +42,28 @@ private:
   Value shareKinds(Value first, Value own);
   Ends placeTiles(const List &list, Value first, Value kind, Ends ends);
 
-  /// Elements of a tile of `keep`, `width` at a time.
+  /// Returns the number of items in a tile of `keep`, of `width` elements each.
   int64_t countItems(int64_t width) {
     return (isSame(1) ? 1 : tileHeads) * getTileRows() * getItemsPerRow(width);
   }
   int64_t getTileRows() { return isSame(2) ? 1 : tileRows; }
   int64_t getItemsPerRow(int64_t width) { return isSame(3) ? 1 : tileKeys / width; }
 
-  /// Items that each lane has on their way at once: more would spill.
+  /// Returns the number of items that each lane loads at once. More would spill.
   static int64_t countAtOnce(int64_t items) {
     constexpr int64_t kMost = 4;
     return std::min<int64_t>(kMost, llvm::divideCeil(items, kWarp));
   }
   Value equals(Value x, Value y) { return compare(arith::CmpIPredicate::eq, x, y); }
 
-  Value kinds;      ///< of the warps' tiles, in turns, so that one barrier a round is enough
+  Value kinds;      ///< kinds of the warps' tiles, double-buffered to save a barrier
   Value warp, lane; ///< index values
   Value laneNumber; ///< the lane, i32
 };
 
 } // namespace
 
-/// Indices into `keep` of a tile's first element.
+/// Returns the indices of a tile's first element in `keep`.
 SmallVector<Value> ListKernel::getOrigin(const List &list, const ListedTile &tile) {
   Value head = firstElement(1, list.place[1], tileHeads);
   auto [rows, keys] = getNumbers(list, tile);
@@ -71,11 +71,11 @@ SmallVector<Value> ListKernel::getOrigin(const List &list, const ListedTile &til
           firstElement(3, keys, tileKeys)};
 }
 
-/// Where item `item` of the tile at `origin`, i32, begins in `keep`. What lies past its end is read
-/// as what lies before it; vectors lie within.
+/// Returns the indices in `keep` at which item `item`, i32, of the tile at `origin` begins. Indices
+/// past the end are clamped to the last element. Vectors are in bounds.
 SmallVector<Value> ListKernel::getElement(ArrayRef<Value> origin, Value item, int64_t width) {
   auto last = [&](unsigned i) { return sub(dim(keep, i), index(1)); };
-  // 32-bit division, by constants.
+  // 32-bit division by constants.
   auto divide = [&](Value v, int64_t by) { return div(v, i32(by)); };
   auto rest = [&](Value v, int64_t by) { return b.createOrFold<arith::RemUIOp>(loc, v, i32(by)); };
   int64_t perRow = getItemsPerRow(width), rows = getTileRows();
@@ -89,8 +89,8 @@ SmallVector<Value> ListKernel::getElement(ArrayRef<Value> origin, Value item, in
   return at;
 }
 
-/// What is known of the tile at `origin` after the next items, of which this lane has `first` and
-/// every 32nd after it.
+/// Returns the state of the tile at `origin` after the next items were read. This lane reads item
+/// `first` and every 32nd item after it.
 KeepScan::Found ListKernel::readItems(ArrayRef<Value> origin, Value first, int64_t width,
                                       Found found) {
   int64_t items = countItems(width), batch = countAtOnce(items);
@@ -100,8 +100,8 @@ KeepScan::Found ListKernel::readItems(ArrayRef<Value> origin, Value first, int64
     if (items % (batch * kWarp) != 0)
       item = minUnsigned(item, i32(items - 1));
     SmallVector<Value> at = getElement(origin, item, width);
-    // As bytes: of `or` and `and` of the same predicates, the second unused, ptxas 13.0 makes
-    // one instruction that keeps the wrong result.
+    // As bytes, not predicates: if the result of `and` is unused, ptxas 13.0 merges `or` and `and`
+    // of the same predicates into one instruction that returns the wrong one.
     Value elements = width == 1 ? memref::LoadOp::create(b, loc, keepBytes, at).getResult()
                                 : loadWords(at, width, llvm::Align(width));
     any = any ? either(any, elements) : elements;
@@ -120,8 +120,7 @@ KeepScan::Found ListKernel::readItems(ArrayRef<Value> origin, Value first, int64
           both(found.all, VoteOp::create(b, loc, VoteKind::All, all))};
 }
 
-/// The elements of a tile, `width` next to each other at a time: one, or 16 of a tile that
-/// lies within `keep`.
+/// Reads a tile's elements, `width` adjacent ones at a time: 1, or 16 if the tile is within `keep`.
 KeepScan::Found ListKernel::readByWarp(const List &list, const ListedTile &tile, int64_t width) {
   int64_t items = countItems(width);
   SmallVector<Value> origin = getOrigin(list, tile);
@@ -136,7 +135,7 @@ KeepScan::Found ListKernel::readByWarp(const List &list, const ListedTile &tile,
   return {loop.getResult(0), loop.getResult(1)};
 }
 
-/// As vectors, where they are aligned and the tile lies within `keep`.
+/// Reads a tile with vector loads if they are aligned and the tile lies within `keep`.
 KeepScan::Found ListKernel::readTile(const List &list, const ListedTile &tile) {
   if (isSame(3) || tileKeys % kVector != 0 || !hasAlignedRows(keep))
     return readByWarp(list, tile, /*width=*/1);
@@ -152,7 +151,7 @@ KeepScan::Found ListKernel::readTile(const List &list, const ListedTile &tile) {
   return {whole.getResult(0), whole.getResult(1)};
 }
 
-/// What tile `number` of the list's is, i32: hidden where there is none.
+/// Returns the kind of tile `number` of the list, i32; hidden if there is no such tile.
 Value ListKernel::findKind(const List &list, Value number) {
   auto exists = scf::IfOp::create(b, loc, TypeRange{b.getI32Type()}, less(number, list.total),
                                   /*withElseRegion=*/true);
@@ -166,8 +165,8 @@ Value ListKernel::findKind(const List &list, Value number) {
   return exists.getResult(0);
 }
 
-/// The kind of the tile of the warp of this lane's number, in the round that begins with tile
-/// `first`; `own` is that of this warp's.
+/// Exchanges kinds between warps. Returns to lane i the kind of warp i's tile in the round that
+/// begins with tile `first`. `own` is the kind of this warp's tile.
 Value ListKernel::shareKinds(Value first, Value own) {
   Value turn = b.createOrFold<arith::AndIOp>(loc, div(first, index(kWarps)), index(1));
   auto told = scf::IfOp::create(b, loc, equals(lane, index(0)), /*withElseRegion=*/false);
@@ -180,7 +179,7 @@ Value ListKernel::shareKinds(Value first, Value own) {
   return memref::LoadOp::create(b, loc, kinds, ValueRange{turn, lane});
 }
 
-/// Writes the tiles of a round to the list, the full ones before `ends`, the partial ones behind.
+/// Writes a round's tiles to the list: full ones before `ends.begin`, partial ones from `ends.end`.
 ListKernel::Ends ListKernel::placeTiles(const List &list, Value first, Value kind, Ends ends) {
   Value below = sub(arith::ShLIOp::create(b, loc, i32(1), laneNumber), i32(1));
   auto ones = [&](Value v) { return math::CtPopOp::create(b, loc, v).getResult(); };
@@ -205,7 +204,7 @@ ListKernel::Ends ListKernel::placeTiles(const List &list, Value first, Value kin
   return ends;
 }
 
-/// A block for each list, where there is any: a grid of no blocks is an error to the driver.
+/// Launches one block per list, unless there are no lists: the driver rejects a grid of 0 blocks.
 gpu::LaunchOp ListKernel::launchBlocks() {
   Value lists = index(1), one = index(1);
   for (int64_t i = 0; i < 3; ++i)
@@ -227,7 +226,7 @@ void ListKernel::build() {
   Value heads = dim(op.getBounds(), 1), lists = dim(op.getBounds(), 2), middle = getMiddle();
   gpu::LaunchOp launch = launchBlocks();
   b.setInsertionPointToStart(&launch.getBody().front());
-  // 32-bit division: 64-bit division is a call's worth of code.
+  // 32-bit division: a 64-bit division takes as much code as a call.
   auto divide = [&](Value x, Value y) -> std::pair<Value, Value> {
     return {arith::DivUIOp::create(b, loc, x, y), arith::RemUIOp::create(b, loc, x, y)};
   };

@@ -1,4 +1,4 @@
-//===- KernelsToPTX.cpp - LLVM's work on kernels, on threads ----------------===//
+//===- KernelsToPTX.cpp - parallel compilation of kernels to PTX ----------===//
 
 #include "flashattn/Conversion/KernelsToPTX/KernelsToPTX.h"
 #include "flashattn/Conversion/Passes.h"
@@ -17,8 +17,8 @@ namespace mlir::flashattn {
 #include "flashattn/Conversion/Passes.h.inc"
 } // namespace mlir::flashattn
 
-/// A `gpu.module`, for its target. What reads the module's context is apart from what LLVM does
-/// without it on a thread.
+/// Compiles one `gpu.module`. Work that reads the module's MLIR context runs in `start`; LLVM's
+/// work, which does not, runs on a thread.
 class KernelsToPTX::Group final : public NVVM::SerializeGPUModuleBase {
 public:
   Group(gpu::GPUModuleOp kernels, NVVM::NVVMTargetAttr target)
@@ -28,7 +28,7 @@ public:
     return gpu::TargetOptions({}, {}, {}, {}, gpu::CompilationTarget::Assembly);
   }
 
-  /// Failure after a diagnostic.
+  /// Returns failure after a diagnostic.
   LogicalResult start() {
     context = std::make_unique<llvm::LLVMContext>();
     code = translateToLLVMIR(*context);
@@ -49,12 +49,12 @@ public:
     OpBuilder builder(kernels);
     gpu::BinaryOp::create(builder, kernels.getLoc(), kernels.getName(),
                           kernels.getOffloadingHandlerAttr(), builder.getArrayAttr(object));
-    // A diagnostic of the thread may still name it.
+    // A diagnostic from the thread may still refer to the op.
     kernels->remove();
     removed = kernels;
   }
 
-  /// Whether there is PTX.
+  /// Returns whether PTX was generated.
   bool join() {
     worker.join();
     return hasCode;
@@ -63,8 +63,8 @@ public:
   StringRef getName() const { return kernels.getName(); }
   const std::string &getPTX() const { return ptx; }
 
-  /// The same pipeline as MLIR's, but without the SLP vectorizer. It finds next to nothing in the
-  /// scalar code of a kernel, and its time grows with the size of the masks.
+  /// The same pipeline as MLIR's, without the SLP vectorizer, which finds next to nothing in the
+  /// scalar code of a kernel and whose time grows with the size of masks.
   LogicalResult optimizeModule(llvm::Module &llvmModule, int level) override {
     FailureOr<llvm::TargetMachine *> machine = getOrCreateTargetMachine();
     if (failed(machine))
@@ -94,7 +94,7 @@ public:
 private:
   void makePTX() {
     hasCode = succeeded(generate());
-    // Takes milliseconds, which nobody else has to spend.
+    // Destroyed on this thread, because it takes milliseconds.
     code.reset();
     context.reset();
   }
@@ -116,10 +116,10 @@ private:
   mutable gpu::GPUModuleOp kernels;
   OwningOpRef<gpu::GPUModuleOp> removed;
   std::unique_ptr<llvm::LLVMContext> context;
-  std::unique_ptr<llvm::Module> code; ///< goes before its context
+  std::unique_ptr<llvm::Module> code; ///< destroyed before its context
   std::string ptx;
   bool hasCode = false;
-  Worker worker; ///< goes first: it uses what is above
+  Worker worker; ///< destroyed first, because it uses the members above
 };
 
 KernelsToPTX::KernelsToPTX() = default;

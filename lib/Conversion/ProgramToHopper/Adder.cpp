@@ -1,10 +1,10 @@
-//===- Adder.cpp - the warps that add what consumers stage -----------------===//
+//===- Adder.cpp - spare warps that add staged tiles ----------------------===//
 //
-// Warps of the producer's group that bring no tiles add what the consumers have of each step to
-// global memory, and the first to come to a tile there makes it zeros, while its step's tile is
-// still in the making. Where programs add in turns a step's tile takes longer than the step: it
-// waits for its turn, for the copy that adds, and for the fence behind which the turn is passed on.
-// So each of the warps has every so many steps one.
+// Warps of the producer warpgroup that load no tiles add each step's staged tile to the sums in
+// global memory. The first warp to reach a tile of the sums sets it to zero, while the step's tile
+// is still being computed. If programs add in a fixed order, adding a tile takes longer than a
+// step: the warp waits for its turn, for the reducing copy, and for the fence before it passes the
+// turn on. So the warps handle steps round-robin.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,10 +16,10 @@ using namespace mlir::flashattn;
 
 static constexpr int64_t kWarps = WarpgroupBlockPlan::kSpareWarps;
 
-/// More than there may be steps before a warp's next one.
+/// Exclusive upper bound of the number of steps until a warp's next step.
 static constexpr int64_t kAheads = 4;
 
-/// `memref`, without gaps, as `count` rows of `columns`.
+/// Returns `memref`, which is contiguous, as `count` rows of shape `columns`.
 Value AdderBuilder::flatten(Value memref, Value count, ArrayRef<int64_t> columns) {
   SmallVector<int64_t> shape = {ShapedType::kDynamic};
   SmallVector<OpFoldResult> sizes = {count}, strides = {b.getIndexAttr(1)};
@@ -32,8 +32,8 @@ Value AdderBuilder::flatten(Value memref, Value count, ArrayRef<int64_t> columns
   return memref::ReinterpretCastOp::create(b, loc, type, memref, b.getIndexAttr(0), sizes, strides);
 }
 
-/// The place of a step's tile, as `mapping` gives it: one number, in 32 bits, for the sums and the
-/// order. With several for each these warps would be short of registers.
+/// Returns the position of a step's tile under `mapping`. One 32-bit index serves both the sums and
+/// the order. Separate indices would exceed the registers of these warps.
 AdderBuilder::Place AdderBuilder::findPlace(IRMapping &mapping) {
   AddTileOp added = plan.added.front();
   SmallVector<Value> indices;
@@ -56,8 +56,8 @@ AdderBuilder::Place AdderBuilder::findPlace(IRMapping &mapping) {
   return place;
 }
 
-/// Makes zeros of the step's tile if nobody has; the state of it was last `seen`, i32. Behind it
-/// they are there.
+/// Sets the step's tile to zero unless another warp has. `seen`, i32, is the last known state of
+/// the tile. Afterwards the zeros are visible to this warp.
 void AdderBuilder::clearIfFirst(const Place &place, Value seen) {
   constexpr int64_t kCleared = 2;
   auto isTrue = [&](Value flag) -> Value {
@@ -70,7 +70,7 @@ void AdderBuilder::clearIfFirst(const Place &place, Value seen) {
     b.setInsertionPointToStart(guarded.thenBlock());
   };
   enter(isTrue(compare(arith::CmpIPredicate::ne, seen, i32(kCleared))));
-  // One of the threads asks.
+  // One thread of the warp queries the state.
   Value lane = arith::AndIOp::create(b, loc, block.thread, index(kWarpThreads - 1));
   auto asks =
       scf::IfOp::create(b, loc, b.getI1Type(), compare(arith::CmpIPredicate::eq, lane, index(0)),
@@ -89,15 +89,14 @@ void AdderBuilder::clearIfFirst(const Place &place, Value seen) {
   hopper::PassTurnOp::create(b, loc, place.order, place.tile, i32(kCleared - 1));
 }
 
-/// Adds what is staged of this warp's step behind `before` others of its own, i32, at the place
-/// that `mapping` gives.
+/// Adds the staged tile of this warp's step number `before`, i32, at the position under `mapping`.
 void AdderBuilder::addStep(IRMapping &mapping, Value before) {
   AddTileOp added = plan.added.front();
   Place place = findPlace(mapping);
   Value turn, seen;
   if (plan.takesTurns)
     turn = toI32(clone(added.getTurn(), mapping));
-  // On its way while the tile is.
+  // The load of the state is in flight while the tile is computed.
   if (place.order)
     seen = hopper::ReadTurnOp::create(b, loc, b.getI32Type(), place.order, place.tile);
   if (plan.firstClears)
@@ -115,14 +114,14 @@ void AdderBuilder::addStep(IRMapping &mapping, Value before) {
     hopper::PassTurnOp::create(b, loc, place.order, place.tile, turn);
 }
 
-/// Adds this warp's tiles of one interval. `progress` is how many steps it has had before, times 4,
-/// and how many come before its next one: one number, i32, for all loops to carry; that behind the
-/// interval.
+/// Adds this warp's tiles of one interval. `progress`, i32, is 4 times the number of steps that
+/// this warp has handled plus the number of steps until its next one, packed into one register for
+/// all loops. Returns the progress after the interval.
 Value AdderBuilder::addInterval(IRMapping mapping, Value interval, Value progress) {
   TileLoopOp program = plan.loop;
   TileRange range = SharedRangeBuilder(b, plan, block).boundsOf(mapping, interval);
   Value begin = toI32(range.begin), end = toI32(range.end);
-  // What consumers pass by they do not stage.
+  // Consumers stage nothing in steps that they skip.
   if (program.getWhen())
     end = select(clone(program.getWhen(), mapping), end, begin);
   SmallVector<Value> place;
@@ -135,8 +134,8 @@ Value AdderBuilder::addInterval(IRMapping mapping, Value interval, Value progres
   auto loop = scf::ForOp::create(b, loc, first, end, i32(kWarps), ValueRange{before, first});
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
-  // By way of a shuffle, through which LLVM does not see: or its place in the sums would be another
-  // value to count on, through all loops.
+  // LLVM cannot analyze a shuffle. Otherwise it would strength-reduce the position in the sums to
+  // another induction variable, carried through all loops.
   Value number = fromLane0(toIndex(loop.getInductionVar()));
   place.push_back(number);
   if (program.getList())
@@ -150,12 +149,11 @@ Value AdderBuilder::addInterval(IRMapping mapping, Value interval, Value progres
   return add(mul(loop.getResult(0), i32(kAheads)), sub(loop.getResult(1), end));
 }
 
-/// Adds this warp's tiles of one program and tells that they are there; `progress` as of an
-/// interval.
+/// Adds this warp's tiles of one program, then signals it. `progress` as in `addInterval`.
 Value AdderBuilder::addProgram(const Group &group, Value progress) {
   IRMapping mapping = GridBuilder(b, plan, block).numbersOf(group, index(0));
-  // By way of shuffles, or LLVM would compute what is made of sizes before the loop over programs,
-  // and keep that. An offset may be negative.
+  // Shuffles keep LLVM from hoisting values that depend on sizes out of the loop over programs,
+  // which would take registers. An offset may be negative.
   SetVector<Value> above;
   getUsedValuesDefinedAbove(ProgramOp(plan.program).getRegion(), above);
   for (Value value : above)
@@ -166,8 +164,7 @@ Value AdderBuilder::addProgram(const Group &group, Value progress) {
   SignalAddedOp told = plan.told;
   if (!told)
     return progress;
-  // One number in 32 bits, a part of that of each step's tile: it takes no register through the
-  // loops.
+  // One 32-bit index, a prefix of each step's tile index: it takes no register through the loops.
   Value place = i32(0), places = index(1);
   for (auto [i, each] : llvm::enumerate(told.getIndices())) {
     Value size = dim(told.getCounter(), i);
@@ -178,7 +175,7 @@ Value AdderBuilder::addProgram(const Group &group, Value progress) {
   return progress;
 }
 
-/// Adds this warp's tiles of the program whose numbers `mapping` has; `progress` as of an interval.
+/// Adds this warp's tiles of the program with indices `mapping`. `progress` as in `addInterval`.
 Value AdderBuilder::addPasses(IRMapping &mapping, Value progress) {
   TileLoopOp program = plan.loop;
   if (!plan.hasPasses())
@@ -186,7 +183,7 @@ Value AdderBuilder::addPasses(IRMapping &mapping, Value progress) {
   Value passes = index(plan.intervals);
   if (Value rounds = program.getRounds())
     passes = mul(clone(rounds, mapping), passes);
-  // In 32 bits: these warps have as few registers as the one that brings tiles.
+  // 32-bit, because these warps have as few registers as the producer warp.
   auto loop = scf::ForOp::create(b, loc, i32(0), toI32(passes), i32(1), progress);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
@@ -208,7 +205,7 @@ void AdderBuilder::build() {
   grid.forEachGroup(/*consumer=*/index(0), warp, [&](Value round, Value progress) {
     Value slot = placeOf(round, plan.getSlots());
     Group group = grid.read(slot, /*byWarp=*/true);
-    // Consumers may be done with the program before these warps have looked at what is said of it.
+    // Consumers may finish the program before these warps have read the group's numbers.
     hopper::WarpArriveOp::create(
         b, loc, block.barriers, add(heldNumber(slot, index(0)), index(*plan.memory.residentEmpty)));
     return toIndex(addProgram(group, toI32(progress)));

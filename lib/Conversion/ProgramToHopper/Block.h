@@ -1,7 +1,7 @@
-//===- Block.h - a block of warpgroups with warp specialization -*- C++ -*-===//
+//===- Block.h - builders of a warp-specialized block -----------*- C++ -*-===//
 //
-// What flashattn-specialize-warps builds, by job. Each builder holds a plan and the values that all
-// of them share; what changes from place to place is passed on.
+// The builders of flashattn-specialize-warps, one for each task. Each holds the plan and the values
+// that all builders share; other values are arguments.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,42 +15,42 @@
 
 namespace mlir::flashattn {
 
-/// Numbers of named barriers: the block's, and each consumer's is that of its warpgroup. Consumers
-/// that share a program have the first one's or, where they split its sums, one behind all of these
-/// for themselves.
+/// Numbers of named barriers: 0 is the whole block's, and each consumer's is the index of its
+/// warpgroup. Consumers that share a program use the first consumer's number. If they split its
+/// sums, each also has its own barrier, the index of its warpgroup plus 1.
 inline constexpr int64_t kBlockBarrier = 0;
-/// The first of the two at which consumers that share a program, and do not split its sums, wait
-/// for each other's products.
+/// The first of two barriers at which consumers that share a program, without splitting its sums,
+/// take turns to issue products.
 inline constexpr int64_t kPeerBarriers = 2;
 
 /// Threads of a warp.
 inline constexpr int64_t kWarpThreads = 32;
 
-/// Programs that a block runs at once.
+/// The programs that a block runs side by side.
 struct Group {
-  Value batch, head, tile; ///< of the first one
-  Value end;               ///< number of query tiles up to the last one's; null along heads
+  Value batch, head, tile; ///< of the first program
+  Value end;               ///< end of the group's query tiles; null if the group is along heads
 };
 
-/// Values that the whole block shares, once they are there.
+/// Values that the whole block shares, set while the block is built.
 struct BlockValues {
-  // Of the host.
-  Value tiles;              ///< how many programs a head has
-  Value tileGroups, groups; ///< groups of programs: of one head, and all
-  Value section;            ///< heads that are started together, i32; null: as the schedule says
-  Value idle;               ///< places of a ring that have no tile on its way, i32; null: all may
-  /// Tensor maps of a stream's tiles and, where these may be cut, of their pieces; else null.
+  // Computed on the host.
+  Value tiles;              ///< number of programs per head
+  Value tileGroups, groups; ///< number of groups: per head, in total
+  Value section;            ///< heads per section, i32; null: a constant of the schedule
+  Value idle;               ///< stages of a ring kept without a tile in flight, i32; null: 0
+  /// Tensor maps of a stream's tiles and, if tiles may be cut, of their pieces; else null.
   struct StreamMaps {
     Value tile, piece;
   };
   SmallVector<Value> residentMaps, outputMaps;
   SmallVector<StreamMaps> streamMaps;
-  Value counter; ///< memref<? x i32> in global memory: how many groups were claimed
+  Value counter; ///< memref<? x i32> in global memory: number of claimed groups
   gpu::LaunchOp launch;
   // In shared memory.
-  Value pool;                   ///< all of it: memref<? x i8>
+  Value pool;                   ///< the whole pool: memref<? x i8>
   SmallVector<Value> residents; ///< memref<held tiles x panels x rows x columns> each
-  SmallVector<Value> outputs;   ///< the same, or with one tile for each consumer
+  SmallVector<Value> outputs;   ///< the same shape, or one tile for each consumer
   SmallVector<Value> rings;
   SmallVector<Value> exchanged; ///< memref<2 x panels x rows x columns> each
   SmallVector<Value> rows;      ///< memref<stages x elements x f32> each
@@ -59,13 +59,13 @@ struct BlockValues {
   Value sharedRanges;           ///< memref<slots x intervals x 2 x i32>: tiles that a group reads
   Value numbers;                ///< memref<slots x 4 x i32>: batch, head, tile and end of a group
   // In the kernel.
-  Group group;             ///< the only one of a block that is not persistent
-  Value thread, warpgroup; ///< number in the block; uniform over a warp
-  Value signals;           ///< whether this thread is its warpgroup's first
-  Value releases;          ///< whether this thread lets tiles of rings go
+  Group group;             ///< the only group, if the block is not persistent
+  Value thread, warpgroup; ///< thread in the block; warpgroup, warp-uniform
+  Value signals;           ///< whether this is the first thread of its warpgroup
+  Value releases;          ///< whether this thread releases the stages of rings
 };
 
-/// Tiles, or places of a list, from `begin` up to `end`.
+/// Tiles, or positions of a tile list, in [begin, end).
 struct TileRange {
   Value begin, end;
 };
@@ -76,24 +76,24 @@ public:
       : KernelBuilder(b, plan.program->getLoc()), plan(plan), block(block) {}
 
 protected:
-  /// A value of the program for the numbers in `mapping`.
+  /// Clones `v` and its operands from the program, with the program indices in `mapping`.
   Value clone(Value v, IRMapping &mapping) { return TileBuilder::clone(v, mapping, plan.program); }
-  /// Where the tile of `access` begins in its memref.
+  /// Returns the indices at which the tile of `access` begins in its memref.
   template <typename AccessOp> SmallVector<Value> getOrigin(AccessOp access, IRMapping &mapping) {
     SmallVector<Value> indices;
     for (Value v : access.getIndices())
       indices.push_back(clone(v, mapping));
     return getTileOrigin(b, access, indices);
   }
-  /// Number of a consumer's residents in a slot, of their tiles and of their barriers.
+  /// Returns the index of a consumer's residents in a slot, for their buffers and their barriers.
   Value heldNumber(Value slot, Value consumer) {
     if (plan.getHeld() == 1)
       return consumer;
     return add(mul(slot, plan.getPrograms()), consumer);
   }
 
-  /// The place through which what is added of step `step`, i32, goes to spare warps: memref<warps x
-  /// elements x f32>; and the number of the barrier of whether it is free.
+  /// Returns the staging buffer of step `step` (i32), memref<warps x elements x f32>. `stagingFree`
+  /// returns the index of the mbarrier that signals that the buffer is free.
   Value stagingAt(Value step);
   Value stagingFree(Value step) {
     return add(placeOf(step, plan.getDqReduceStages()), index(plan.memory.stagingFree));
@@ -140,8 +140,8 @@ private:
   Value placeIn(Value round);
 };
 
-/// Which tiles the programs of a group read together (SharedRanges.cpp). An interval has a number
-/// where the loop has several.
+/// Computes the key tiles that the programs of a group read together (SharedRanges.cpp). `interval`
+/// is null if the loop has only one.
 class SharedRangeBuilder : public BlockBuilder {
 public:
   using BlockBuilder::BlockBuilder;
@@ -156,7 +156,7 @@ private:
   void store(const TileRange &sharedRange, Value slot, Value interval);
 };
 
-/// The warpgroup that brings tiles (Producer.cpp).
+/// Builds the producer warpgroup, which loads tiles (Producer.cpp).
 class ProducerBuilder : public BlockBuilder {
 public:
   using BlockBuilder::BlockBuilder;
@@ -176,7 +176,7 @@ private:
   Value awaitSlot(Value round, Value step);
 };
 
-/// Spare warps of the producer's group, which add what consumers stage (Adder.cpp).
+/// Builds the spare warps of the producer warpgroup, which add staged tiles (Adder.cpp).
 class AdderBuilder : public BlockBuilder {
 public:
   using BlockBuilder::BlockBuilder;
@@ -184,12 +184,12 @@ public:
   void build();
 
 private:
-  /// A tile of what is added up, and where its state stands.
+  /// A tile of the f32 sums in global memory, and the position of its state.
   struct Place {
-    Value sums;        ///< memref<N x D x f32>, of all rows
-    Value order;       ///< memref<T x i32>, of all tiles; null without one
-    Value row, column; ///< where the tile begins
-    Value tile;        ///< its number
+    Value sums;        ///< memref<N x D x f32>, all rows
+    Value order;       ///< memref<T x i32>, state of all tiles; null if there is none
+    Value row, column; ///< first row and column of the tile
+    Value tile;        ///< index of the tile
   };
 
   Place findPlace(IRMapping &mapping);
@@ -200,10 +200,10 @@ private:
   Value addPasses(IRMapping &mapping, Value progress);
   Value addProgram(const Group &group, Value progress);
 
-  Value warp; ///< i32, of the spare ones
+  Value warp; ///< i32, index among the spare warps
 };
 
-/// The warpgroups that run programs (Consumer.cpp).
+/// Builds the consumer warpgroups, which run programs (Consumer.cpp).
 class ConsumerBuilder : public BlockBuilder {
 public:
   using BlockBuilder::BlockBuilder;
@@ -214,7 +214,7 @@ private:
   void buildThreads();
   BlockPlan takeShare(int64_t consumer);
   void handOver(TileLoopOp loop, Value first, Value step);
-  /// Residents of a consumer: the slot, their number, and whether they have yet to be waited for.
+  /// Residents of a consumer: their slot, their index, and whether they must still be waited for.
   struct Held {
     Value slot, number;
     bool pending;
@@ -229,7 +229,7 @@ private:
   Value consumeInterval(TileLoopOp loop, Value slot, Value interval, Value tile, Value step);
   void skipTiles(Value begin, Value end, Value first, Value step);
   Value stepAt(TileLoopOp loop, Value first, Value step);
-  /// The same in 32 bits.
+  /// Returns `stepAt` as i32.
   Value now(TileLoopOp loop, Value first, Value step);
   void useStream(TileLoopOp loop, LoadTileOp load, Value ring, Value first, Value step);
   void useRows(TileLoopOp loop, Value first, Value step);
@@ -242,15 +242,15 @@ private:
   void awaitStaging(Value step);
   void storeOutputs(const Held &held, Value consumer, Value step);
 
-  // What consumers of one program have of each other (Exchange.cpp).
+  // Exchange between consumers that share a program (Exchange.cpp).
   void exchange(TileLoopOp loop, Value first, Value step);
   SmallVector<Value> getPlace(AddTileOp added);
   void addTiles(mlir::Block *body, Value step);
   bool alternates(TileLoopOp loop) const;
   void alternate(TileLoopOp loop);
 
-  Value threadInGroup;   ///< its number in what runs the program, or a share of it
-  Value threadOfProgram; ///< in all that run the program
+  Value threadInGroup;   ///< index among the threads that run this program or this copy of it
+  Value threadOfProgram; ///< index among all threads that run the program
 };
 
 } // namespace mlir::flashattn

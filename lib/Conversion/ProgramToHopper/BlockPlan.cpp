@@ -1,4 +1,4 @@
-//===- BlockPlan.cpp -------------------------------------------------------===//
+//===- BlockPlan.cpp ------------------------------------------------------===//
 
 #include "BlockPlan.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
@@ -11,20 +11,20 @@ using namespace mlir;
 using namespace mlir::flashattn;
 
 //===----------------------------------------------------------------------===//
-// What tensor copies can move
+// Constraints of TMA copies
 //===----------------------------------------------------------------------===//
 
 static Value getMemRef(LoadTileOp load) { return load.getSource(); }
 static Value getMemRef(StoreTileOp store) { return store.getTarget(); }
 
-/// Whether what comes behind the columns of a memref begins in the midst of a panel.
+/// Whether the ones after the memref's columns begin in the middle of a panel.
 static bool cutsPanel(LoadTileOp load) {
   VectorType tile = load.getTileType();
   return load.getOnes() && (tile.getDimSize(1) - LoadTileOp::kOnes) % getPanelColumns(tile) != 0;
 }
 static bool cutsPanel(StoreTileOp) { return false; }
 
-/// What `access` lacks for tensor copies of its tile; empty where they can make it.
+/// Returns the first requirement of TMA that `access` does not meet; empty if there is none.
 template <typename AccessOp> static StringRef getObstacle(AccessOp access) {
   VectorType tile = access.getTileType();
   MemRefType type = access.getMemRefType();
@@ -40,7 +40,7 @@ template <typename AccessOp> static StringRef getObstacle(AccessOp access) {
     return "up to 256 rows, a multiple of 8";
   if (cutsPanel(access))
     return "ones behind columns in multiples of a panel's";
-  // Neither other types nor split dimensions move rows.
+  // Casts and expanded dimensions do not change row addresses.
   Value memref = getMemRef(access);
   while (isa_and_present<memref::CastOp, memref::ExpandShapeOp>(memref.getDefiningOp()))
     memref = memref.getDefiningOp()->getOperand(0);
@@ -49,16 +49,16 @@ template <typename AccessOp> static StringRef getObstacle(AccessOp access) {
   return "";
 }
 
-/// Whether tensor copies can write the tile of `store` from where the residents of a program were.
+/// Whether TMA can write the tile of `store`, usually from the buffer of the program's residents.
 static bool isCopied(StoreTileOp store, const BlockPlan &plan) {
-  // The place of what a program of each consumer keeps is the next one's by then.
+  // If each consumer runs its own program, that buffer already receives the next group's residents.
   if (plan.reloads() && !plan.sharesProgram())
     return false;
   if (store->getBlock() != plan.loop->getBlock() || !plan.loop->isBeforeInBlock(store) ||
       store.getTileType().getElementType() != plan.schedule.getDotType() ||
       !getObstacle(store).empty() || !hasAlignedRows(store.getTarget()))
     return false;
-  // Whole panels are written: what they have more than the tile must lie past the row's end.
+  // TMA writes whole panels. Columns beyond the tile must lie past the end of the row.
   int64_t columns = store.getTileType().getDimSize(1);
   int64_t written = llvm::alignTo(columns, getPanelColumns(store.getTileType()));
   int64_t width = store.getMemRefType().getShape().back();
@@ -82,8 +82,8 @@ bool mlir::flashattn::sumsOverRows(LoadTileOp load) {
   });
 }
 
-/// The ends of `load`'s rows that stand in its program, or those that do not. Consumers have the
-/// program's body in the launch that it becomes.
+/// Returns the row bounds of `load` that are defined inside its program if `inBlock`, else those
+/// defined outside. In a consumer, the program's body has been moved into the launch.
 static LeftOut getLeftOut(LoadTileOp load, bool inBlock) {
   if (!sumsOverRows(load))
     return {};
@@ -104,7 +104,7 @@ LeftOut mlir::flashattn::getLeftOutInBlock(LoadTileOp load) {
   return getLeftOut(load, /*inBlock=*/true);
 }
 
-/// Whether `load` brings another tile in each step of `loop`.
+/// Whether `load` loads a different tile in each step of `loop`.
 static bool isStreamed(LoadTileOp load, TileLoopOp loop) {
   return llvm::any_of(load.getIndices(),
                       [&](Value index) { return dependsOn(index, loop.getTile()); });
@@ -118,7 +118,7 @@ SmallVector<LoadTileOp> BlockPlan::findStreams(TileLoopOp loop) {
   return streams;
 }
 
-/// Whether a step has the elements of `load` at its tile's place, whole and aligned.
+/// Whether a step reads N contiguous, aligned f32 elements through `load`, at its tile's index.
 static bool isStreamedRow(LoadTileOp load, TileLoopOp loop) {
   VectorType tile = load.getTileType();
   int64_t last = load.getMemRefType().getRank() - 1;
@@ -130,7 +130,7 @@ static bool isStreamedRow(LoadTileOp load, TileLoopOp loop) {
 }
 
 SmallVector<BlockPlan::Row> BlockPlan::findRows(TileLoopOp loop, const SumSplit &split) {
-  // Of split sums the consumer that has read a row gives its tile back.
+  // If sums are split, the consumer that reads a row must be the consumer that releases the tile.
   auto haveOneMaker = [&](Operation *x, Operation *y) {
     return llvm::all_of(split.made, [&](const SetVector<Operation *> &made) {
       return made.contains(x) == made.contains(y);
@@ -140,8 +140,9 @@ SmallVector<BlockPlan::Row> BlockPlan::findRows(TileLoopOp loop, const SumSplit 
   for (auto load : loop.getBody()->getOps<LoadTileOp>()) {
     if (!isStreamedRow(load, loop))
       continue;
-    // Who gives the stream's tile back is one thread: all have read the row by the end of a product
-    // that all make of it.
+    // A single thread releases the stream's tile. A row may only be loaded with that tile if the
+    // last product of the tile depends on the row: after that product all threads have read the
+    // row.
     for (auto [i, stream] : llvm::enumerate(findStreams(loop))) {
       Operation *last = nullptr;
       for (Operation *user : stream->getUsers())
@@ -157,7 +158,7 @@ SmallVector<BlockPlan::Row> BlockPlan::findRows(TileLoopOp loop, const SumSplit 
   return rows;
 }
 
-/// The loop of `program` that streams tiles, of which there is one.
+/// Returns the only loop of `program` that streams tiles.
 static FailureOr<TileLoopOp> findLoop(ProgramOp program) {
   SmallVector<TileLoopOp> loops;
   program.walk([&](TileLoopOp loop) {
@@ -174,7 +175,7 @@ static FailureOr<TileLoopOp> findLoop(ProgramOp program) {
   return loops.front();
 }
 
-/// Whether a tile that contractions read can come to shared memory.
+/// Verifies that a tile that contractions read can be loaded into shared memory.
 static LogicalResult verifyShared(LoadTileOp load, const BlockPlan &plan) {
   if (!llvm::is_contained(plan.streams, load) && !llvm::is_contained(plan.residents, load))
     return load.emitOpError() << "expected a tile that contractions read to be loaded once per "
@@ -209,7 +210,7 @@ static LogicalResult verifyShared(LoadTileOp load, const BlockPlan &plan) {
       return load.emitOpError()
              << "expected cuts and skips that are the same for all steps but got "
                 "one that depends on the step";
-  // The producer, which has none of the loop's state, follows the tiles alone.
+  // The producer tracks only the tile index and the round, not the state of the loop.
   for (auto [dim, index] : llvm::enumerate(load.getIndices()))
     for (Value argument : loop.getBody()->getArguments())
       if (argument != loop.getRound() && argument != loop.getTile() && dependsOn(index, argument))
@@ -219,7 +220,7 @@ static LogicalResult verifyShared(LoadTileOp load, const BlockPlan &plan) {
   return success();
 }
 
-/// Whether the programs of a block all go over the same tiles.
+/// Whether the programs of a block all iterate over the same tiles.
 static bool shareIntervals(const BlockPlan &plan) {
   TileLoopOp loop = plan.loop;
   if (plan.sharesSequence() || plan.getPrograms() == 1)
@@ -246,8 +247,8 @@ int64_t mlir::flashattn::countStagesBefore(Operation *op) {
   return count;
 }
 
-/// Whether products of two steps read the first of `streams`, of which the late one comes behind
-/// the only product that reads each other.
+/// Whether products of two steps read the first of `streams`, and each other stream has a single
+/// user, a product that precedes the late product.
 static bool areSkewed(ArrayRef<LoadTileOp> streams) {
   std::optional<int64_t> behind;
   bool isReadInTime = false;
@@ -266,7 +267,7 @@ static int64_t countElements(AddTileOp add) {
   return cast<VectorType>(add.getTile().getType()).getNumElements();
 }
 
-/// Elements that are added at once: what there is room for.
+/// Returns the number of f32 elements of a staging buffer: those of the smallest added tile.
 static int64_t countStaged(const BlockPlan &plan) {
   return plan.added.empty()
              ? 0
@@ -275,7 +276,7 @@ static int64_t countStaged(const BlockPlan &plan) {
                }));
 }
 
-/// Whether consumers can split the sums of the program.
+/// Verifies that consumers can split the sums of the program.
 static LogicalResult verifySplit(const BlockPlan &plan) {
   ProgramOp program = plan.program;
   if (plan.schedule.getTileM() != hopper::kWarpgroupRows)
@@ -298,7 +299,7 @@ static LogicalResult verifySplit(const BlockPlan &plan) {
   return success();
 }
 
-/// Whether consumers can share the program.
+/// Verifies that consumers can share the program.
 static LogicalResult verifySharing(const BlockPlan &plan) {
   ProgramOp program = plan.program;
   if (plan.splitsSums())
@@ -313,13 +314,13 @@ static LogicalResult verifySharing(const BlockPlan &plan) {
         !def || def->getBlock() != product->getBlock())
       return product.emitOpError()
              << "expected a transposed left-hand side that is made in the loop";
-  // What goes through shared memory has one place in the block.
+  // A block has only one set of buffers for exchanged and staged tiles.
   if (plan.getPrograms() > 1 && (!plan.exchanges.empty() || !plan.added.empty()))
     return program.emitOpError() << "expected consumers to share a program that multiplies by a "
                                     "transposed tile or adds tiles, but got tile_m "
                                  << plan.schedule.getTileM() << " for " << plan.getConsumers()
                                  << " consumers";
-  // A larger tile is added part by part.
+  // A larger tile is added in parts, one after another.
   int64_t staged = countStaged(plan);
   for (AddTileOp add : plan.added)
     if (countElements(add) > staged &&
@@ -330,7 +331,7 @@ static LogicalResult verifySharing(const BlockPlan &plan) {
   return success();
 }
 
-/// Whether whoever the schedule says can add tiles.
+/// Verifies that consumers or spare warps can add tiles as the schedule says.
 static LogicalResult verifyAdding(const BlockPlan &plan) {
   ProgramOp program = plan.program;
   TileLoopOp loop = plan.loop;
@@ -355,7 +356,7 @@ static LogicalResult verifyAdding(const BlockPlan &plan) {
   return success();
 }
 
-/// The streams whose tiles the loop multiplies by residents; none where something else reads those.
+/// Returns the streams that the loop multiplies by residents; empty if a resident has another use.
 static SmallVector<unsigned> findDrained(const BlockPlan &plan) {
   SmallVector<unsigned> drained;
   for (LoadTileOp resident : plan.residents)
@@ -373,7 +374,7 @@ static SmallVector<unsigned> findDrained(const BlockPlan &plan) {
   return drained;
 }
 
-/// Whether blocks can stay from one program to the next.
+/// Verifies that blocks can be persistent.
 static LogicalResult verifyStaying(const BlockPlan &plan) {
   ProgramOp program = plan.program;
   TileLoopOp loop = plan.loop;
@@ -388,11 +389,11 @@ static LogicalResult verifyStaying(const BlockPlan &plan) {
               "multiply every streamed tile by their resident tiles, in a "
               "loop without tile lists, joined tiles or rounds, but got "
            << plan.hopper.getDynamicSchedulerMaxLen();
-  // The one before may be the first of a block that has yet to begin.
+  // A turn may depend on the first program of a block that has not started, which would deadlock.
   if (plan.isPersistent() && plan.takesTurns)
     return program.emitOpError()
            << "expected no tiles that are added in a fixed order in a persistent block";
-  // Barriers of what consumers exchange and add count steps, of which they would pass some by.
+  // The barriers of exchanged and added tiles count steps, and skipped steps would not arrive.
   if (plan.isPersistent() && loop.getWhen() && (!plan.exchanges.empty() || !plan.added.empty()))
     return loop.emitOpError()
            << "expected unconditional steps that exchange or add tiles in a persistent block";
@@ -478,7 +479,7 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
       }
       return failed(verifyShared(load, plan)) ? WalkResult::interrupt() : WalkResult::advance();
     }
-    // What else the loop reads, such as what shapes scores, is each consumer's own.
+    // Other tiles that the loop reads, such as a bias, are loaded by each consumer itself.
     plan.batchesShare |=
         plan.loop->isProperAncestor(load) && load.isDense() &&
         llvm::none_of(load.getIndices(), [&](Value index) { return dependsOn(index, batch); });
@@ -503,7 +504,7 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
     if (add.getAdjacent() != 4)
       return add.emitOpError() << "expected 4 adjacent elements, as copies add them, but got "
                                << add.getAdjacent();
-    // A turn is passed on from the step behind.
+    // A program passes a turn on at each step, so turns require tiles that are added in steps.
     bool isStep = add->getBlock() == plan.loop.getBody();
     plan.takesTurns |= add.getTurn() != nullptr;
     plan.firstClears |= add.getOrder() && !add.getTurn();
@@ -526,7 +527,7 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
   if (failed(verifySharing(plan)) || failed(verifyAdding(plan)) || failed(verifyStaying(plan)))
     return failure();
   plan.memory = planMemory(plan);
-  // Whoever selects schedules has seen to less, a chip's own.
+  // Schedule selection checks against the limit of a chip, which may be lower.
   if (int64_t bytes = plan.memory.memory.getBytes(); bytes > hopper::SharedTile::kMostBytes)
     return program.emitOpError() << "expected tiles of " << hopper::SharedTile::kMostBytes
                                  << " bytes at most in shared memory but got " << bytes;

@@ -1,7 +1,7 @@
-//===- BlockPlan.h - what a block of a tile program holds --------*- C++ -*-===//
+//===- BlockPlan.h - the plan of a warp-specialized block -------*- C++ -*-===//
 //
-// What flashattn-specialize-warps finds in a tile program before it builds anything: which tiles go
-// through shared memory, and in which way.
+// The analysis that flashattn-specialize-warps runs on a tile program before it builds anything:
+// which tiles go through shared memory, and how.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,139 +15,140 @@
 
 namespace mlir::flashattn {
 
-/// How consumers split the sums of a loop. Each makes one, and what it is made of but for what an
-/// earlier one makes, which is passed to it.
+/// How consumers split the sums (accumulators) of a loop. Each consumer computes one sum and every
+/// value that the sum depends on, except values that the first consumer computes and passes on.
 struct SumSplit {
-  SmallVector<unsigned> sums;               ///< by consumer, the number of what the loop yields
-  SmallVector<SetVector<Operation *>> made; ///< by consumer, the loop's ops that only it has
+  SmallVector<unsigned> sums;               ///< by consumer: the index of the loop's yielded value
+  SmallVector<SetVector<Operation *>> made; ///< by consumer: the loop's ops that only it computes
   Value passed;                             ///< the tile that the first one passes to the second
 };
 
-/// A block of warpgroups for the programs of `program`: a producer, and consumers that each run
-/// one of them.
+/// The thread block that runs programs of `program`: a producer warpgroup, and consumer warpgroups
+/// that run one program each or share one.
 struct BlockPlan {
-  /// Elements along the columns of a tile, the same in all its rows, that come anew in each step.
+  /// A 1 x N tile of f32, broadcast along all rows of a tile, that is loaded anew in each step.
   struct Row {
     LoadTileOp load;
-    unsigned stream; ///< whose tile they come with
+    unsigned stream; ///< index of the stream whose tile it is loaded with
   };
 
   ProgramOp program;
   ScheduleAttr schedule;
   HopperAttr hopper;
-  TileLoopOp loop;                   ///< the one that reads `streams`
-  SmallVector<LoadTileOp> residents; ///< tiles that a program's contractions keep
-  SmallVector<LoadTileOp> streams;   ///< tiles that come anew in each step; each has a ring
-  SmallVector<unsigned> drained;     ///< numbers of those that products multiply by residents
-  bool warpsRelease = false;         ///< whether each warp, and not its group, lets their tiles go
-  SmallVector<Row> rows;             ///< what comes with their tiles
-  SmallVector<StoreTileOp> outputs;  ///< tiles that tensor copies write
-  /// Products of the loop whose left-hand side, transposed, consumers hand each other.
+  TileLoopOp loop;                   ///< the loop that reads `streams`
+  SmallVector<LoadTileOp> residents; ///< contraction operands, loaded once per program
+  SmallVector<LoadTileOp> streams;   ///< contraction operands, loaded in each step through a ring
+  SmallVector<unsigned> drained;     ///< streams that products multiply by residents
+  bool warpsRelease = false;         ///< whether each warp, not its warpgroup, releases tiles
+  SmallVector<Row> rows;             ///< rows that are loaded with the tiles of streams
+  SmallVector<StoreTileOp> outputs;  ///< output tiles that TMA stores
+  /// Products of the loop with a transposed left-hand side, which consumers exchange.
   SmallVector<vector::ContractionOp> exchanges;
-  SmallVector<AddTileOp> added;     ///< tiles that are added to global memory, at most one a step
-  SignalAddedOp told;               ///< who is told when all of a program is added; null: nobody
-  bool takesTurns = false;          ///< whether programs that add to the same tiles do so in turns
-  bool firstClears = false;         ///< whether the first of them makes the tile zeros
-  bool batchesShare = false;        ///< whether batches share what a consumer itself reads
-  int64_t intervals = 0;            ///< of the loop
+  SmallVector<AddTileOp> added;     ///< tiles that are added to global memory, at most one per step
+  SignalAddedOp told;               ///< signals that all tiles of a program are added; or null
+  bool takesTurns = false;          ///< whether programs add to the same tile in a fixed order
+  bool firstClears = false;         ///< whether the first program to reach a tile sets it to zero
+  bool batchesShare = false;        ///< whether batches share tiles that consumers load themselves
+  int64_t intervals = 0;            ///< number of the loop's intervals
   bool countsRounds = false;        ///< whether the loop has rounds
-  SumSplit split;                   ///< where consumers split the sums
-  std::optional<int64_t> consumer;  ///< whose share of the sums `program` is, if it is one
-  Value passed;                     ///< of a share: what it passes on
-  SmallVector<bool> cleared;        ///< of each resident, whether its missing rows are to be zeros
-  std::optional<int64_t> firstTile; ///< where the only interval begins, if that is known
-  bool sharesIntervals = false;     ///< whether the programs of a block have the same
-  WarpgroupBlockPlan memory;        ///< buffers and barriers by number
+  SumSplit split;                   ///< set if consumers split the sums
+  std::optional<int64_t> consumer;  ///< the consumer whose copy `program` is, if sums are split
+  Value passed;                     ///< in such a copy: the tile that it passes on, or null
+  SmallVector<bool> cleared;        ///< by resident: whether its missing rows are set to zero
+  std::optional<int64_t> firstTile; ///< first tile of the only interval, if constant
+  bool sharesIntervals = false;     ///< whether the programs of a block have the same intervals
+  WarpgroupBlockPlan memory;        ///< buffers, and barriers by number
 
-  /// The plan of `program`, whose schedule has warp specialization. Errors, at the op that is in
-  /// the way.
+  /// Returns the plan of `program`, whose schedule has warp specialization. On failure, emits an
+  /// error at the op that prevents it.
   static FailureOr<BlockPlan> get(ProgramOp program);
 
-  /// The loads in `loop` whose tiles come through rings, in their order.
+  /// Returns the loads in `loop` whose tiles go through rings, in program order.
   static SmallVector<LoadTileOp> findStreams(TileLoopOp loop);
-  /// The loads in `loop` of rows that come with the tiles of a stream, in their order.
+  /// Returns the loads in `loop` of rows that are loaded with a stream's tiles, in program order.
   static SmallVector<Row> findRows(TileLoopOp loop, const SumSplit &split);
 
   int64_t getConsumers() const { return hopper.getConsumers(); }
-  /// Whether all consumers run one program, each 64 of its rows or one of its sums.
+  /// Whether all consumers run one program: each computes 64 of its rows or one of its sums.
   bool sharesProgram() const { return schedule.sharesProgram(); }
   bool splitsSums() const { return schedule.splitsSums(); }
-  /// Whether the programs of a block go over one sequence, of listed tiles or of joined ones, which
-  /// is that of as many programs from a multiple of them on.
+  /// Whether the programs of a block iterate over one sequence, a tile list or compacted keys.
+  /// Programs share a sequence in groups of `getPrograms()`, starting at a multiple of that number.
   bool sharesSequence() const {
     return TileLoopOp(loop).getList() ||
            llvm::any_of(streams, [](LoadTileOp load) { return !load.getCuts().empty(); });
   }
-  /// Programs that a block runs at once.
+  /// Number of programs that a block runs side by side.
   int64_t getPrograms() const { return sharesProgram() ? 1 : getConsumers(); }
   int64_t getStages() const { return schedule.getStages(); }
-  /// Groups of programs whose residents a block has room for. With several it is persistent: it
-  /// goes from one group to the next.
+  /// Number of groups whose residents fit into the block's shared memory at once. A block with
+  /// several is persistent.
   int64_t getHeld() const { return hopper.getQStages(); }
-  /// Groups that a block is told of at a time.
+  /// Number of slots for the numbers and shared ranges of a group.
   int64_t getSlots() const { return memory.slots; }
   bool isPersistent() const { return getHeld() > 1 || claims(); }
-  /// Whether persistent blocks take groups as they have room for them, from a counter.
+  /// Whether persistent blocks claim groups from an atomic counter (dynamic scheduler).
   bool claims() const { return hopper.getDynamicSchedulerMaxLen() > 0; }
-  /// Whether a persistent block has room for the residents of one group: those of the next come
-  /// where they were as soon as all steps have read them, and what the program has made is written
-  /// from elsewhere.
+  /// Whether a persistent block has buffers for the residents of one group only. The next group's
+  /// residents overwrite them as soon as all steps have read them, so outputs are written from
+  /// another buffer or from registers.
   bool reloads() const { return hopper.reloads(); }
-  /// Whether residents are read when the tiles are that they are multiplied with, by programs of
-  /// their own: then those say when the next ones may come.
+  /// Whether each consumer runs its own program and residents are read only by products with
+  /// streamed tiles. An empty ring then also means that the residents can be overwritten.
   bool drainsRings() const { return reloads() && getPrograms() > 1; }
-  /// Who says of a program that its slot is free.
+  /// Number of arrivals that free the slot of one program.
   int64_t countSlotReleases() const {
     int64_t spare = getDqReduceStages() ? WarpgroupBlockPlan::kSpareWarps : 0;
     constexpr int64_t kWarps = 4;
     return getConsumers() / getPrograms() * (reloads() ? kWarps : 1) + spare;
   }
-  /// Places through which consumers hand what is added of a step to spare warps; 0: they add it.
+  /// Number of staging buffers through which consumers pass the tile that a step adds (dQ) to the
+  /// spare warps. If 0, consumers add the tile themselves.
   int64_t getDqReduceStages() const { return hopper.getDqReduceStages(); }
-  /// Whether the loop goes over several intervals, or over them in rounds.
+  /// Whether the loop iterates over several intervals, or in rounds.
   bool hasPasses() const { return intervals > 1 || countsRounds; }
   int64_t getThreads() const { return hopper::kWarpgroupThreads * (getConsumers() + 1); }
   int64_t getHeadsPerBlock() const {
     return hopper.getAlong() == ProgramAxis::Head ? getPrograms() : 1;
   }
-  /// Whether a block may have fewer programs than it has room for.
+  /// Whether a block may run fewer programs than it has consumers.
   bool mayLackPrograms() const { return getPrograms() > 1 && getHeadsPerBlock() == 1; }
 };
 
-/// Finds how the consumers of `plan` split the sums of its loop. Errors, at the op that is in the
-/// way.
+/// Determines how the consumers of `plan` split the sums of its loop. On failure, emits an error at
+/// the op that prevents it.
 LogicalResult splitSums(BlockPlan &plan);
 
-/// Whether some contraction sums over the rows of `load`. Rows that are not there then count, with
-/// weights of 0 it may be, and 0 times what happens to lie there is 0 for finite numbers alone
-/// (A7). Along the other dimensions they only give rows and columns that are not there.
+/// Whether some contraction reduces over the rows of `load`. Rows out of bounds then contribute to
+/// the result even if their factor is 0, because 0 times an infinity or NaN in memory is not 0
+/// (A7). Along other dimensions they only produce rows and columns that are out of bounds too.
 bool sumsOverRows(LoadTileOp load);
 
-/// Rows of `load` that are left out where some contraction sums over them: those before `begin` and
-/// from `end` on, null where there are none.
+/// Rows of `load` that must be read as zeros because some contraction reduces over them: rows
+/// before `begin` and rows from `end` on. A null bound excludes no rows.
 struct LeftOut {
   Value begin, end;
 };
-/// The rows left out whose number the host knows: tensor maps end there, and copies give zeros.
+/// Returns the bounds that the host knows. The tensor map ends there, and TMA fills with zeros.
 LeftOut getLeftOutByMap(LoadTileOp load);
-/// The others, whose number a block computes: consumers clear them.
+/// Returns the bounds that a block computes. Consumers set these rows to zero in shared memory.
 LeftOut getLeftOutInBlock(LoadTileOp load);
 
-/// The stage of a step in which `op` stands, `flashattn.stage`; null for the first one.
+/// Returns the `flashattn.stage` op that begins the stage of `op`, or null in the first stage.
 StageOp getStage(Operation *op);
-/// Its number, from 0 on.
+/// Returns the index of the stage of `op`, from 0.
 int64_t countStagesBefore(Operation *op);
 
-/// Columns of a panel of `tile` in shared memory.
+/// Returns the number of columns in a panel of `tile` in shared memory.
 inline int64_t getPanelColumns(VectorType tile) {
   return getPanelColumns(tile.getDimSize(1), tile.getElementTypeBitWidth() / 8);
 }
 
-/// Whether rows of a tile of `load` need not follow each other. One cut is where the first tile
-/// begins.
+/// Whether rows of a tile of `load` may be discontiguous in memory. A single cut lies at the start
+/// of the first tile and does not split a tile.
 inline bool mayBeCut(LoadTileOp load) { return load.getCuts().size() > 1; }
 
-/// Panels of the tile of `load` that copies bring: those behind are its ones.
+/// Returns the number of panels that TMA copies of a tile of `load`. Any further panels are ones.
 inline int64_t countCopiedPanels(LoadTileOp load) {
   VectorType tile = load.getTileType();
   int64_t columns = tile.getDimSize(1) - (load.getOnes() ? LoadTileOp::kOnes : 0);

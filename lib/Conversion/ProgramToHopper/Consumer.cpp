@@ -1,4 +1,4 @@
-//===- Consumer.cpp - the warpgroups that run programs ---------------------===//
+//===- Consumer.cpp - the consumer warpgroups -----------------------------===//
 
 #include "Block.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -6,7 +6,7 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// All threads of the warpgroup, or of all that share a program.
+/// Synchronizes all threads that run the program: one warpgroup, or all consumers that share it.
 void ConsumerBuilder::meet() {
   if (plan.sharesProgram()) {
     hopper::GroupBarrierOp::create(b, loc, i32(1), hopper::kWarpgroupThreads * plan.getConsumers());
@@ -15,7 +15,7 @@ void ConsumerBuilder::meet() {
   hopper::GroupBarrierOp::create(b, loc, toI32(block.warpgroup), hopper::kWarpgroupThreads);
 }
 
-/// All threads of the warpgroup, whose program, or whose share of it, is its own.
+/// Synchronizes the warpgroup if it runs a copy of the program. Otherwise the same as `meet`.
 void ConsumerBuilder::meetAlone() {
   if (!plan.splitsSums())
     return meet();
@@ -27,8 +27,8 @@ void ConsumerBuilder::meetAlone() {
 // Streams
 //===----------------------------------------------------------------------===//
 
-/// Waits for and frees the tiles [begin, end), which other programs of the block read. `first` is
-/// the tile of step `step`.
+/// Waits for and releases the tiles [begin, end), which only other programs of the block read.
+/// `first` is the tile of step `step`.
 void ConsumerBuilder::skipTiles(Value begin, Value end, Value first, Value step) {
   auto loop = scf::ForOp::create(b, loc, begin, end, index(1));
   OpBuilder::InsertionGuard guard(b);
@@ -36,14 +36,14 @@ void ConsumerBuilder::skipTiles(Value begin, Value end, Value first, Value step)
   Value now = add(sub(loop.getInductionVar(), first), step);
   for (Value ring : block.rings)
     hopper::RingGetOp::create(b, loc, ring, now);
-  // Lest one warp frees what a peer still waits for.
+  // Otherwise a warp could release a tile that a peer still waits for.
   meet();
   for (Value ring : block.rings)
     hopper::RingReleaseOp::create(b, loc, ring, now, block.releases);
 }
 
-/// Makes zeros of the `missing` rows of `tile`, some. Every consumer does, as none may go on
-/// before.
+/// Sets the `missing` rows of `tile` to zero; at least one bound is set. Every consumer does so,
+/// because none may proceed before.
 void ConsumerBuilder::clearMissingRows(LoadTileOp load, const LeftOut &missing, Value tile) {
   auto type = cast<MemRefType>(tile.getType());
   int64_t panels = countCopiedPanels(load), rows = type.getDimSize(1), columns = type.getDimSize(2);
@@ -62,10 +62,10 @@ void ConsumerBuilder::clearMissingRows(LoadTileOp load, const LeftOut &missing, 
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(partial.thenBlock());
   Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(type.getElementType()));
-  // Consumers that split sums do not read the same tiles for them.
+  // Consumers that split sums may read different tiles, so each clears its own.
   bool isShared = plan.sharesProgram() && !plan.splitsSums();
   int64_t threads = hopper::kWarpgroupThreads * (isShared ? plan.getConsumers() : 1);
-  // Whole rows: the swizzle, which moves what is in one about, does not matter.
+  // Clears whole rows, so the swizzle, which permutes the elements of a row, does not matter.
   auto clear = [&](Value begin, Value end) {
     auto loop = scf::ForOp::create(b, loc, add(begin, threadInGroup), end, index(threads));
     OpBuilder::InsertionGuard inLoop(b);
@@ -83,11 +83,11 @@ void ConsumerBuilder::clearMissingRows(LoadTileOp load, const LeftOut &missing, 
   meetAlone();
 }
 
-/// The step of the tile that `loop` is at; `step` is that of tile or place `first`.
+/// Returns the step of the tile that `loop` is at. `first` is the tile or list position of `step`.
 Value ConsumerBuilder::stepAt(TileLoopOp loop, Value first, Value step) {
   if (!plan.sharesProgram())
     return add(sub(loop.getPlace(), first), step);
-  // One number for the loop to keep, whichever of its steps is meant.
+  // One offset for the loop to keep in a register, whichever step is meant.
   Value offset;
   {
     OpBuilder::InsertionGuard guard(b);
@@ -101,8 +101,8 @@ Value ConsumerBuilder::now(TileLoopOp loop, Value first, Value step) {
   return toI32(stepAt(loop, first, step));
 }
 
-/// Takes the tile of `load` from `ring`, whose step `step` is that of tile or place `first`, and
-/// gives it back behind its last use.
+/// Replaces `load` by the tile in `ring`, which is released after its last use. `step` is the step
+/// of tile or list position `first`.
 void ConsumerBuilder::useStream(TileLoopOp loop, LoadTileOp load, Value ring, Value first,
                                 Value step) {
   SmallVector<Operation *> users;
@@ -113,9 +113,9 @@ void ConsumerBuilder::useStream(TileLoopOp loop, LoadTileOp load, Value ring, Va
   llvm::sort(users, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
   LeftOut missing = getLeftOutInBlock(load);
   bool clears = missing.begin || missing.end;
-  // Where it is loaded, though of split sums that may be where another consumer wants it; and once
-  // in each stage that lags, which is of another step, and has nothing from those before. Weights
-  // that are made a second time need not wait for what their scores were made of.
+  // The tile is waited for at its load. If sums are split, the load may be placed for the other
+  // consumer, so the wait is at the first use. A lagging stage works on another step and waits
+  // again. A softmax that recomputes scores uses a tile that its scores have waited for.
   StageOp stage;
   Value now, held;
   for (Operation *user : users) {
@@ -139,7 +139,7 @@ void ConsumerBuilder::useStream(TileLoopOp loop, LoadTileOp load, Value ring, Va
   b.eraseOp(load);
 }
 
-/// Takes the rows that come with the streams' tiles from where those are held.
+/// Reads the rows that are loaded with the tiles of streams from their buffers.
 void ConsumerBuilder::useRows(TileLoopOp loop, Value first, Value step) {
   for (auto [row, places] : llvm::zip_equal(plan.rows, block.rows)) {
     LoadTileOp load = row.load, stream = plan.streams[row.stream];
@@ -147,7 +147,7 @@ void ConsumerBuilder::useRows(TileLoopOp loop, Value first, Value step) {
       continue;
     b.setInsertionPoint(load);
     Value now = stepAt(loop, first, step);
-    // A share may read the tile in a later stage.
+    // A copy of the program may read the stream's tile only in a later stage.
     if (plan.splitsSums() || load->isBeforeInBlock(stream))
       hopper::RingGetOp::create(b, loc, block.rings[row.stream], now);
     Value place = placeOf(toI32(now), plan.memory.rings[row.stream].stages);
@@ -157,13 +157,13 @@ void ConsumerBuilder::useRows(TileLoopOp loop, Value first, Value step) {
   }
 }
 
-/// Has operands in registers made in the stage that makes them, where another stage's products take
-/// them: the sums of several products leave no registers for what they are made of.
+/// Computes register operands in the stage that defines them, even if a product of another stage
+/// uses them. With several accumulators no registers are left for the operands of an operand.
 void ConsumerBuilder::pinOperands(TileLoopOp loop) {
   SetVector<Value> operands;
   for (auto product : loop.getBody()->getOps<vector::ContractionOp>()) {
     Operation *def = product.getLhs().getDefiningOp();
-    // What peers read is stored where it is made.
+    // An operand that peers read is stored where it is computed.
     if (def && def->getBlock() == loop.getBody() && !isa<hopper::LoadTileOp>(def) &&
         getStage(def) != getStage(product) && llvm::none_of(def->getUsers(), [](Operation *user) {
           auto other = dyn_cast<vector::ContractionOp>(user);
@@ -182,7 +182,7 @@ void ConsumerBuilder::pinOperands(TileLoopOp loop) {
 // The loop
 //===----------------------------------------------------------------------===//
 
-/// Lets `loop`, over one interval, take its tiles from the rings; the steps up to its end.
+/// Makes `loop`, over one interval, take its tiles from the rings. Returns the step after it.
 Value ConsumerBuilder::consumeInterval(TileLoopOp loop, Value slot, Value interval, Value tile,
                                        Value step) {
   b.setInsertionPoint(loop);
@@ -223,20 +223,20 @@ Value ConsumerBuilder::consumeInterval(TileLoopOp loop, Value slot, Value interv
   return add(step, sub(sharedRange.end, sharedRange.begin));
 }
 
-/// Where LLVM knows which tiles a loop begins and ends with, it makes their masks before all of it,
-/// once for all rounds: a register for each pair of a tile. It sees through no shuffle.
+/// Hides the bounds of `loop` from LLVM behind shuffles. Otherwise LLVM hoists the masks of partial
+/// tiles out of all rounds, which takes a register for each pair of a tile.
 void ConsumerBuilder::hideBounds(TileLoopOp loop) {
   b.setInsertionPoint(loop);
   for (OpOperand &bound : loop.getBoundsMutable())
     bound.assign(fromLane0(bound.get()));
 }
 
-/// The loop of the program with tile number `tile`; the steps up to its end.
+/// Builds the loop of the program with tile index `tile`. Returns the step after it.
 Value ConsumerBuilder::consumeLoop(Value slot, Value tile, Value step) {
   TileLoopOp loop = plan.loop;
   if (!plan.hasPasses())
     return consumeInterval(loop, slot, /*interval=*/{}, tile, step);
-  // The loop over several passes counts the steps of all of them.
+  // The loop over passes carries the number of steps of all of them.
   b.setInsertionPoint(loop);
   scf::ForOp outer = splitIntervals(b, loop);
   outer = cast<scf::ForOp>(
@@ -265,8 +265,8 @@ Value ConsumerBuilder::consumeLoop(Value slot, Value tile, Value step) {
 // The program
 //===----------------------------------------------------------------------===//
 
-/// The first columns of `tile` in registers, where the schedule has any of the queries there; null
-/// otherwise. A product reads its left-hand side once for each tile of keys.
+/// Loads the first columns of `tile` into registers if the schedule keeps columns of the queries
+/// there, else returns null. A product reads its left-hand side from shared memory in every step.
 Value ConsumerBuilder::holdFirstColumns(LoadTileOp resident, Value tile) {
   bool isLeft = llvm::all_of(resident->getUses(), [](OpOperand &use) {
     auto product = dyn_cast<vector::ContractionOp>(use.getOwner());
@@ -281,7 +281,7 @@ Value ConsumerBuilder::holdFirstColumns(LoadTileOp resident, Value tile) {
   return hopper::ReadTileOp::create(b, loc, held, tile, /*thread=*/Value(), /*from=*/0);
 }
 
-/// Lets the program read the tiles that it keeps where they have come.
+/// Replaces the loads of residents by reads of their buffers, waiting for them if they are pending.
 void ConsumerBuilder::useResidents(const Held &held) {
   if (plan.residents.empty())
     return;
@@ -301,13 +301,13 @@ void ConsumerBuilder::useResidents(const Held &held) {
   }
 }
 
-/// Whether an output's copy is waited for where the block writes to its place again: it has one of
-/// its own, and other programs follow.
+/// Whether the wait for an output's TMA store is deferred until the buffer is written again: the
+/// output has its own buffer, and other programs follow.
 bool ConsumerBuilder::waitsForStoreLater(Value buffer) {
   return plan.isPersistent() && !llvm::is_contained(block.residents, buffer);
 }
 
-/// Waits until others have read all that is staged before step `step`.
+/// Waits until all tiles that were staged before step `step` have been read.
 void ConsumerBuilder::awaitStaging(Value step) {
   int64_t places = plan.getDqReduceStages();
   for (int64_t place = 0; place < places; ++place)
@@ -317,8 +317,8 @@ void ConsumerBuilder::awaitStaging(Value step) {
   hopper::WaitStoresOp::create(b, loc, /*consumer=*/IntegerAttr());
 }
 
-/// Writes the outputs through shared memory: whole rows at a time, and nothing past the end. `step`
-/// is behind the program's last one.
+/// Stores the outputs through shared memory with TMA, which omits rows past the end. `step` is the
+/// step after the program's last one.
 void ConsumerBuilder::storeOutputs(const Held &held, Value consumer, Value step) {
   bool isFirst = true;
   for (auto [store, buffer, map] : llvm::zip_equal(plan.outputs, block.outputs, block.outputMaps)) {
@@ -332,13 +332,13 @@ void ConsumerBuilder::storeOutputs(const Held &held, Value consumer, Value step)
     Value tile = panelsOf(tileAt(buffer, inPlace ? held.number : consumer),
                           llvm::divideCeil(type.getDimSize(1), getPanelColumns(type)));
     if (plan.reloads()) {
-      // Copies of the last program's are over since this one began.
+      // Stores of the previous program completed before this one began.
       if (plan.memory.overlaysStaging && isFirst)
         awaitStaging(step);
     } else if (waitsLater) {
       hopper::WaitStoresOp::create(b, loc, /*consumer=*/IntegerAttr());
     }
-    // Its place may be what peers, or the copy of the last program's, still read.
+    // Peers, or the previous program's store, may still read the buffer.
     if (plan.reloads() ? isFirst : (plan.sharesProgram() && !plan.splitsSums()) || waitsLater)
       meet();
     isFirst = false;
@@ -353,15 +353,15 @@ void ConsumerBuilder::storeOutputs(const Held &held, Value consumer, Value step)
     b.setInsertionPointToStart(one.thenBlock());
     IRMapping none;
     hopper::TmaStoreOp::create(b, loc, tile, map, getOrigin(output, none));
-    // The tile's place must last for the copy's reads of it.
+    // The buffer must not be overwritten before the store has read it.
     if (!waitsLater)
       hopper::WaitStoresOp::create(b, loc, /*consumer=*/IntegerAttr());
     b.eraseOp(output);
   }
 }
 
-/// Has what stands behind here take the program's `numbers` from shared memory once more: through
-/// the loop they would take registers of which it has none to spare.
+/// Rereads the program's `numbers` from shared memory for all uses after the insertion point.
+/// Otherwise they would take registers through the loop.
 void ConsumerBuilder::rereadNumbers(ArrayRef<Value> numbers, Value slot, Value consumer) {
   GridBuilder grid(b, plan, block);
   mlir::Block *target = b.getInsertionBlock();
@@ -374,7 +374,7 @@ void ConsumerBuilder::rereadNumbers(ArrayRef<Value> numbers, Value slot, Value c
     });
 }
 
-/// Moves the body of the program here as that of one consumer; the steps up to its end.
+/// Inlines the body of the program here for one consumer. Returns the step after it.
 Value ConsumerBuilder::consume(const Group &group, Value consumer, const Held &held, Value step) {
   ProgramOp program = plan.program;
   SmallVector<Value> numbers = GridBuilder(b, plan, block).listNumbers(group, consumer);
@@ -390,11 +390,11 @@ Value ConsumerBuilder::consume(const Group &group, Value consumer, const Held &h
                                  add(held.number, index(*plan.memory.residentEmpty)));
   useResidents(held);
   addTiles(target, step);
-  // The warps that add do that.
+  // The spare warps signal instead.
   if (SignalAddedOp told = plan.told)
     b.eraseOp(told);
   if (plan.splitsSums() && !plan.outputs.empty()) {
-    // Both come to one barrier, whichever of them has outputs that are copied.
+    // The consumers synchronize once, whether or not this one stores outputs with TMA.
     auto first = llvm::find_if(plan.outputs, [](StoreTileOp store) { return store != nullptr; });
     if (first != plan.outputs.end())
       b.setInsertionPoint(*first);
@@ -404,8 +404,8 @@ Value ConsumerBuilder::consume(const Group &group, Value consumer, const Held &h
   }
   storeOutputs(held, consumer, step);
   if ((!plan.added.empty() || plan.splitsSums()) && !plan.reloads()) {
-    // What is added must last in shared memory for the last copy's reads of it; and consumers that
-    // split sums have ends of their own.
+    // Staged tiles must not be overwritten before the last copy has read them. If consumers split
+    // sums, the consumer's number keeps LLVM from merging the ends of their branches.
     b.setInsertionPoint(target, place);
     hopper::WaitStoresOp::create(
         b, loc, plan.consumer ? b.getI64IntegerAttr(*plan.consumer) : IntegerAttr());
@@ -414,7 +414,7 @@ Value ConsumerBuilder::consume(const Group &group, Value consumer, const Held &h
   return step;
 }
 
-/// Fills the panels of the rings' tiles that no copy brings, once for all steps.
+/// Fills the panels of ones in the rings' tiles, which TMA does not write, once for all steps.
 void ConsumerBuilder::fillOnes() {
   constexpr int64_t kWord = 4, kWordBits = 32;
   bool any = false;
@@ -464,7 +464,7 @@ void ConsumerBuilder::buildThreads() {
                                  plan.hopper.getRegisters(), plan.hopper.getBlocksPerSM());
   hopper::GroupBarrierOp::create(b, loc, i32(kBlockBarrier), plan.getThreads());
   if (alternates(plan.loop)) {
-    // The first one begins.
+    // The first consumer issues first.
     Value second = compare(arith::CmpIPredicate::eq, block.warpgroup, index(plan.getConsumers()));
     auto guarded = scf::IfOp::create(b, loc, second, /*withElseRegion=*/false);
     OpBuilder::InsertionGuard inSecond(b);
@@ -477,19 +477,19 @@ void ConsumerBuilder::buildThreads() {
     return;
   }
   GridBuilder grid(b, plan, block);
-  // What is said of the group comes with the residents.
+  // A wait for the residents also covers the numbers of the group.
   grid.forEachGroup(consumer, /*step=*/i32(0), [&](Value round, Value step) {
     Value slot = placeOf(round, plan.getSlots()), number = heldNumber(slot, consumer);
     Group group = grid.read(slot, /*byWarp=*/true);
     if (plan.reloads() && plan.sharesProgram()) {
-      // Steps write where the copies of the last program's outputs read.
+      // Steps write to the buffers that the stores of the previous program's outputs read.
       hopper::WaitStoresOp::create(b, loc, /*consumer=*/IntegerAttr());
       meet();
     }
     step = consume(group, consumer, {slot, number, /*pending=*/false}, step);
     if (plan.reloads())
       return step;
-    // Past the barrier before an output's copy no warp has anything to read there.
+    // After the barrier in front of an output's store, no warp reads the slot any more.
     if (plan.outputs.empty())
       meet();
     hopper::BarrierArriveOp::create(b, loc, block.barriers,

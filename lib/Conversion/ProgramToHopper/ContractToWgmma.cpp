@@ -1,4 +1,4 @@
-//===- ContractToWgmma.cpp - flashattn-contract-to-wgmma -------------------===//
+//===- ContractToWgmma.cpp - flashattn-contract-to-wgmma ------------------===//
 
 #include "flashattn/Conversion/Passes.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
@@ -17,15 +17,14 @@ namespace mlir::flashattn {
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// Whether warps of a group may answer `condition` differently.
+/// Whether `condition` may differ between the warps of a warpgroup.
 static bool isOfWarps(Value condition) {
   Operation *def = condition.getDefiningOp();
   return isa_and_nonnull<AnyRowOp>(def) ||
          (isa_and_nonnull<arith::OrIOp>(def) && llvm::any_of(def->getOperands(), isOfWarps));
 }
 
-/// Whether some warps of a group alone may come to `op`: it takes all four for an asynchronous
-/// product.
+/// Whether `op` may be executed by some warps of a warpgroup only. wgmma requires all four.
 static bool isOnBranchOfWarps(Operation *op) {
   for (auto branch = op->getParentOfType<scf::IfOp>(); branch;
        branch = branch->getParentOfType<scf::IfOp>())
@@ -34,8 +33,7 @@ static bool isOnBranchOfWarps(Operation *op) {
   return false;
 }
 
-/// `op` as an asynchronous product; null with an error where its operands are not those of
-/// one.
+/// Replaces `op` by an asynchronous product. Emits an error and returns null for other operands.
 static hopper::WgmmaOp issue(RewriterBase &b, vector::ContractionOp op) {
   auto rhs = op.getRhs().getDefiningOp<hopper::LoadTileOp>();
   auto lhs = op.getLhs().getDefiningOp<hopper::LoadTileOp>();
@@ -62,7 +60,7 @@ static hopper::WgmmaOp issue(RewriterBase &b, vector::ContractionOp op) {
   if (first && cast<VectorType>(first.getType()).getDimSize(1) == depth)
     a = std::exchange(first, {});
   IntegerAttr part;
-  // Of both: a tile on the right has as many panels.
+  // The depth applies to both operands: a right-hand tile has as many panels.
   if (tile && !transposedLhs && tile->getColumns() != depth)
     part = b.getI64IntegerAttr(depth);
   auto product =
@@ -77,7 +75,7 @@ static hopper::WgmmaOp issue(RewriterBase &b, vector::ContractionOp op) {
   return product;
 }
 
-/// The arrivals right behind `product`, up to `end` or the next op with an effect.
+/// Returns the arrivals right after `product`, up to `end` or the next op with a side effect.
 static SmallVector<Operation *> arrivalsBehind(hopper::WgmmaOp product, Operation *end) {
   SmallVector<Operation *> arrivals;
   for (Operation *op = product->getNextNode(); op != end; op = op->getNextNode()) {
@@ -89,7 +87,7 @@ static SmallVector<Operation *> arrivalsBehind(hopper::WgmmaOp product, Operatio
   return arrivals;
 }
 
-/// The first op in the block of `product` that uses it, or has one inside that does.
+/// Returns the first op in the block of `product` that uses it or contains a use.
 static Operation *findFirstUse(hopper::WgmmaOp product) {
   Operation *first = nullptr;
   for (Operation *user : product->getUsers()) {
@@ -100,7 +98,7 @@ static Operation *findFirstUse(hopper::WgmmaOp product) {
   return first ? first : product->getNextNode();
 }
 
-/// Products issued behind `product` and in front of `end`.
+/// Returns the number of products that are issued after `product` and before `end`.
 static int64_t countBehind(hopper::WgmmaOp product, Operation *end) {
   int64_t count = 0;
   for (Operation *op = product->getNextNode(); op != end; op = op->getNextNode())
@@ -108,8 +106,8 @@ static int64_t countBehind(hopper::WgmmaOp product, Operation *end) {
   return count;
 }
 
-/// The wait between `product` and `end` behind which `product` is complete too, as products
-/// complete in the order in which they are issued; null if there is none.
+/// Returns a wait between `product` and `end` after which `product` is complete too, because
+/// products complete in issue order; null if there is none.
 static hopper::WgmmaWaitOp findWaitThatCovers(hopper::WgmmaOp product, Operation *end) {
   int64_t behind = 0;
   for (Operation *op = product->getNextNode(); op != end; op = op->getNextNode()) {
@@ -121,8 +119,8 @@ static hopper::WgmmaWaitOp findWaitThatCovers(hopper::WgmmaOp product, Operation
   return {};
 }
 
-/// The operand of `product` in registers that the next step's takes the place of before the wait at
-/// `end`: the registers must stay as they are until then.
+/// Returns the register operand of `product` if the next step's value is computed before the wait
+/// at `end`. Its registers must not change before that wait.
 static Value findReplacedOperand(hopper::WgmmaOp product, Operation *end) {
   auto argument = dyn_cast<BlockArgument>(product.getA());
   auto loop = dyn_cast<scf::ForOp>(product->getParentOp());
@@ -134,7 +132,7 @@ static Value findReplacedOperand(hopper::WgmmaOp product, Operation *end) {
   return isBefore ? product.getA() : Value();
 }
 
-/// The next product in the block, where what is made of an earlier one stands before it.
+/// Returns the next product in the block if results of an earlier product are used before it.
 static Operation *findProductBehindWork(hopper::WgmmaOp product) {
   bool works = false;
   for (Operation *op = product->getNextNode(); op; op = op->getNextNode()) {
@@ -147,11 +145,11 @@ static Operation *findProductBehindWork(hopper::WgmmaOp product) {
   return nullptr;
 }
 
-/// Waits for `product` in front of its first use.
+/// Inserts a wait for `product` in front of its first use.
 static void insertWait(RewriterBase &b, hopper::WgmmaOp product) {
   Location loc = product.getLoc();
   Operation *first = findFirstUse(product);
-  // By then it is likely complete, and the registers of an operand are free.
+  // The product is likely complete by then, and the wait frees the registers of its operand.
   if (isa<BlockArgument>(product.getA()) && isa<VectorType>(product.getA().getType()))
     if (Operation *next = findProductBehindWork(product); next && next->isBeforeInBlock(first))
       first = next;
@@ -164,14 +162,14 @@ static void insertWait(RewriterBase &b, hopper::WgmmaOp product) {
                                        held ? b.getUnitAttr() : UnitAttr());
   };
   auto branch = dyn_cast<scf::IfOp>(first);
-  // One behind which other products are pending stays behind these by itself.
+  // A wait after which other products are pending is not moved above them.
   bool inArms = branch && branch.elseBlock() && pending == 0 &&
                 llvm::all_of(product->getUsers(),
                              [&](Operation *user) { return branch->isProperAncestor(user); });
   Operation *behind = nullptr;
   if (inArms) {
-    // ptxas moves a wait up as far as its block reaches; the branch holds it. One of the
-    // two is marked, or LLVM would make one of them, in front of the branch.
+    // ptxas hoists a wait to the start of its basic block, but not out of a branch. One of the two
+    // waits is marked so that LLVM does not merge them in front of the branch.
     for (Block *arm : {branch.thenBlock(), branch.elseBlock()}) {
       b.setInsertionPointToStart(arm);
       auto waited = wait(/*held=*/arm == branch.elseBlock());
@@ -216,7 +214,7 @@ struct ContractToWgmmaPass : flashattn::impl::ContractToWgmmaBase<ContractToWgmm
       if (!products.back())
         return signalPassFailure();
     }
-    // The last first: its wait may be one for those before it.
+    // In reverse order: the wait of a later product may cover the products before it.
     for (hopper::WgmmaOp product : llvm::reverse(products))
       insertWait(rewriter, product);
   }

@@ -1,7 +1,7 @@
-//===- Exchange.cpp - what consumers of one program have of each other -----===//
+//===- Exchange.cpp - exchange between consumers of one program -----------===//
 //
-// Of each step they hand each other what products take transposed, and spare warps what is added;
-// and they issue their products one after the other.
+// In each step, consumers exchange the tiles that products read transposed, pass the tiles to be
+// added to spare warps, and take turns to issue products.
 //
 //===----------------------------------------------------------------------===//
 
@@ -10,9 +10,9 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// Lets consumers of one program hand each other what products take transposed: it goes through
-/// shared memory, by turns through one of two places. Whoever writes a place again has waited for
-/// what its peers wrote a step later, and they for the products that read it.
+/// Lets the consumers of a program exchange the operands that products read transposed, through two
+/// alternating buffers in shared memory. A consumer that overwrites a buffer has waited for its
+/// peers' tiles of the next step, and the peers had waited for the products that read the buffer.
 void ConsumerBuilder::exchange(TileLoopOp loop, Value first, Value step) {
   constexpr int64_t kPlaces = 2;
   SmallVector<vector::ContractionOp> products =
@@ -25,7 +25,7 @@ void ConsumerBuilder::exchange(TileLoopOp loop, Value first, Value step) {
     Value place = placeOf(now(loop, first, step), kPlaces);
     hopper::StoreTileOp::create(b, loc, tile, tileAt(tiles, place));
     published = hopper::PublishOp::create(b, loc, block.barriers, add(place, index(ready)));
-    // In front of the product, or in a stage of its own if the program has left one empty.
+    // Waits in front of the product or, if the program has left a stage empty, in that stage.
     b.setInsertionPoint(product);
     if (StageOp stage = getStage(product); stage && isa_and_nonnull<StageOp>(stage->getPrevNode()))
       b.setInsertionPoint(stage);
@@ -41,7 +41,7 @@ void ConsumerBuilder::exchange(TileLoopOp loop, Value first, Value step) {
   }
   for (AddTileOp added : llvm::make_early_inc_range(loop.getBody()->getOps<AddTileOp>())) {
     b.setInsertionPoint(added);
-    // Others add it, and let its place go.
+    // Spare warps add the tile and free its buffer.
     Value staging = block.staging.front();
     if (int64_t places = plan.getDqReduceStages()) {
       Value turn = now(loop, first, step);
@@ -50,7 +50,7 @@ void ConsumerBuilder::exchange(TileLoopOp loop, Value first, Value step) {
       staging = stagingAt(turn);
     }
     hopper::StageTileOp::create(b, loc, added.getTile(), staging, /*warp=*/Value());
-    // One fence a step for both: it waits for all that was written, behind what products read.
+    // One fence per step serves both: it waits for all earlier writes, after the products' reads.
     if (published) {
       b.setInsertionPoint(loop.getBody()->getTerminator());
       StageOp::create(b, loc, /*lag=*/1, countStagesBefore(published));
@@ -67,7 +67,7 @@ void ConsumerBuilder::exchange(TileLoopOp loop, Value first, Value step) {
   }
 }
 
-/// Elements where the tile of `added` begins.
+/// Returns the element indices at which the tile of `added` begins.
 SmallVector<Value> ConsumerBuilder::getPlace(AddTileOp added) {
   SmallVector<Value> indices(added.getIndices());
   Value &row = indices[indices.size() - 2];
@@ -75,13 +75,13 @@ SmallVector<Value> ConsumerBuilder::getPlace(AddTileOp added) {
   return indices;
 }
 
-/// Adds tiles that `body` has behind its loop by way of the block's staging.
+/// Adds the tiles that `body` adds after its loop, through the staging buffer.
 void ConsumerBuilder::addTiles(mlir::Block *body, Value step) {
   SmallVector<AddTileOp> tiles;
   body->walk([&](AddTileOp added) { tiles.push_back(added); });
   for (AddTileOp added : tiles) {
     b.setInsertionPoint(added);
-    // Through the first place, of which others have read what is added of the last step there.
+    // The tiles use the first staging buffer. Waits until the last step's tile there has been read.
     if (int64_t places = plan.getDqReduceStages(); places && added == tiles.front()) {
       Value steps = add(toI32(step), i32(places - 1));
       hopper::BarrierWaitOp::create(b, loc, block.barriers, index(plan.memory.stagingFree),
@@ -97,16 +97,16 @@ void ConsumerBuilder::addTiles(mlir::Block *body, Value step) {
 // Turns
 //===----------------------------------------------------------------------===//
 
-/// Whether the two consumers of a program issue the first products of their steps by turns: where
-/// something is made of these in a stage behind.
+/// Whether the two consumers of a program take turns to issue the first products of their steps.
+/// This requires that a later stage works on the results of these products.
 bool ConsumerBuilder::alternates(TileLoopOp loop) const {
   return plan.sharesProgram() && !plan.splitsSums() && plan.getConsumers() == 2 &&
          !loop.getBody()->getOps<StageOp>().empty();
 }
 
-/// Consumers of one program, which hand each other something in each step, would run their steps
-/// side by side: both have products, then none has. So each issues its step's first ones when the
-/// other has issued its own, and what is made of these runs beside the other's
+/// Exchanging tiles in each step would run the two consumers in phase: both would have products in
+/// flight, then neither. So each consumer issues the first products of a step after its peer has
+/// issued its own. The work on their results then overlaps with the peer's products
 /// (docs/rationale/gradient-step.md).
 void ConsumerBuilder::alternate(TileLoopOp loop) {
   b.setInsertionPoint(*loop.getBody()->getOps<vector::ContractionOp>().begin());

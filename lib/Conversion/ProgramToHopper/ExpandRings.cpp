@@ -1,4 +1,4 @@
-//===- ExpandRings.cpp - hopper-expand-rings -------------------------------===//
+//===- ExpandRings.cpp - hopper-expand-rings ------------------------------===//
 
 #include "KernelBuilder.h"
 #include "flashattn/Conversion/Passes.h"
@@ -14,7 +14,7 @@ using namespace mlir::flashattn;
 using namespace mlir::flashattn::hopper;
 
 namespace {
-/// Builds what one op on a ring is made of.
+/// Expands one op on a ring.
 class RingExpander : public KernelBuilder {
 public:
   RingExpander(RewriterBase &b, Operation *op, MakeRingOp ring)
@@ -28,14 +28,14 @@ public:
         BarrierInitOp::create(b, loc, ring.getBarriers(), index(first + i),
                               b.getI64IntegerAttr(arrivals));
     };
-    // The producer makes a tile full, all consumers make it empty.
+    // The producer arrives once at a full barrier. Each consumer arrives at an empty barrier.
     init(ring.getFull(), 1);
     init(ring.getEmpty(), op.getConsumers());
   }
 
   void put(RingPutOp op) {
-    // The first turn waits for nothing: for the parity before the first. Where the next places idle
-    // it waits as one would who puts the last of them.
+    // In the first turn the wait falls through: it names the parity before the first phase. With
+    // `idle`, it waits as the put of the step `idle` steps later would.
     Value last = toI32(op.getStep());
     if (op.getIdle())
       last = add(last, op.getIdle());

@@ -1,18 +1,18 @@
-//===- Grid.cpp - which programs a block runs, and when --------------------===//
+//===- Grid.cpp - which programs a block runs, and when -------------------===//
 
 #include "Block.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// In the place of a group's batch: there is no group.
+/// Stored in place of a group's batch to signal that no group is left.
 static constexpr int64_t kNoGroup = std::numeric_limits<int32_t>::max();
 
 Value BlockBuilder::stagingAt(Value step) {
   int64_t places = plan.getDqReduceStages();
   if (places == 1)
     return block.staging.front();
-  // They lie behind each other.
+  // The buffers are contiguous.
   const SharedBuffer &first = plan.memory.memory[plan.memory.staging.front()];
   Value offset = add(mul(placeOf(step, places), first.getBytes()), index(first.offset));
   return memref::ViewOp::create(b, loc, cast<MemRefType>(block.staging.front().getType()),
@@ -23,7 +23,7 @@ Value BlockBuilder::stagingAt(Value step) {
 // Groups of programs
 //===----------------------------------------------------------------------===//
 
-/// Groups of programs, each for a block.
+/// Computes the number of groups of programs. Each block runs one group at a time.
 void GridBuilder::countGroups(BlockValues &values) {
   ProgramOp program = plan.program;
   values.tiles = program.getSizes()[2];
@@ -39,22 +39,22 @@ void GridBuilder::countGroups(BlockValues &values) {
   values.groups = mul(mul(batches, headGroups), values.tileGroups);
 }
 
-/// Blocks that run at once.
+/// Returns the number of blocks that run at once.
 Value GridBuilder::countPlaces() {
   return mul(MultiprocessorCountOp::create(b, loc), index(plan.hopper.getBlocksPerSM()));
 }
 
-/// Heads of a section that has a group for each place, or but for a sixteenth of them: the keys and
-/// values of few heads are all that the L2 cache has to hold at a time, and no place idles while
-/// the last section runs. Sections are alike.
+/// Returns the number of heads per section such that a section has a group for each block that runs
+/// at once, or for all but a sixteenth of them. The L2 cache then holds the K and V of few heads at
+/// a time, and no multiprocessor idles during the last section. Sections have about the same size.
 Value GridBuilder::countHeadsOfPlaces() {
   Value places = countPlaces(), heads = div(block.groups, block.tileGroups);
   Value sections = div(block.groups, sub(places, div(places, index(16))));
   return toI32(b.createOrFold<arith::CeilDivUIOp>(loc, heads, max(sections, index(1))));
 }
 
-/// How many places of each ring idle: as many blocks as run at once have no more on their way than
-/// `prefetch_kib_per_sm` says, but for two tiles each.
+/// Returns the number of stages of each ring that stay without a tile in flight, so that all blocks
+/// that run at once prefetch at most `prefetch_kib_per_sm` KiB per SM, but at least two tiles each.
 Value GridBuilder::countIdlePlaces() {
   constexpr int64_t kKiB = 1024, kLeast = 2;
   int64_t bytes = 0;
@@ -66,10 +66,9 @@ Value GridBuilder::countIdlePlaces() {
   return toI32(sub(index(plan.getStages()), ahead));
 }
 
-/// How many blocks are persistent: as many as run at once, or as there are groups. Those that claim
-/// groups begin with a counter, made in a grid of its own: with few groups for each, there is a
-/// block for every one instead, but where a block's next residents have to wait for this one's
-/// steps.
+/// Returns the number of persistent blocks: as many as run at once, or as there are groups. Blocks
+/// that claim groups wait for the kernel that clears the counter. With few groups per block there
+/// is one block per group instead, unless the next residents must wait for the steps of this group.
 Value GridBuilder::countBlocks() {
   Value resident = countPlaces();
   if (!plan.claims() || plan.reloads())
@@ -79,18 +78,19 @@ Value GridBuilder::countBlocks() {
   return select(few, block.groups, resident);
 }
 
-/// Groups of one head that have a program less than its others; all of them where they have the
-/// same.
+/// Returns the number of groups of a head that have one program less than the others; all groups if
+/// they have the same size.
 Value GridBuilder::countSmallerGroups() {
   Value tiles = toI32(block.tiles), perHead = toI32(block.tileGroups);
   return sub(perHead, sub(tiles, mul(div(tiles, perHead), perHead)));
 }
 
-/// Sections of `l2_head_group` heads; within one, query tiles from the last to the first and the
-/// heads of the section next to each other. Neighbours are of one batch, whose heads may share
-/// keys, or where batches share what shapes scores, more bytes than those, of one head. A list of
-/// tiles, or a sequence of joined ones, is one for as many programs as there are consumers, from a
-/// multiple of that on.
+/// Returns group `number`. The order is by sections of `l2_head_group` heads. Within a section,
+/// query tiles go from the last to the first, and adjacent groups belong to different heads.
+/// Adjacent groups belong to one batch, whose heads may share K/V. If batches share a tile that
+/// shapes the scores, which has more bytes than K/V, adjacent groups belong to one head instead. A
+/// tile list or a sequence of compacted keys belongs to `getPrograms()` programs, beginning at a
+/// multiple of that number.
 Group GridBuilder::decode(Value number) {
   // 32-bit division: the numbers are below 2^31.
   int64_t headsPerBlock = plan.getHeadsPerBlock();
@@ -108,8 +108,8 @@ Group GridBuilder::decode(Value number) {
     row = div(rest, inSection);
     flatHead = add(firstHead, sub(rest, mul(row, inSection)));
   }
-  // The groups of one head differ by at most one program, and those with more of them go first. Of
-  // tiles of keys the first go first.
+  // Groups of one head differ in size by at most one program. Larger groups run first. Key tiles
+  // run from the first to the last.
   bool ascends = program.getAxis(2) == ProgramAxis::KeyTile;
   Value place = ascends ? row : sub(sub(perHead, row), i32(1)), firstTile = place, end;
   if (plan.sharesSequence() && headsPerBlock == 1) {
@@ -129,14 +129,14 @@ Group GridBuilder::decode(Value number) {
   return {batch, head, toIndex(firstTile), end};
 }
 
-/// The program's numbers for one of the group's consumers.
+/// Returns the program's indices for one consumer of the group.
 SmallVector<Value> GridBuilder::listNumbers(const Group &group, Value consumer) {
   ProgramOp program = plan.program;
   SmallVector<Value> numbers = {group.batch, group.head, group.tile};
   if (plan.getHeadsPerBlock() > 1) {
     numbers[1] = add(group.head, consumer);
   } else if (plan.mayLackPrograms()) {
-    // A consumer too many has the program past the last, which reads zeros and writes nothing.
+    // A surplus consumer runs the program after the last one, which reads zeros and writes nothing.
     Value tile = add(group.tile, consumer);
     numbers[2] = select(less(tile, group.end), tile, block.tiles);
   } else if (program.getSizes().size() > 3) {
@@ -162,18 +162,18 @@ SmallVector<IRMapping> GridBuilder::programsOf(const Group &group) {
 }
 
 //===----------------------------------------------------------------------===//
-// Blocks that run one group after the other
+// Persistent blocks
 //===----------------------------------------------------------------------===//
 
-/// The group that this block runs in a round. Each round takes the grid's next groups, a block
-/// the one of its own number, which moves on from round to round by as many as there are smaller
-/// groups to a head: no block gets large ones alone.
+/// Returns the group that this block runs in a round. Each round runs the next groups of the grid,
+/// one per block. From round to round a block's position is shifted by the number of smaller groups
+/// per head, so that no block runs only large groups.
 Value GridBuilder::groupOf(Value round) {
   gpu::LaunchOp launch = block.launch;
   return toIndex(add(mul(round, toI32(launch.getGridSize().x)), placeIn(round)));
 }
 
-/// The block's number in a round.
+/// Returns the block's position in a round.
 Value GridBuilder::placeIn(Value round) {
   gpu::LaunchOp launch = block.launch;
   Value place = toI32(launch.getBlockIds().x);
@@ -189,10 +189,10 @@ Value GridBuilder::countRounds() {
   return add(full, arith::ExtUIOp::create(b, loc, b.getI32Type(), isInLast));
 }
 
-/// The rounds of a persistent block; `body` is given the state before one, i32 `state` at first,
-/// and gives that behind it, such as the steps up to its end.
+/// Builds the loop over the rounds of a persistent block. `body` takes the state before a round
+/// (i32, at first `state`), such as the number of steps so far, and returns the state after it.
 void GridBuilder::forEachRound(Value rounds, Value state, RoundBody body) {
-  // In 32 bits: consumers have no register to spare.
+  // 32-bit, because consumers have no registers to spare.
   auto loop = scf::ForOp::create(b, loc, i32(0), rounds, i32(1), state);
   b.setInsertionPointToStart(loop.getBody());
   Value next = body(loop.getInductionVar(), toIndex(loop.getRegionIterArg(0)));
@@ -201,16 +201,16 @@ void GridBuilder::forEachRound(Value rounds, Value state, RoundBody body) {
 }
 
 //===----------------------------------------------------------------------===//
-// Blocks that claim their groups
+// Dynamic scheduler
 //===----------------------------------------------------------------------===//
 
-/// Whether there are more groups than blocks, which begin with those of their own numbers.
+/// Whether there are more groups than blocks. Each block begins with the group of its own index.
 Value GridBuilder::hasMoreGroups() {
   gpu::LaunchOp launch = block.launch;
   return compare(arith::CmpIPredicate::ult, toI32(launch.getGridSize().x), toI32(block.groups));
 }
 
-/// Takes the number of a group that no block has yet; past the last one there is none.
+/// Claims the next group and returns its index, which is past the last group if no group is left.
 Value GridBuilder::claim() {
   gpu::LaunchOp launch = block.launch;
   auto claimed =
@@ -227,7 +227,8 @@ Value GridBuilder::claim() {
   return add(claimed.getResult(0), toI32(launch.getGridSize().x));
 }
 
-/// The rounds of a persistent block up to the end of all groups, of which `await` waits to be told.
+/// Builds the loop over the rounds of a persistent block until no group is left. `await` waits
+/// until the group of a round is published.
 void GridBuilder::forEachClaim(bool byWarp, function_ref<void(Value round)> await, Value state,
                                RoundBody body) {
   Type i32Type = b.getI32Type();
@@ -244,8 +245,8 @@ void GridBuilder::forEachClaim(bool byWarp, function_ref<void(Value round)> awai
   b.setInsertionPointAfter(loop);
 }
 
-/// The rounds of a persistent block as those see them who wait to be told of their groups: each
-/// with what comes with the residents of `consumer`.
+/// Builds the loop over the rounds of a persistent block for warps that wait for published groups:
+/// each round waits for the residents of `consumer`.
 void GridBuilder::forEachGroup(Value consumer, Value state, RoundBody body) {
   auto await = [&](Value round) {
     Value number = heldNumber(placeOf(round, plan.getHeld()), consumer);
@@ -267,10 +268,10 @@ void GridBuilder::tellEnd(Value slot) {
 }
 
 //===----------------------------------------------------------------------===//
-// What a block is told of its groups
+// Group numbers in shared memory
 //===----------------------------------------------------------------------===//
 
-/// Writes which programs `group` has to shared memory.
+/// Writes the numbers of `group` to shared memory.
 void GridBuilder::tell(const Group &group, Value slot) {
   Value end = group.end ? group.end : index(0);
   Value told[] = {group.batch, group.head, group.tile, end};
@@ -278,14 +279,14 @@ void GridBuilder::tell(const Group &group, Value slot) {
     memref::StoreOp::create(b, loc, toI32(value), block.numbers, ValueRange{slot, index(i)});
 }
 
-/// Number `which` of those told, for one thread or `byWarp`.
+/// Returns number `which` of a group, read by one thread or, if `byWarp`, warp-uniform.
 Value GridBuilder::readNumber(Value slot, int64_t which, bool byWarp) {
   Value value =
       toIndex(memref::LoadOp::create(b, loc, block.numbers, ValueRange{slot, index(which)}));
   return byWarp ? fromLane0(value) : value;
 }
 
-/// What `tell` has written, for one thread or `byWarp`.
+/// Returns the group that `tell` has written, read by one thread or, if `byWarp`, warp-uniform.
 Group GridBuilder::read(Value slot, bool byWarp) {
   auto number = [&](int64_t i) { return readNumber(slot, i, byWarp); };
   Value batch = number(0), head = number(1), tile = number(2), end = number(3);

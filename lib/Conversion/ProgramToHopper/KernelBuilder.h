@@ -1,4 +1,4 @@
-//===- KernelBuilder.h - arithmetic of Hopper's kernels ----------*- C++ -*-===//
+//===- KernelBuilder.h - arithmetic of Hopper kernels -----------*- C++ -*-===//
 
 #ifndef FLASHATTN_LIB_CONVERSION_PROGRAMTOHOPPER_KERNELBUILDER_H
 #define FLASHATTN_LIB_CONVERSION_PROGRAMTOHOPPER_KERNELBUILDER_H
@@ -10,7 +10,7 @@
 
 namespace mlir::flashattn {
 
-/// What the kernels' roles compute with.
+/// Builders of index arithmetic and tile subviews for the warp-specialized kernels.
 class KernelBuilder : public TileBuilder {
 public:
   KernelBuilder(RewriterBase &b, Location loc) : TileBuilder(b, loc), b(b) {}
@@ -19,19 +19,18 @@ public:
     return arith::CmpIOp::create(b, loc, predicate, x, y);
   }
 
-  /// Lane 0's `v`, below 2^31, for all of a warp.
+  /// Broadcasts `v` of lane 0, below 2^31, to all lanes of the warp.
   Value fromLane0(Value v) {
     return toIndex(gpu::ShuffleOp::create(b, loc, toI32(v), i32(0), i32(32), gpu::ShuffleMode::IDX)
                        .getShuffleResult());
   }
 
-  /// The place of `step` (i32) where places are used in turn. In 32 bits, as consumers have no
-  /// register to spare.
+  /// Returns `step` (i32) modulo `places`. 32-bit, because consumers have no registers to spare.
   Value placeOf(Value step, int64_t places) {
     return toIndex(arith::RemUIOp::create(b, loc, step, i32(places)));
   }
 
-  /// 0 in the first turn of all places, 1 in the next and so on; or the other way round.
+  /// Returns the parity of `step` div `places`, beginning with 0, or with 1 if `inverted`.
   Value parityOf(Value step, int64_t places, bool inverted = false) {
     Value turn = arith::DivUIOp::create(b, loc, step, i32(places));
     if (inverted)
@@ -39,7 +38,7 @@ public:
     return arith::AndIOp::create(b, loc, turn, i32(1));
   }
 
-  /// Tile `number` of `tiles`, memref<N x panels x rows x columns>.
+  /// Returns tile `number` of `tiles`, memref<N x panels x rows x columns>.
   Value tileAt(Value tiles, Value number) {
     auto type = cast<MemRefType>(tiles.getType());
     ArrayRef<int64_t> shape = type.getShape();
@@ -55,7 +54,7 @@ public:
                                      strides);
   }
 
-  /// The first `count` panels of `tile`, memref<panels x rows x columns>.
+  /// Returns the first `count` panels of `tile`, memref<panels x rows x columns>.
   Value panelsOf(Value tile, int64_t count) {
     ArrayRef<int64_t> shape = cast<MemRefType>(tile.getType()).getShape();
     if (shape[0] == count)
@@ -66,7 +65,7 @@ public:
     return memref::SubViewOp::create(b, loc, tile, offsets, sizes, strides);
   }
 
-  /// `count` rows of `tile`, memref<panels x rows x columns>, from `first` on.
+  /// Returns `count` rows of `tile`, memref<panels x rows x columns>, from row `first`.
   Value rowsOf(Value tile, int64_t first, int64_t count) {
     ArrayRef<int64_t> shape = cast<MemRefType>(tile.getType()).getShape();
     SmallVector<OpFoldResult> strides(3, b.getIndexAttr(1));

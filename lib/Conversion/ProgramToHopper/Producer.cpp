@@ -1,24 +1,24 @@
-//===- Producer.cpp - the warpgroup that brings tiles ----------------------===//
+//===- Producer.cpp - the producer warpgroup ------------------------------===//
 
 #include "Block.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// The number of a row in the tensor map of `load`, which leaves rows out. Negative numbers are of
-/// those before it.
+/// Returns the index of `row` in the tensor map of `load`, which may omit leading rows. Rows before
+/// the map have negative indices.
 Value ProducerBuilder::toMap(LoadTileOp load, Value row) {
   Value begin = getLeftOutByMap(load).begin;
   return begin ? sub(row, begin) : row;
 }
 
-/// Sends for the tiles that the programs of a group keep.
+/// Issues the loads of the residents of a group's programs.
 void ProducerBuilder::loadResidents(MutableArrayRef<IRMapping> programs, Value slot) {
   for (auto [w, mapping] : llvm::enumerate(programs)) {
     Value number = heldNumber(slot, index(w));
     Value full = add(number, index(plan.memory.residentFull));
     if (plan.residents.empty()) {
-      // What is said of a persistent block's group comes by itself then.
+      // Without residents, an arrival alone signals that the group's numbers are written.
       if (plan.isPersistent())
         hopper::BarrierArriveOp::create(b, loc, block.barriers, full, /*predicate=*/Value());
       continue;
@@ -41,8 +41,8 @@ void ProducerBuilder::loadResidents(MutableArrayRef<IRMapping> programs, Value s
   }
 }
 
-/// Tells of a group, and sends for its residents: before all else, or last where their barriers
-/// let the consumers read what is told.
+/// Publishes the numbers and shared ranges of a group and issues the loads of its residents. In a
+/// persistent block the loads come last, because their barriers also signal the numbers.
 void ProducerBuilder::prepare(const Group &group, Value slot) {
   GridBuilder grid(b, plan, block);
   SmallVector<IRMapping> programs = grid.programsOf(group);
@@ -55,8 +55,8 @@ void ProducerBuilder::prepare(const Group &group, Value slot) {
     loadResidents(programs, slot);
 }
 
-/// The rows at which the pieces of a tile lie whose first row is number `first`, i32: the producer
-/// has few registers.
+/// Returns the rows of the pieces of a tile whose first row is `first`, i32. 32-bit, because the
+/// producer has few registers.
 SmallVector<Value> ProducerBuilder::findPieces(LoadTileOp load, IRMapping &mapping, Value first) {
   SmallVector<Value> pieces;
   for (int64_t row = 0; row < load.getTileType().getDimSize(0); row += LoadTileOp::kPieceRows) {
@@ -69,8 +69,7 @@ SmallVector<Value> ProducerBuilder::findPieces(LoadTileOp load, IRMapping &mappi
   return pieces;
 }
 
-/// Puts the tile of `step` into the ring of a stream: behind the last cut one copy, before it one
-/// for each piece.
+/// Loads the tile of `step` into a stream's ring: in pieces up to the last cut, then by one copy.
 SmallVector<hopper::RingPutOp> ProducerBuilder::put(unsigned stream, IRMapping &mapping,
                                                     Value step) {
   LoadTileOp load = plan.streams[stream];
@@ -107,13 +106,13 @@ SmallVector<hopper::RingPutOp> ProducerBuilder::put(unsigned stream, IRMapping &
   return {inPieces, put(maps.tile, {})};
 }
 
-/// Puts the tiles of one interval into the rings; the steps up to its end.
+/// Loads the tiles of one interval into the rings. Returns the step after it.
 Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value interval, Value step) {
   SharedRangeBuilder sharedRanges(b, plan, block);
   TileRange range = plan.sharesIntervals
                         ? sharedRanges.withStep(sharedRanges.boundsOf(mapping, interval), interval)
                         : sharedRanges.read(slot, interval, /*byWarp=*/false);
-  // Before the loop, or the copies of one loop would stand in for another's.
+  // Cloned before the loop: `mapping` caches clones, and nested clones do not dominate other uses.
   TileLoopOp program = plan.loop;
   for (LoadTileOp load : plan.streams)
     for (Value v : llvm::concat<Value>(load.getIndices(), load.getCuts(), load.getSkips()))
@@ -126,14 +125,14 @@ Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value inte
   for (Value outer : program.getListIndices())
     place.push_back(clone(outer, mapping));
   auto loop = scf::ForOp::create(b, loc, range.begin, range.end, index(1));
-  // Of two steps at once the thread would have to remember twice as many barriers.
+  // Unrolling by two would double the number of barriers that the thread keeps in registers.
   keepRolled(loop);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   Value now = add(sub(loop.getInductionVar(), range.begin), step);
   Value number = loop.getInductionVar();
   place.push_back(number);
-  // Loaded before what it is loaded for may have to wait.
+  // Loaded early, before the wait for an empty stage.
   if (program.getList())
     number = toIndex(memref::LoadOp::create(b, loc, program.getList(), place));
   mapping.map(program.getTile(), number);
@@ -160,8 +159,7 @@ Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value inte
   return add(step, sub(range.end, range.begin));
 }
 
-/// Puts the tiles of one group into the rings, `step` being the first one's; the steps up to its
-/// end.
+/// Loads the tiles of one group into the rings, starting at step `step`. Returns the step after it.
 Value ProducerBuilder::produce(const Group &group, Value slot, Value step) {
   IRMapping first = GridBuilder(b, plan, block).numbersOf(group, index(0));
   if (!plan.hasPasses())
@@ -181,9 +179,8 @@ Value ProducerBuilder::produce(const Group &group, Value slot, Value step) {
   return loop.getResult(0);
 }
 
-/// Waits until the slot of `round` is free: what is said of its group takes the place of what all
-/// consumers have read, and what it keeps that of what they have done with. `step` is behind the
-/// last tile put into the rings.
+/// Waits until the slot of `round` is free: all consumers have read its numbers and no longer need
+/// its residents. `step` is the step after the last tile loaded into the rings.
 Value ProducerBuilder::awaitSlot(Value round, Value step) {
   Value slot = placeOf(round, plan.getSlots());
   if (plan.drainsRings()) {
@@ -199,7 +196,7 @@ Value ProducerBuilder::awaitSlot(Value round, Value step) {
   return slot;
 }
 
-/// Prepares the group of the round behind `round`, if there is one.
+/// Prepares the group of the next round, if there is one.
 void ProducerBuilder::prepareNext(Value round, Value rounds, Value step) {
   GridBuilder grid(b, plan, block);
   Value next = add(round, i32(1));
@@ -210,7 +207,7 @@ void ProducerBuilder::prepareNext(Value round, Value rounds, Value step) {
   prepare(group, awaitSlot(next, step));
 }
 
-/// Claims a group for the round behind `round` and prepares it, or tells that there is none.
+/// Claims a group for the next round and prepares it, or signals the end.
 void ProducerBuilder::prepareClaimed(Value round, Value step) {
   GridBuilder grid(b, plan, block);
   Value number = grid.claim();
@@ -238,10 +235,10 @@ void ProducerBuilder::build() {
     b.setInsertionPointToStart(spare.thenBlock());
     hopper::GroupBarrierOp::create(b, loc, i32(kBlockBarrier), plan.getThreads());
     AdderBuilder(b, plan, block).build();
-    // In a branch of its own: what the tiles are brought with must not last through the other one.
+    // A separate branch, so that the producer's values are not live in the spare warps' branch.
     b.setInsertionPointToStart(spare.elseBlock());
   }
-  // Who has prepared the block need not wait for those who wait for it.
+  // The thread that prepared the block arrives without waiting.
   hopper::GroupArriveOp::create(b, loc, i32(kBlockBarrier), plan.getThreads());
   auto one = scf::IfOp::create(b, loc, block.signals, /*withElseRegion=*/false);
   b.setInsertionPointToStart(one.thenBlock());
@@ -255,8 +252,9 @@ void ProducerBuilder::build() {
                       [&](Value round, Value step) {
                         Value slot = placeOf(round, plan.getSlots());
                         step = produce(grid.read(slot, /*byWarp=*/false), slot, step);
-                        // While the consumers have the last tiles: whoever holds a group for as
-                        // long as it runs another keeps it from blocks that have ended.
+                        // Claims while consumers still process the last tiles. An earlier claim
+                        // would hold the next group for the whole run of this one and keep it from
+                        // blocks that have ended.
                         prepareClaimed(round, step);
                         return step;
                       });

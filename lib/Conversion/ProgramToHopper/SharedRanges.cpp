@@ -1,11 +1,11 @@
-//===- SharedRanges.cpp - tiles that programs of a block read together ----===//
+//===- SharedRanges.cpp - tiles that the programs of a block read ---------===//
 
 #include "Block.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// The first tile and the end of an interval of one program.
+/// Returns the first tile and the end of an interval of one program.
 TileRange SharedRangeBuilder::boundsOf(IRMapping &mapping, Value interval) {
   TileLoopOp loop = plan.loop;
   if (!interval) {
@@ -13,7 +13,7 @@ TileRange SharedRangeBuilder::boundsOf(IRMapping &mapping, Value interval) {
     return {begin, clone(loop.getBounds().back(), mapping)};
   }
   SmallVector<Value> bounds(loop.getBounds());
-  // First what is asked for, of all intervals; what is not goes away again.
+  // Clones the outer bounds of all intervals first. Unused clones are erased later.
   constexpr unsigned size = TileLoopOp::kBoundsPerInterval;
   for (unsigned bound : {0u, size - 1, 1u, 2u})
     for (size_t i = bound; i < bounds.size(); i += size)
@@ -22,8 +22,8 @@ TileRange SharedRangeBuilder::boundsOf(IRMapping &mapping, Value interval) {
   return {picked.front(), picked.back()};
 }
 
-/// `range`, of an interval, with a tile at least in the first one where it is by a step's tiles
-/// that the places of residents are told to be free.
+/// Extends the range of the first interval to at least one tile if releasing a ring's tiles signals
+/// that the buffers of residents are free.
 TileRange SharedRangeBuilder::withStep(TileRange range, Value interval) {
   if (!plan.drainsRings())
     return range;
@@ -34,14 +34,15 @@ TileRange SharedRangeBuilder::withStep(TileRange range, Value interval) {
   return {range.begin, max(range.end, add(range.begin, least))};
 }
 
-/// The tiles that any of the block's programs reads.
+/// Returns the smallest range that contains the tiles that any of the block's programs reads.
 TileRange SharedRangeBuilder::hullOf(MutableArrayRef<IRMapping> programs, Value interval) {
   ProgramOp program = plan.program;
   GridBuilder grid(b, plan, block);
   TileRange sharedRange;
   for (IRMapping &mapping : programs) {
     TileRange own = boundsOf(mapping, interval);
-    // An empty interval may lie anywhere, as that of no program does.
+    // An empty interval has arbitrary bounds. So does the interval of a program that does not
+    // exist.
     Value any = less(own.begin, own.end);
     if (&mapping != &programs.front())
       any = arith::AndIOp::create(b, loc, any,
@@ -54,7 +55,7 @@ TileRange SharedRangeBuilder::hullOf(MutableArrayRef<IRMapping> programs, Value 
   }
   if (plan.firstTile)
     sharedRange.begin = index(*plan.firstTile);
-  // Empty where every interval is.
+  // Empty if all intervals are empty.
   sharedRange.begin = min(sharedRange.begin, sharedRange.end);
   return withStep(sharedRange, interval);
 }
@@ -66,8 +67,8 @@ void SharedRangeBuilder::store(const TileRange &sharedRange, Value slot, Value i
                           ValueRange{slot, interval, index(1)});
 }
 
-/// Writes the shared ranges of a group's programs to shared memory: computed once, they cost the
-/// block one thread's time and no other's registers.
+/// Writes the shared ranges of a group's programs to shared memory. One thread computes them, so no
+/// other thread needs registers for them.
 void SharedRangeBuilder::publish(MutableArrayRef<IRMapping> programs, Value slot) {
   if (plan.sharesIntervals)
     return;
@@ -76,12 +77,12 @@ void SharedRangeBuilder::publish(MutableArrayRef<IRMapping> programs, Value slot
   auto loop = scf::ForOp::create(b, loc, index(0), index(plan.intervals), index(1));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
-  // Copies made in the loop are of use there alone.
+  // Values that are cloned in the loop may only be used in the loop.
   SmallVector<IRMapping> inner(programs.begin(), programs.end());
   store(hullOf(inner, loop.getInductionVar()), slot, loop.getInductionVar());
 }
 
-/// A shared range, for one thread or `byWarp`.
+/// Returns a shared range, read by one thread or, if `byWarp`, warp-uniform.
 TileRange SharedRangeBuilder::read(Value slot, Value interval, bool byWarp) {
   Value number = interval ? interval : index(0);
   auto bound = [&](int64_t which) {

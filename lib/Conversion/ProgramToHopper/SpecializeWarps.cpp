@@ -1,6 +1,7 @@
-//===- SpecializeWarps.cpp - flashattn-specialize-warps --------------------===//
+//===- SpecializeWarps.cpp - flashattn-specialize-warps -------------------===//
 //
-// A block of warpgroups with warp specialization: one brings tiles, the others compute.
+// Builds thread blocks with warp specialization: a producer warpgroup loads tiles, and consumer
+// warpgroups compute.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,11 +17,11 @@ namespace mlir::flashattn {
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// Warps of a warpgroup.
+/// Number of warps in a warpgroup.
 static constexpr int64_t kWarps = hopper::kWarpgroupThreads / kWarpThreads;
 
 namespace {
-/// The launch, and what its threads share.
+/// Builds the launch and the values that its threads share.
 class LaunchBuilder : public BlockBuilder {
 public:
   LaunchBuilder(RewriterBase &b, const BlockPlan &plan, BlockValues &values)
@@ -35,12 +36,12 @@ private:
   void initBlock();
 
   BlockValues &values;
-  Value blocks;     ///< how many are launched
-  ProgramOp leader; ///< what the program follows, if it does
+  Value blocks;     ///< number of blocks in the grid
+  ProgramOp leader; ///< primary program of the programmatic dependent launch, or null
 };
 } // namespace
 
-/// Tensor maps that copy one panel of a tile at a time.
+/// Builds tensor maps that copy one panel of a tile at a time.
 void LaunchBuilder::makeMaps() {
   auto make = [&](auto access, Value memref, bool inPieces) -> Value {
     VectorType tile = access.getTileType();
@@ -59,7 +60,7 @@ void LaunchBuilder::makeMaps() {
     LeftOut rows = getLeftOutByMap(load);
     if (!rows.begin && !rows.end)
       return load.getSource();
-    // A map of no rows would be one of nothing that exists: where nobody reads any, all will do.
+    // A tensor map cannot be empty. If no row is to be read, no copy is issued, so map all rows.
     Value begin = rows.begin ? rows.begin : index(0);
     Value all = dim(load.getSource(), *load.getRowDim()), end = rows.end ? rows.end : all;
     Value any = b.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::slt, begin, end);
@@ -77,7 +78,8 @@ void LaunchBuilder::makeMaps() {
     values.outputMaps.push_back(make(store, store.getTarget(), /*inPieces=*/false));
 }
 
-/// The program that runs right before this one, which begins beside it.
+/// Returns the primary program of the programmatic dependent launch of `program`, the program right
+/// before it; null if there is none.
 static ProgramOp findLeader(ProgramOp program) {
   if (program.getPdlSecondary())
     for (Operation *op = program->getPrevNode(); op; op = op->getPrevNode())
@@ -86,8 +88,9 @@ static ProgramOp findLeader(ProgramOp program) {
   return {};
 }
 
-/// A counter of groups, of 0. The program before makes it, where there is one; or a grid of its own
-/// that costs nothing where every block has one group. Nobody else writes it while the grid runs.
+/// Allocates the atomic counter of claimed groups and sets it to 0 before the grid runs: in the
+/// primary program if there is one, else in a grid of one thread. There is no such grid if each
+/// block runs one group. No other kernel writes the counter while the grid runs.
 void LaunchBuilder::makeCounter() {
   Value more = compare(arith::CmpIPredicate::ult, blocks, values.groups);
   auto allocate = [&](Value size) {
@@ -111,7 +114,7 @@ void LaunchBuilder::makeCounter() {
       b.setInsertionPointToStart(first.thenBlock());
       clear();
     }
-    // It may have nothing to do.
+    // The primary program may have no blocks.
     Value programs = index(1);
     for (Value size : leader.getSizes())
       programs = mul(programs, size);
@@ -127,14 +130,14 @@ void LaunchBuilder::makeCounter() {
   auto launch = gpu::LaunchOp::create(b, loc, one, one, one, one, one, one);
   b.setInsertionPointToStart(&launch.getBody().front());
   LaunchDependentsOp::create(b, loc);
-  // Who waits for this grid waits for what it follows too.
+  // A grid that waits for the counter's grid must also wait for that grid's primary.
   if (ProgramOp program = plan.program; program.getPdlSecondary())
     WaitPrerequisiteGridsOp::create(b, loc);
   clear();
   gpu::TerminatorOp::create(b, loc);
 }
 
-/// What is planned, as views of the block's memory; the bytes of all of it.
+/// Creates views of the block's shared memory for all planned buffers. Returns its size in bytes.
 int64_t LaunchBuilder::allocate() {
   FloatType element = plan.schedule.getDotType();
   const WarpgroupBlockPlan &planned = plan.memory;
@@ -175,13 +178,13 @@ int64_t LaunchBuilder::allocate() {
   return planned.memory.getBytes();
 }
 
-/// One thread, the producer's, prepares what all of the block's need, and its first group.
+/// Thread 0, in the producer warpgroup, initializes the barriers and prepares the first group.
 void LaunchBuilder::initBlock() {
   Value first = compare(arith::CmpIPredicate::eq, values.thread, index(0));
   auto guarded = scf::IfOp::create(b, loc, first, /*withElseRegion=*/false);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(guarded.thenBlock());
-  // One thread sends for what a program keeps; whoever had it lets its place go.
+  // One thread issues the loads of a program's residents. Their readers release the buffer.
   for (int64_t i = 0; i < plan.memory.rings.front().full; ++i) {
     bool isEmpty = plan.memory.residentEmpty && i >= *plan.memory.residentEmpty;
     hopper::BarrierInitOp::create(b, loc, values.barriers, index(i),
@@ -218,7 +221,7 @@ void LaunchBuilder::build() {
   leader = findLeader(program);
   b.setInsertionPoint(program);
   grid.countGroups(values);
-  // A grid of no blocks is an error to the driver.
+  // The driver rejects a grid of 0 blocks.
   Value any = compare(arith::CmpIPredicate::ugt, values.groups, index(0));
   auto guarded = scf::IfOp::create(b, loc, any, /*withElseRegion=*/false);
   b.setInsertionPointToStart(guarded.thenBlock());
@@ -243,7 +246,7 @@ void LaunchBuilder::build() {
   if (!plan.isPersistent())
     values.group = grid.decode(values.launch.getBlockIds().x);
   if (plan.claims() && !program.getPdlSecondary()) {
-    // Without a counter the grid before this one may be any, which makes what this one reads.
+    // Without a counter kernel, the previous grid may be any kernel that writes the inputs.
     Value last = arith::XOrIOp::create(b, loc, grid.hasMoreGroups(),
                                        arith::ConstantIntOp::create(b, loc, 1, /*width=*/1));
     auto guarded = scf::IfOp::create(b, loc, last, /*withElseRegion=*/false);
@@ -252,10 +255,10 @@ void LaunchBuilder::build() {
     WaitPrerequisiteGridsOp::create(b, loc);
   }
   initBlock();
-  // The barriers are there, and what the block keeps is on its way.
+  // The barriers are initialized and the loads of residents are in flight.
   if (program.getPdlSecondary() || plan.claims())
     WaitPrerequisiteGridsOp::create(b, loc);
-  // So ptxas knows a warp to be of one mind.
+  // The shuffle makes the value warp-uniform for ptxas.
   values.warpgroup = fromLane0(div(values.thread, index(hopper::kWarpgroupThreads)));
   Value inGroup =
       arith::AndIOp::create(b, loc, values.thread, index(hopper::kWarpgroupThreads - 1));
@@ -289,8 +292,8 @@ void LaunchBuilder::build() {
 
 static LogicalResult specialize(RewriterBase &b, ProgramOp program);
 
-/// Gives programs of more keys than those for which blocks claim groups blocks that run one group
-/// each, of few heads at once, whose keys and values stay in the L2 cache
+/// Runs programs with more keys than `dynamic_scheduler_max_len` in a kernel whose blocks run one
+/// group each. It processes few heads at once, so that their K and V stay in the L2 cache
 /// (docs/rationale/claims.md).
 static LogicalResult splitByLength(RewriterBase &b, const BlockPlan &plan) {
   constexpr int64_t kFewHeads = 8;

@@ -1,7 +1,7 @@
-//===- SumShares.cpp - consumers that split the sums of a program ----------===//
+//===- SumShares.cpp - consumers that split the sums of a program ---------===//
 //
-// Each consumer runs a copy of the program with one of the loop's sums. A tile that two of them
-// need is made once and passed on through shared memory.
+// Each consumer runs a copy of the program with one of the loop's sums (dK or dV). A tile that both
+// sums depend on is computed once and passed on through shared memory.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,14 +15,14 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// Places of what consumers hand each other.
+/// Buffers of the tile that is passed on.
 static constexpr int64_t kPlaces = 2;
 
 //===----------------------------------------------------------------------===//
-// Who makes what
+// Assigning ops to consumers
 //===----------------------------------------------------------------------===//
 
-/// The loop's ops that `v` is made of.
+/// Returns the loop's ops that `v` depends on.
 static FailureOr<SetVector<Operation *>> findMakers(TileLoopOp loop, Value v) {
   SetVector<Operation *> makers;
   BackwardSliceOptions options;
@@ -35,14 +35,14 @@ static FailureOr<SetVector<Operation *>> findMakers(TileLoopOp loop, Value v) {
   return makers;
 }
 
-/// Whether `v` is computed: a tile that every consumer could load, or a constant, is not.
+/// Whether `v` is computed, unlike a constant or a tile that every consumer can load.
 static bool isComputed(Value v) {
   Operation *def = v.getDefiningOp();
   return isa<VectorType>(v.getType()) && def && !isa<LoadTileOp>(def) &&
          !def->hasTrait<OpTrait::ConstantLike>();
 }
 
-/// What `others` take of what `makers` compute.
+/// Returns the computed results of `makers` that `others` use.
 static SetVector<Value> findPassed(const SetVector<Operation *> &makers,
                                    const SetVector<Operation *> &others) {
   SetVector<Value> passed;
@@ -58,8 +58,9 @@ static SetVector<Value> findPassed(const SetVector<Operation *> &makers,
   return passed;
 }
 
-/// Has `makers` make what `others` do up to the first tile of operands, without products of their
-/// own, that stands for all that they take; null if there is none.
+/// Finds one operand tile through which `makers` can pass all values that `others` need. For that,
+/// `makers` may take over ops from `others` up to that tile, except products. Returns null if there
+/// is no such tile.
 static Value findOnlyPassed(TileLoopOp loop, FloatType element, SetVector<Operation *> &makers,
                             const SetVector<Operation *> &others) {
   auto isOperand = [&](Value v) { return getElementTypeOrSelf(v) == element; };
@@ -99,7 +100,7 @@ LogicalResult mlir::flashattn::splitSums(BlockPlan &plan) {
   if (makers.size() != 2 || plan.getConsumers() != 2)
     return loop.emitOpError() << "expected two sums for two consumers that split them but got "
                               << makers.size() << " for " << plan.getConsumers();
-  // Who has less to make passes on what both need.
+  // The consumer with fewer ops computes and passes on the tile that both need.
   split.sums = {0, 1};
   if (makers[1].size() < makers[0].size())
     std::swap(split.sums[0], split.sums[1]);
@@ -114,18 +115,17 @@ LogicalResult mlir::flashattn::splitSums(BlockPlan &plan) {
 }
 
 //===----------------------------------------------------------------------===//
-// Shares
+// Copies of the program
 //===----------------------------------------------------------------------===//
 
-/// Erases what nothing uses any more, but for `kept`.
+/// Erases dead ops, except `kept`.
 static void eraseDead(RewriterBase &b, mlir::Block &body, ArrayRef<Operation *> kept) {
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(body)))
     if (isOpTriviallyDead(&op) && !llvm::is_contained(kept, &op))
       b.eraseOp(&op);
 }
 
-/// `loop` with state number `sum` alone, and `passed`; what is made of the other results goes with
-/// them.
+/// Rebuilds `loop` with only state number `sum`. Keeps `passed`; erases users of other results.
 static TileLoopOp keepSum(RewriterBase &b, TileLoopOp loop, unsigned sum, Value passed) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(loop);
@@ -146,7 +146,7 @@ static TileLoopOp keepSum(RewriterBase &b, TileLoopOp loop, unsigned sum, Value 
   TileYieldOp::create(b, loop.getLoc(), terminator->getOperand(sum));
   b.eraseOp(terminator);
   eraseDead(b, *loop.getBody(), passed ? passed.getDefiningOp() : nullptr);
-  // Nothing uses the state of the others any more.
+  // The state of the other sums has no uses left.
   SmallVector<Value> arguments(own.getBody()->getArguments().drop_back());
   for (auto [i, init] : llvm::enumerate(loop.getInits()))
     arguments.push_back(i == sum ? Value(own.getState().front()) : init);
@@ -156,8 +156,8 @@ static TileLoopOp keepSum(RewriterBase &b, TileLoopOp loop, unsigned sum, Value 
   return own;
 }
 
-/// Where the tile that is passed is read: behind what is waited for without it. What takes it alone
-/// moves to its first use.
+/// Returns the first use of the passed tile, where it is read. Ops that only use the tile are moved
+/// to their own first use, so that waits that do not need the tile come first.
 static Operation *findFirstUse(RewriterBase &b, Value passed) {
   auto firstOf = [](Value v) {
     Operation *first = nullptr;
@@ -175,8 +175,8 @@ static Operation *findFirstUse(RewriterBase &b, Value passed) {
 }
 
 namespace {
-/// The ops that a rewriter erases while it lasts. Whether an op is still there cannot be asked of
-/// the IR: a new one may have its address.
+/// Records the ops that a rewriter erases during this object's lifetime. The IR cannot be queried
+/// for an erased op, because a new op may have its address.
 class Erasures : public RewriterBase::Listener {
 public:
   explicit Erasures(RewriterBase &b) : b(b), before(b.getListener()) { b.setListener(this); }
@@ -191,7 +191,7 @@ private:
 };
 } // namespace
 
-/// A copy of the program with the sum that `consumer` makes.
+/// Clones the program for `consumer`, with only the sum that this consumer computes.
 BlockPlan ConsumerBuilder::takeShare(int64_t consumer) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(plan.program);
@@ -234,8 +234,9 @@ BlockPlan ConsumerBuilder::takeShare(int64_t consumer) {
   return share;
 }
 
-/// Lets the first consumer pass its tile to the second through two places by turns. The second
-/// one's warps say when they have read one, and the first one waits for that.
+/// Passes the first consumer's tile to the second consumer through two alternating buffers. The
+/// second consumer's warps signal that they have read a buffer, and the first consumer waits for
+/// that.
 void ConsumerBuilder::handOver(TileLoopOp loop, Value first, Value step) {
   Value tiles = block.exchanged.front();
   const WarpgroupBlockPlan &memory = plan.memory;

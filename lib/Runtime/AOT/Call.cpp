@@ -1,7 +1,7 @@
-//===- Call.cpp - calls of code compiled ahead of time ----------------------===//
+//===- Call.cpp - calls of AOT-compiled code ------------------------------===//
 //
-// From the numbers of a C function to descriptors, checked by the function's table, and to the code
-// for the device. Allocates nothing but for messages.
+// Converts the numbers of a C function to descriptors, checks them against the function's table,
+// and calls the code for the device. Allocates memory only for messages.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,8 +23,8 @@ using namespace mlir::flashattn::aot;
 // Messages
 //===----------------------------------------------------------------------===//
 
-/// Keeps the message until the next one of the thread. A key, and no thread_local: the loader has
-/// no room for much of those in libraries that come later.
+/// Keeps the message until the next one on the thread. Uses a key instead of thread_local, because
+/// the loader has little thread-local storage for libraries that are loaded later.
 static const char *keep(Fault fault) {
   static pthread_key_t key;
   static pthread_once_t made = PTHREAD_ONCE_INIT;
@@ -32,7 +32,7 @@ static const char *keep(Fault fault) {
     return nullptr;
   pthread_once(&made, [] {
     pthread_key_create(&key, std::free);
-    // There are few keys, and the library may be unloaded and loaded again.
+    // Keys are scarce, and the library may be unloaded and loaded again.
     std::atexit([] { pthread_key_delete(key); });
   });
   std::free(pthread_getspecific(key));
@@ -45,8 +45,8 @@ static const char *keep(Fault fault) {
 // Devices
 //===----------------------------------------------------------------------===//
 
-/// Of x86-64-vN: what this processor has, and the system keeps. The compiler's own function for it
-/// differs between versions of its support library.
+/// Returns N of x86-64-vN: the level that this processor supports, and whose registers the system
+/// saves. The compiler's own function for this differs between versions of its support library.
 static int getCPULevel() {
 #if defined(__x86_64__)
   unsigned a, b, c, d;
@@ -71,7 +71,7 @@ static int getCPULevel() {
 #endif
 }
 
-/// "sm_90a, sm_80 and cpu".
+/// Returns text such as "sm_90a, sm_80 and cpu".
 static Text listChips(const Function &function) {
   Text text;
   size_t used = 0;
@@ -84,7 +84,8 @@ static Text listChips(const Function &function) {
   return text;
 }
 
-/// The code for a card: its own, or that of the newest architecture before it. Null without any.
+/// Returns the code for a GPU: that of its own architecture, or else that of the newest earlier
+/// one; null if there is none.
 static const Variant *findVariant(const Function &function, const cuda::Driver &driver,
                                   const cuda::CardInfo &card) {
   const Variant *best = nullptr;
@@ -140,7 +141,7 @@ extern "C" int32_t flashattnAOTFindDevice(const Function *function, const char *
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// The arguments of a call as compiled code takes them.
+/// The arguments of a call in the form that compiled code expects.
 struct Call {
   const Function &function;
   /// {allocated, aligned, offset, sizes, strides} of each tensor.
@@ -181,7 +182,7 @@ Fault Call::takeTensor(const Argument &argument, int64_t *descriptor, const int6
       strides[d] = argument.strides[d] >= 0 ? argument.strides[d] : *numbers++;
   for (int64_t d = rank; argument.isDense && d-- > 0; dense *= sizes[d])
     strides[d] = dense;
-  // Nothing of it is touched.
+  // No element is accessed.
   if (isEmpty)
     return {};
   if (!data)
@@ -192,7 +193,7 @@ Fault Call::takeTensor(const Argument &argument, int64_t *descriptor, const int6
                          reinterpret_cast<void *>(data));
   constexpr int64_t kChunkBytes = 16;
   for (int64_t d = 0; d < rank; ++d) {
-    // The stride of a single element is never used.
+    // The stride of a dimension of size 1 is never used.
     if (sizes[d] == 1)
       continue;
     if (strides[d] < (argument.isWritten ? 1 : 0))
@@ -247,7 +248,7 @@ TensorPlace Call::getPlace(int64_t i) const {
           argument.elementBytes};
 }
 
-/// No argument that is written shares memory with another one.
+/// Checks that no output shares memory with another argument.
 Fault Call::checkOverlaps() {
   for (int64_t i = 0; i < function.numArguments; ++i) {
     if (!function.arguments[i].isWritten)
@@ -321,7 +322,7 @@ extern "C" const char *flashattnAOTCall(const Function *function, int32_t device
 // Memory
 //===----------------------------------------------------------------------===//
 
-/// Calls `onCard` with the card of that number, or `onCPU`.
+/// Calls `onCard` with the GPU of that number, or `onCPU`.
 template <typename CPU, typename GPU>
 static const char *onDevice(int32_t device, CPU onCPU, GPU onCard) {
   if (device == FLASHATTN_AOT_CPU)

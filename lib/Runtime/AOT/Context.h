@@ -1,4 +1,4 @@
-//===- Context.h - whom code compiled ahead of time talks to ----*- C++ -*-===//
+//===- Context.h - context of AOT-compiled code -----------------*- C++ -*-===//
 
 #ifndef FLASHATTN_RUNTIME_AOT_CONTEXT_H
 #define FLASHATTN_RUNTIME_AOT_CONTEXT_H
@@ -7,33 +7,33 @@
 
 namespace mlir::flashattn::aot {
 
-/// A call under way on a card. Without one, code runs on the CPU.
+/// A call in progress on a GPU. Without a context, code runs on the CPU.
 class Context {
 public:
   Context(cuda::Card &card, cuda::Stream stream);
   ~Context();
   Context(const Context &) = delete;
 
-  /// That of the code that runs on this thread; null on the CPU.
+  /// Returns the context of the code that runs on this thread; null on the CPU.
   static Context *get();
 
-  /// Runs `call` on the card unless a fault came before: what follows a failed call would only
-  /// fail for its sake.
+  /// Runs `call` on the GPU unless a fault has occurred: calls after a failed call would only fail
+  /// because of it.
   template <typename F> void run(F call) {
     if (!fault)
       fault = call(card);
   }
-  /// The first fault of the call, which is over: what it has allocated and not freed is freed
-  /// then, behind all of its work.
+  /// Ends the call and returns its first fault. Memory that it has allocated and not freed is then
+  /// freed, in stream order, after all of its work.
   Fault takeFault();
 
   cuda::Stream getStream() const { return stream; }
   cuda::Card &getCard() const { return card; }
-  /// LaunchFlags of the next launch. Taken once: launches behind it have none.
+  /// Sets the LaunchFlags of the next launch only.
   void setLaunchFlags(int32_t flags) { launchFlags = flags; }
   int32_t takeLaunchFlags() { return std::exchange(launchFlags, 0); }
 
-  /// Memory for compiled code, in the order of the stream.
+  /// Allocates memory for compiled code, in stream order.
   void *allocate(size_t bytes);
   void release(void *buffer);
 

@@ -1,7 +1,7 @@
-//===- Floats.cpp - conversions of narrow floats -----------------------------===//
+//===- Floats.cpp - conversions of narrow floats --------------------------===//
 //
-// For processors without instructions for them: what the compiler's support library has only in new
-// versions.
+// For processors without instructions for them. The compiler's support library has these functions
+// only in new versions.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,7 +17,7 @@ template <typename To, typename From> To bits(From value) {
   return result;
 }
 
-/// The nearest float of 16 bits with so many bits of exponent and of mantissa, ties to even.
+/// Returns the nearest 16-bit float with that many exponent and mantissa bits, ties to even.
 uint16_t narrow(double value, int exponentBits, int mantissaBits) {
   constexpr int kMantissaBits = 52, kBias = 1023;
   const uint64_t word = bits<uint64_t>(value),
@@ -26,11 +26,12 @@ uint16_t narrow(double value, int exponentBits, int mantissaBits) {
   const uint16_t sign = word >> 63 << 15;
   const int bias = (1 << (exponentBits - 1)) - 1, maxExponent = (1 << exponentBits) - 1;
   const uint16_t infinity = maxExponent << mantissaBits;
-  if (exponent == 0x7ff) // A NaN stays one, and quiet.
+  if (exponent == 0x7ff) // a NaN remains a NaN, and becomes quiet
     return sign | infinity |
            (mantissa ? mantissa >> (kMantissaBits - mantissaBits) | 1 << (mantissaBits - 1) : 0);
   int narrowed = exponent - kBias + bias;
-  // Below the smallest normal number the mantissa has its leading bit, and fewer others.
+  // Below the smallest normal number, the mantissa includes its leading bit, and has fewer other
+  // bits.
   uint64_t full = mantissa | (exponent ? uint64_t(1) << kMantissaBits : 0);
   int shift = kMantissaBits - mantissaBits;
   if (narrowed < 1) {
@@ -45,7 +46,7 @@ uint16_t narrow(double value, int exponentBits, int mantissaBits) {
     return sign | infinity;
   const uint64_t kept = full >> shift, rest = full & ((uint64_t(1) << shift) - 1);
   const uint64_t half = uint64_t(1) << (shift - 1);
-  // A carry goes into the exponent, up to infinity.
+  // A carry increments the exponent, up to infinity.
   return sign | ((uint64_t(narrowed) << mantissaBits) + kept +
                  (rest > half || (rest == half && (kept & 1))));
 }

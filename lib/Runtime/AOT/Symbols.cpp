@@ -1,8 +1,8 @@
-//===- Symbols.cpp - what code compiled ahead of time calls -----------------===//
+//===- Symbols.cpp - runtime functions of AOT-compiled code ---------------===//
 //
-// The same functions that RuntimeSymbols.cpp gives to the JIT, over a card and a caller's stream,
-// or over the host's memory. Kernels are loaded when they are first launched: where there is no
-// GPU, nobody opens the driver.
+// The same functions that RuntimeSymbols.cpp provides for the JIT, on a GPU and the caller's
+// stream, or on host memory. Kernels are loaded when they are first launched, so code for the CPU
+// does not open the driver.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,7 +30,7 @@ Context *Context::get() { return static_cast<Context *>(getThreadContext()); }
 
 void *Context::allocate(size_t bytes) {
   void *address = nullptr;
-  // Nothing needs no address; the driver would give a byte, and take its time.
+  // An empty buffer needs no address. The driver would take time to allocate a byte.
   if (bytes == 0)
     return nullptr;
   run([&](cuda::Card &card) -> Fault {
@@ -93,7 +93,7 @@ static void release(void *pointer) {
     std::free(pointer);
 }
 
-/// Only code for a GPU fills and copies this way. A card's stream takes fills of equal bytes.
+/// Fills memory of a GPU, as only code for GPUs does. A stream supports only values of equal bytes.
 template <typename T> static void fill(void *dst, T value, size_t count) {
   const unsigned byte = value & 0xff;
   const T repeated = T(-1) / 0xff * byte;
@@ -131,7 +131,7 @@ void mgpuMemset16(void *dst, unsigned short value, size_t count, void *) {
 // Kernels
 //===----------------------------------------------------------------------===//
 
-/// An image stands for its module, which is loaded when a kernel of it is asked for.
+/// An image represents its module, which is loaded when one of its kernels is first requested.
 void *mgpuModuleLoad(void *image, size_t) { return image; }
 void *mgpuModuleLoadJIT(void *ptx, int) { return ptx; }
 void mgpuModuleUnload(void *) {}
@@ -156,7 +156,7 @@ static void launch(void *kernel, Dim3 grid, Dim3 block, Dim3 cluster, int32_t sh
   if (!context)
     return;
   LaunchShape shape{grid, block, cluster, sharedBytes};
-  // Also where a fault came before: they are of this launch, not of the next.
+  // Also after a fault: the flags belong to this launch, not to the next one.
   shape.programmatic = context->takeLaunchFlags() & kLaunchProgrammatic;
   context->run([&](cuda::Card &card) {
     return card.launch(*static_cast<cuda::Kernel *>(kernel), shape, context->getStream(),
@@ -200,7 +200,7 @@ int64_t flashattnMultiprocessorCount() {
 }
 
 //===----------------------------------------------------------------------===//
-// Streams and events: all work of a call goes to the caller's stream, in order
+// Streams and events: all work of a call is submitted to the caller's stream, in order
 //===----------------------------------------------------------------------===//
 
 void *mgpuStreamCreate() { return nullptr; }

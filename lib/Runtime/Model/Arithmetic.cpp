@@ -1,4 +1,4 @@
-//===- Arithmetic.cpp - the numbers of the model's products ----------------===//
+//===- Arithmetic.cpp - arithmetic of the model's products ----------------===//
 
 #include "Product.h"
 
@@ -6,7 +6,7 @@
 
 using namespace mlir::flashattn::model;
 
-// The host may have wider registers than the compiler may take for granted.
+// The host may have wider registers than those that the compiler may assume.
 #if defined(__x86_64__)
 #define FLASHATTN_FOR_EACH_HOST                                                                    \
   __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
@@ -27,7 +27,7 @@ static void multiplyRows(float *__restrict d, const float *__restrict a, const f
     }
 }
 
-/// The same of as few columns as a product of a warp has.
+/// Same for the number of columns of a product of one warp.
 constexpr int kFewColumns = 8;
 FLASHATTN_FOR_EACH_HOST
 static void multiplyFewColumns(float *__restrict d, const float *__restrict a,
@@ -51,7 +51,7 @@ void mlir::flashattn::model::multiply(float *d, const float *a, const float *b, 
   multiplyRows(d, a, b, rows, columns, depth);
 }
 
-/// An exponent that is moved by a product, so that denormals come out right; infinity and NaN keep
+/// Moves the exponent by a multiplication, so that denormals are correct. Infinity and NaN keep
 /// theirs.
 FLASHATTN_FOR_EACH_HOST
 static void widenF16(uint32_t *__restrict to, const uint16_t *__restrict from, int count) {

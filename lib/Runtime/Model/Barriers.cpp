@@ -1,4 +1,4 @@
-//===- Barriers.cpp - barriers and fences of the model ---------------------===//
+//===- Barriers.cpp - barriers and fences of the model --------------------===//
 
 #include "Block.h"
 #include "Functions.h"
@@ -17,7 +17,7 @@ Barrier &Block::getBarrier(Thread &thread, const void *address) {
   uint32_t offset = getShared(thread, address, kBarrierBytes, kBarrierBytes);
   for (std::unique_ptr<Barrier> &barrier : barriers)
     if (barrier->offset == offset) {
-      // The words of a barrier are read by who uses it.
+      // A thread that uses a barrier reads its words.
       access(thread, offset, kBarrierBytes, /*writes=*/false);
       return *barrier;
     }
@@ -124,7 +124,7 @@ void barrierWait(Thread *thread, int32_t place, void *address, int32_t parity) {
 void fence(Thread &thread) {
   thread.known.fenced = thread.known.seen;
   thread.fencedAt = thread.now;
-  // What is written from now on is not fenced.
+  // Later writes are not fenced.
   ++thread.now;
 }
 
@@ -133,7 +133,7 @@ void fenceAsyncShared(Thread *thread, int32_t place) {
   fence(*thread);
 }
 
-/// All threads of a warp know what each of them does.
+/// Every thread of a warp then knows the accesses of all its threads.
 void syncWarp(Thread &thread, Block &block) {
   Knowledge all;
   unsigned first = thread.warp() * kWarpThreads, lanes = block.countLanes(thread.warp());
@@ -174,7 +174,7 @@ void warpArrive(Thread *thread, int32_t place, void *address) {
 }
 
 //===----------------------------------------------------------------------===//
-// Barriers of warps
+// Named barriers
 //===----------------------------------------------------------------------===//
 
 void checkWarps(Thread &thread, int64_t threads) {
@@ -227,7 +227,7 @@ void Block::joinGroup(Thread &thread, uint32_t id, uint32_t count, bool waits) {
     block(thread, WaitKind::Group, id, count);
     return;
   }
-  // The last one lets all of them go.
+  // The last thread releases all of them.
   Knowledge all = std::exchange(group.gathering, {});
   for (Thread *waiting : group.waiting) {
     acquire(*waiting, all);

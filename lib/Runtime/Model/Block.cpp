@@ -1,4 +1,4 @@
-//===- Block.cpp - a thread block on the model of a GPU --------------------===//
+//===- Block.cpp - a thread block on the model of a GPU -------------------===//
 
 #include "Block.h"
 #include "Product.h"
@@ -44,7 +44,7 @@ bool MemoryMap::contains(const void *begin, size_t bytes) const {
 }
 
 //===----------------------------------------------------------------------===//
-// What happens later
+// Asynchronous ops
 //===----------------------------------------------------------------------===//
 
 void AsyncQueue::reset(uint64_t seed) {
@@ -202,8 +202,8 @@ void Block::wakeAwaiting() {
   });
 }
 
-/// Lets other blocks run where threads of this one wait for them alone. False where none of them
-/// does, or there is nothing to wait for any more.
+/// Yields to other blocks if threads of this block wait for them alone. Returns false if none does,
+/// or if there is nothing left to wait for.
 bool Block::waitForOthers() {
   constexpr std::chrono::seconds kLongest(60);
   bool othersFailed = *launch->failed != std::numeric_limits<int64_t>::max();
@@ -231,7 +231,7 @@ void Block::schedule() {
     }
     if (!awaiting.empty())
       busyUntil = std::chrono::steady_clock::now();
-    // Mostly in turn; now and then one is ahead of the others.
+    // Mostly in turn; sometimes a warp runs ahead of the others.
     unsigned choice = next++ % candidates.size();
     if (queue.draw(4) == 0)
       choice = queue.draw(candidates.size());
@@ -260,7 +260,7 @@ void Block::block(Thread &thread, WaitKind kind, uint32_t object, uint32_t value
   thread.fiber->suspend();
 }
 
-/// The first thread of a warpgroup stands for its role.
+/// The first thread of a warpgroup represents its role.
 void Thread::waitUntil(int64_t other) {
   if (!block->statistics || other <= time)
     return;

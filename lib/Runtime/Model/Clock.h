@@ -1,8 +1,8 @@
-//===- Clock.h - what a thread knows to have happened ------------*- C++ -*-===//
+//===- Clock.h - vector clocks of the model ---------------------*- C++ -*-===//
 //
-// A vector clock has an entry for each agent of a block: its threads, and whatever reads or writes
-// shared memory on their behalf. Most threads know the same, so that clocks are shared until they
-// change and joins are remembered.
+// A vector clock has an entry for each agent of a block: its threads, and the asynchronous ops that
+// access shared memory on their behalf. Most threads have the same knowledge, so clocks are shared
+// until they change, and joins are cached.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,14 +25,14 @@ public:
   bool isSame(const Clock &other) const { return data == other.data; }
   const void *getIdentity() const { return data.get(); }
 
-  /// This one is another's from now on, with the later of two times of an agent.
+  /// Sets the time of an agent, unless it is already later.
   void set(unsigned agent, uint32_t time, unsigned agents) {
     if (get(agent) >= time)
       return;
     own(agents);
     data->times[agent] = time;
   }
-  /// The later of each two times.
+  /// Sets each time to the later of both clocks.
   void join(const Clock &other) {
     if (!other.data || data == other.data)
       return;
@@ -50,7 +50,7 @@ public:
     for (size_t i = 0; i < data->times.size(); ++i)
       data->times[i] = std::max(data->times[i], other.data->times[i]);
   }
-  /// The earlier of each two times.
+  /// Sets each time to the earlier of both clocks.
   void meet(const Clock &other) {
     if (data == other.data)
       return;
@@ -77,7 +77,7 @@ private:
   struct Data : llvm::RefCountedBase<Data> {
     std::vector<uint32_t> times;
   };
-  /// No one else sees what is written next.
+  /// Copies the data if it is shared, before it is written.
   void own(unsigned agents) {
     if (data && data->UseCount() == 1)
       return;
@@ -92,10 +92,10 @@ private:
   llvm::IntrusiveRefCntPtr<Data> data;
 };
 
-/// What is known by both ways to shared memory: `seen`, and of that what the asynchronous proxy
-/// sees as well. Of what `passed` holds beyond `seen` no more is known than that it has read: the
-/// threads of a warpgroup begin a product together, so that who has waited for it knows that all
-/// had come there.
+/// The knowledge of both proxies of shared memory: `seen`, and `fenced`, the part of it that the
+/// asynchronous proxy sees too. If `passed` is later than `seen`, only the reads up to that time
+/// are known: the threads of a warpgroup issue a product together, so a thread that has waited for
+/// it knows that all of them had reached it.
 struct Knowledge {
   Clock seen, fenced, passed;
 
@@ -111,10 +111,10 @@ struct Knowledge {
   }
 };
 
-/// Joins that were made lately: threads of a warpgroup mostly ask for the same one.
+/// A cache of recent joins: the threads of a warpgroup mostly compute the same join.
 class JoinCache {
 public:
-  /// `clock` becomes its join with `other`.
+  /// Sets `clock` to its join with `other`.
   void join(Clock &clock, const Clock &other) {
     if (clock.isSame(other))
       return;
@@ -132,7 +132,7 @@ public:
     join(knowledge.fenced, other.fenced);
     join(knowledge.passed, other.passed);
   }
-  /// `clock` knows of `agent` up to `time`.
+  /// Sets the time of `agent` in `clock` to `time`, unless it is already later.
   void set(Clock &clock, unsigned agent, uint32_t time, unsigned agents) {
     if (clock.get(agent) >= time)
       return;

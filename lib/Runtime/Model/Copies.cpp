@@ -1,4 +1,4 @@
-//===- Copies.cpp - accesses and asynchronous copies of the model ----------===//
+//===- Copies.cpp - accesses and asynchronous copies of the model ---------===//
 
 #include "Block.h"
 #include "Functions.h"
@@ -35,13 +35,13 @@ void TensorMap::set(const TensorMapShape &shape) {
 
 char *TensorMap::getRow(const int64_t *coordinates, int64_t row, int64_t column, int64_t &columns,
                         int64_t &before) const {
-  // Dimensions of a box lie in memory as those of a memref do: the inner one runs faster.
+  // Dimensions of a box are in memory order, as in a memref: the inner one runs faster.
   bool rowsInside = outerRows == 1 || rowDim > outerDim;
   int64_t inner = rowsInside ? row % boxRows : row / outerRows;
   int64_t outer = rowsInside ? row / boxRows : row % outerRows;
   int64_t offset = 0;
   for (int i = 0; i + 1 < rank; ++i) {
-    // Coordinates are of 32 bits.
+    // Coordinates have 32 bits.
     int64_t at = int32_t(coordinates[i]);
     if (i == rowDim)
       at += inner;
@@ -59,19 +59,20 @@ char *TensorMap::getRow(const int64_t *coordinates, int64_t row, int64_t column,
   return base + (offset + first + before) * elementBytes;
 }
 
-/// Where the copy unit puts the 16 bytes that would lie at `address` in rows of `rowBytes`.
+/// Returns where the copy unit stores the 16 bytes whose unswizzled address is `address`, in rows
+/// of `rowBytes`.
 static uint32_t swizzleRow(uint32_t address, int64_t rowBytes) {
   uint32_t mask = rowBytes / 16 - 1;
   return address ^ ((address >> 7 & mask) << 4);
 }
 
 //===----------------------------------------------------------------------===//
-// What copies see
+// Accesses of copies
 //===----------------------------------------------------------------------===//
 
 namespace {
 
-/// What a copy needs of the thread that began it, which goes on meanwhile.
+/// The state of the issuing thread that a copy needs; the thread itself continues.
 struct Copy {
   Copy(Thread &thread, unsigned agent, uint32_t time)
       : thread(&thread), known(thread.known), begun(thread.time),
@@ -94,7 +95,7 @@ struct Copy {
 
   Thread *thread;
   Knowledge known;
-  int64_t begun; ///< by the cost table
+  int64_t begun; ///< in cycles of the cost table
   Viewer viewer;
 };
 
@@ -140,7 +141,7 @@ void finishLoad(Block &block, Barrier &barrier, const Copy &copy, int64_t bytes)
   block.complete(barrier);
 }
 
-/// One panel of a tile, whose first byte lies at `offset`.
+/// Loads one panel of a tile, whose first byte is at `offset`.
 void loadPanel(Block &block, Copy &copy, const TensorMap &map, const int64_t *coordinates,
                int64_t column, uint32_t offset) {
   int64_t rowBytes = map.getRowBytes();
@@ -204,7 +205,7 @@ void bulkLoad(Thread *thread, int32_t place, void *source, void *to, int64_t byt
 // Copies from shared memory
 //===----------------------------------------------------------------------===//
 
-/// Begins a copy that reads shared memory; `perform` does it.
+/// Issues a copy that reads shared memory; `perform` performs it.
 void beginStore(Thread &thread, std::function<void(Copy &)> perform) {
   Block &block = *thread.block;
   unsigned warp = thread.warp();
@@ -220,7 +221,7 @@ void beginStore(Thread &thread, std::function<void(Copy &)> perform) {
   });
 }
 
-/// What lies outside of the tensor is neither written nor read.
+/// Stores one panel of a tile. Elements outside of the tensor are neither written nor read.
 void storePanel(Block &block, Copy &copy, const TensorMap &map, const int64_t *coordinates,
                 int64_t column, uint32_t offset) {
   constexpr int64_t kChunk = 16;
@@ -260,7 +261,7 @@ void tmaStore(Thread *thread, int32_t place, const TensorMap *map, const int64_t
   }
 }
 
-/// Waits for the thread's copies from shared memory but the last `pending`.
+/// Waits for the thread's copies from shared memory, except for the last `pending`.
 void waitStores(Thread *thread, int32_t place, int64_t pending) {
   thread->enter(place);
   Block &block = *thread->block;
@@ -272,7 +273,7 @@ void waitStores(Thread *thread, int32_t place, int64_t pending) {
   thread->storesWaited = std::max(thread->storesWaited, until);
 }
 
-/// The copy that adds, of one thread: `bytes` of f32.
+/// Issues the copy that adds `bytes` of f32 for one thread.
 void addFromShared(Thread &thread, void *target, void *staging, int64_t bytes) {
   Block &block = *thread.block;
   block.checkGlobal(thread, target, bytes, kBulkAlignment, "a copy that adds");
@@ -294,7 +295,7 @@ void addFromShared(Thread &thread, void *target, void *staging, int64_t bytes) {
 // Turns
 //===----------------------------------------------------------------------===//
 
-/// The element of an order, which other blocks write.
+/// Returns an element of an order, which other blocks write too.
 std::atomic<int32_t> &getTurn(Thread &thread, void *order) {
   thread.block->checkGlobal(thread, order, sizeof(int32_t), sizeof(int32_t), "an access");
   static_assert(sizeof(std::atomic<int32_t>) == sizeof(int32_t));
@@ -311,7 +312,8 @@ int32_t claim(Thread *thread, int32_t place, void *counter) {
   return getTurn(*thread, counter).fetch_add(1, std::memory_order_relaxed);
 }
 
-/// Blocks run in the order of their numbers, by several workers: another one has the turn now.
+/// Blocks run in the order of their numbers, on several workers, so the block that has the turn is
+/// running.
 void awaitTurn(Thread *thread, int32_t place, void *order, int32_t turn) {
   thread->enter(place);
   Block &block = *thread->block;
@@ -321,7 +323,7 @@ void awaitTurn(Thread *thread, int32_t place, void *order, int32_t turn) {
   int32_t seen;
   while ((seen = now.load(std::memory_order_acquire)) != turn) {
     bool isOver = std::chrono::steady_clock::now() - begin > kLongest;
-    // Blocks that have failed pass no turn on.
+    // Failed blocks do not pass their turn on.
     if (isOver || *block.launch->failed < block.number)
       block.fail(*thread, llvm::formatv("expected turn {0} to come but it is turn {1}, which no "
                                         "block passes on,",
@@ -330,7 +332,8 @@ void awaitTurn(Thread *thread, int32_t place, void *order, int32_t turn) {
   }
 }
 
-/// Whoever is first may be another warp of this block.
+/// Returns whether this warp is first. If not, it waits for the first one, which may be a warp of
+/// this block.
 int32_t takeFirst(Thread *thread, int32_t place, void *order) {
   thread->enter(place);
   std::atomic<int32_t> &state = getTurn(*thread, order);
@@ -341,7 +344,7 @@ int32_t takeFirst(Thread *thread, int32_t place, void *order) {
   return 0;
 }
 
-/// `elements` of f32, each of a warp's threads its part of them.
+/// Clears `elements` of f32; each thread of a warp clears a range.
 void clear(Thread *thread, int32_t place, float *target, int64_t elements) {
   thread->enter(place);
   constexpr int64_t kLanes = 32;
@@ -363,7 +366,7 @@ void signalAdded(Thread *thread, int32_t place, void *counter) {
     getTurn(*thread, counter).fetch_add(1, std::memory_order_release);
 }
 
-/// Grids run one after the other: whoever counts has.
+/// Grids run one after the other, so all warps that count have done so.
 void awaitAdded(Thread *thread, int32_t place, void *counter, int32_t count) {
   thread->enter(place);
   if (int32_t seen = getTurn(*thread, counter).load(std::memory_order_acquire); seen != count)
@@ -390,11 +393,11 @@ void storeShared(Thread *thread, int32_t place, void *to, const void *from, int6
 
 constexpr int64_t kPairBytes = 4;
 
-/// Rows of a group's tile that one of its warps has.
+/// Rows of a warpgroup's tile that belong to one of its warps.
 constexpr int64_t kWarpRows = 16;
 
-/// Where elements `i` and the next one of a thread lie in `tile` in shared memory, in which each
-/// warp's rows are `warpRows` behind the last one's.
+/// Returns the offset of elements `i` and `i` + 1 of a thread in `tile` in shared memory. The rows
+/// of a warp begin `warpRows` after those of the previous warp.
 uint32_t findPair(Thread &thread, int64_t i, char *tile, int64_t rowBytes, int64_t panelStride,
                   int64_t warpRows = kWarpRows) {
   unsigned inGroup = thread.index % kGroupThreads, lane = thread.lane();
@@ -417,7 +420,7 @@ void readTile(Thread *thread, int32_t place, uint16_t *values, int64_t first, in
   thread->enter(place);
   Block &block = *thread->block;
   for (int64_t i = 0; i < elements; i += 2) {
-    // A tile of one warp's rows is every warp's.
+    // A tile with the rows of one warp is read by every warp.
     uint32_t offset =
         findPair(*thread, first + i, tile, rowBytes, panelStride, rows > kWarpRows ? kWarpRows : 0);
     block.access(*thread, offset, kPairBytes, /*writes=*/false);
@@ -453,7 +456,7 @@ void copyAsync(Thread *thread, int32_t place, void *to, const void *from, int64_
   if (std::optional<Conflict> found = block.shadow.write(offset, bytes, viewer))
     block.fail(*thread, block.describe(*found, /*writes=*/true));
   PendingCopy copy{offset, uint32_t(bytes), uint32_t(fromBytes), thread->copyGroup, from};
-  // At once, when its group is complete, or when it is waited for.
+  // Performed at once, when its group is committed, or when it is waited for.
   copy.delay = block.queue.draw(3);
   if (copy.delay == 0)
     performCopy(block, copy);
@@ -484,7 +487,7 @@ void waitCopies(Thread *thread, int32_t place, int32_t pending) {
 // Grids
 //===----------------------------------------------------------------------===//
 
-/// Kernels run one after the other: what there is to wait for has ended.
+/// Grids run one after the other: those to wait for have ended.
 void gridOp(Thread *thread, int32_t place) { thread->enter(place); }
 
 } // namespace

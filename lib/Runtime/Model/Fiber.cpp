@@ -1,4 +1,4 @@
-//===- Fiber.cpp -----------------------------------------------------------===//
+//===- Fiber.cpp ----------------------------------------------------------===//
 
 #include "Fiber.h"
 
@@ -15,8 +15,9 @@
 
 using namespace mlir::flashattn::model;
 
-// The compiler knows what a function has in registers and saves no more; the library's calls save
-// all, and look for handlers of the thread's. The sanitizer knows those.
+// The builtins save only the registers that the compiler knows to be in use. The functions of the
+// library save all registers and look for handlers of the thread; the sanitizer supports only
+// these.
 #if defined(__x86_64__) && !defined(FLASHATTN_FIBER_SANITIZER)
 #define FLASHATTN_SAVE(place) __builtin_setjmp(reinterpret_cast<void **>(place))
 #define FLASHATTN_GO_ON(place) __builtin_longjmp(reinterpret_cast<void **>(place), 1)
@@ -25,7 +26,7 @@ using namespace mlir::flashattn::model;
 #define FLASHATTN_GO_ON(place) _longjmp(place, 1)
 #endif
 
-/// Whom a context that is new belongs to, and the stack of who resumes.
+/// The fiber of a new context, and the stack of the caller of resume.
 static thread_local Fiber *entering = nullptr;
 #ifdef FLASHATTN_FIBER_SANITIZER
 static thread_local const void *outerStack = nullptr;
@@ -37,8 +38,8 @@ static size_t getPageBytes() {
   return bytes;
 }
 
-/// Stacks begin at whole pages, whose same lines share a few places in the host's cache: threads
-/// that run in turn begin a little apart.
+/// Stacks begin at page boundaries, whose lines share a few sets of the host's cache. So the stacks
+/// of threads that run in turn begin at different offsets.
 static size_t getOffset() {
   constexpr unsigned kPlaces = 32, kPlaceBytes = 64 * 17;
   static thread_local unsigned next = 0;
@@ -102,7 +103,7 @@ void Fiber::resume() {
 
 void Fiber::suspend() {
 #ifdef FLASHATTN_FIBER_SANITIZER
-  // The sanitizer frees what it keeps beside the stack of who gives it no place to be kept.
+  // With null, the sanitizer frees its own data about the stack.
   void *fake = nullptr;
   __sanitizer_start_switch_fiber(isOver ? nullptr : &fake, outerStack, outerBytes);
 #endif

@@ -1,4 +1,4 @@
-//===- Fiber.h - threads of a GPU on one thread of the host ------*- C++ -*-===//
+//===- Fiber.h - threads of a GPU on one thread of the host -----*- C++ -*-===//
 
 #ifndef FLASHATTN_RUNTIME_MODEL_FIBER_H
 #define FLASHATTN_RUNTIME_MODEL_FIBER_H
@@ -10,23 +10,23 @@
 
 namespace mlir::flashattn::model {
 
-/// A function with a stack of its own, which runs until it suspends itself and goes on where it
-/// did. A switch is a pair of setjmp and longjmp: no call of the system.
+/// A function with its own stack, which runs until it suspends itself, and is resumed there. A
+/// switch is a pair of setjmp and longjmp, without a system call.
 class Fiber {
 public:
-  /// Bytes of a stack. Pages that are never touched take no memory.
+  /// Bytes of a stack. Pages that are not accessed use no memory.
   static constexpr size_t kStackBytes = size_t(1) << 18;
 
   Fiber() = default;
   Fiber(const Fiber &) = delete;
   ~Fiber();
 
-  /// What the next resume begins. What ran before is gone, with all that its frames hold.
-  /// False: no memory for a stack.
+  /// Sets the function that the next resume starts. An earlier one is discarded, with everything in
+  /// its frames. Returns false if there is no memory for a stack.
   bool start(void (*body)(void *), void *argument);
-  /// Runs it until it suspends itself or its body is over.
+  /// Runs the fiber until it suspends itself or its body ends.
   void resume();
-  /// Called by the fiber: back to who resumed it.
+  /// Called by the fiber: returns to the caller of resume.
   void suspend();
 
 private:
@@ -35,9 +35,9 @@ private:
 
   void (*body)(void *) = nullptr;
   void *argument = nullptr;
-  char *stack = nullptr; ///< behind a page that may not be touched
+  char *stack = nullptr; ///< after a guard page
   bool isNew = true;
-  bool isOver = false; ///< not resumed any more
+  bool isOver = false; ///< never resumed again
   jmp_buf inside, outside;
 };
 

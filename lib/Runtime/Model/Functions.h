@@ -1,4 +1,4 @@
-//===- Functions.h - what kernels on the model call --------------*- C++ -*-===//
+//===- Functions.h - functions of kernels on the model ----------*- C++ -*-===//
 
 #ifndef FLASHATTN_RUNTIME_MODEL_FUNCTIONS_H
 #define FLASHATTN_RUNTIME_MODEL_FUNCTIONS_H
@@ -8,7 +8,7 @@
 
 namespace mlir::flashattn::model {
 
-/// The name of a function behind kPrefix, and its address.
+/// The name of a function after kPrefix, and its address.
 struct Function {
   llvm::StringLiteral name;
   void *address;

@@ -1,4 +1,4 @@
-//===- ModelDevice.cpp - a model of a GPU as a device ----------------------===//
+//===- ModelDevice.cpp - a model of a GPU as a device ---------------------===//
 
 #include "../CUDACard.h"
 #include "../Errors.h"
@@ -21,20 +21,20 @@ using llvm::Expected;
 
 namespace {
 
-/// A kernel of a launch: what Device::launch takes as one.
+/// A kernel, as passed to Device::launch.
 struct Kernel {
   llvm::StringRef description;
   void (*body)(void *arguments, ThreadView *thread);
 };
 
-/// The blocks of a launch, from which workers take one after the other.
+/// The blocks of a launch, which workers run one after the other.
 struct Grid {
   explicit Grid(const Launch &launch, std::atomic<int64_t> &failed)
       : launch(launch), failed(failed) {}
 
   const Launch &launch;
   std::mutex mutex;
-  std::atomic<int64_t> &failed; ///< the launch's
+  std::atomic<int64_t> &failed; ///< lowest failed block of the launch
   std::string report;
   Statistics statistics;
 
@@ -128,7 +128,7 @@ private:
   llvm::DenseMap<void *, void *> limited;
   std::mutex globalAdds;
   uint64_t seed = 1;
-  std::mutex calls; ///< held by whoever is in `runOn`
+  std::mutex calls; ///< held during `runOn`
   uint64_t numCalls = 0;
   bool collects = false;
   std::string statistics;
@@ -182,7 +182,7 @@ Error Model::runOn(llvm::ArrayRef<std::pair<void *, size_t>> ranges,
                    llvm::function_ref<Error()> call) {
   std::lock_guard<std::mutex> lock(calls);
   seed = ++numCalls;
-  // Views of one array may lie between each other: what overlaps is one range.
+  // Views of one array may be interleaved: overlapping ranges are merged.
   llvm::SmallVector<std::pair<char *, char *>> merged;
   for (auto [begin, bytes] : ranges)
     if (bytes)
@@ -208,7 +208,7 @@ std::unique_ptr<ModelDevice> mlir::flashattn::createModelDevice(llvm::StringRef 
   return std::make_unique<Model>(chip, sharedBytes, llvm::cantFail(createCPUDevice()));
 }
 
-/// Of ModelABI.h.
+/// See kLaunch in ModelABI.h.
 static void launchModel(const char *description, void (*body)(void *, ThreadView *), int64_t gridX,
                         int64_t gridY, int64_t gridZ, int64_t blockX, int64_t blockY,
                         int64_t blockZ, int32_t sharedBytes, void *arguments) {

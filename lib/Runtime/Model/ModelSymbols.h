@@ -1,4 +1,4 @@
-//===- ModelSymbols.h - the model's functions, by name -----------*- C++ -*-===//
+//===- ModelSymbols.h - the model's functions, by name ----------*- C++ -*-===//
 
 #ifndef FLASHATTN_RUNTIME_MODEL_MODELSYMBOLS_H
 #define FLASHATTN_RUNTIME_MODEL_MODELSYMBOLS_H
@@ -8,7 +8,7 @@
 
 namespace mlir::flashattn::model {
 
-/// All functions that code for the model calls.
+/// Visits all functions that code for the model calls.
 void visitSymbols(llvm::function_ref<void(llvm::StringRef name, void *address)> visit);
 
 } // namespace mlir::flashattn::model

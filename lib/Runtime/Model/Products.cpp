@@ -1,4 +1,4 @@
-//===- Products.cpp - asynchronous products of the model -------------------===//
+//===- Products.cpp - asynchronous products of the model ------------------===//
 
 #include "Functions.h"
 #include "Product.h"
@@ -14,7 +14,7 @@ using namespace mlir::flashattn::model;
 constexpr int kRows = 64, kStep = 16, kChunkBytes = 16, kChunkElements = 8;
 
 uint32_t SharedOperand::getOffset(uint32_t row, uint32_t k) const {
-  // "Matrix descriptor" of the PTX ISA; distances are counted in 16 bytes.
+  // "Matrix descriptor" of the PTX ISA; distances are in units of 16 bytes.
   uint32_t leading = (fields >> 16 & 0x3fff) * kChunkBytes;
   uint32_t stride = (fields >> 32 & 0x3fff) * kChunkBytes;
   uint32_t rowBytes = 256 >> (fields >> 62);
@@ -36,7 +36,7 @@ uint32_t SharedOperand::swizzle(uint32_t address) const {
 
 namespace {
 
-/// Results that are not there yet are a NaN that says whose they are.
+/// A result that is not available yet is a NaN with the number of its product.
 constexpr uint32_t kTicket = 0xffe00000, kTicketMask = 0x1fffff;
 
 uint32_t getBits(const float *value) {
@@ -46,7 +46,7 @@ uint32_t getBits(const float *value) {
 }
 bool isTicket(const float *value) { return (getBits(value) & ~kTicketMask) == kTicket; }
 
-/// Row and column of element `i` of what a thread of a warpgroup holds.
+/// Row and column of element `i` of a thread's fragment in a warpgroup.
 struct Element {
   Element(unsigned thread, int i)
       : row(thread / kWarpThreads * 16 + thread % kWarpThreads / 4 + i / 2 % 2 * 8),
@@ -63,8 +63,8 @@ public:
   OperandReader(Block &block, const Product &product)
       : block(block), product(product), chunks(block.launch->sharedBytes / kChunkBytes + 1) {}
 
-  /// `rows` x depth of an operand in shared memory, to (row, k) at row * rowStride + k * kStride;
-  /// not the columns before `from`, of one that is not transposed.
+  /// Reads `rows` x depth of an operand in shared memory, and writes (row, k) to row * rowStride +
+  /// k * kStride. Skips the columns before `from` of an operand that is not transposed.
   bool read(const SharedOperand &operand, int rows, float *to, int rowStride, int kStride,
             int from = 0) {
     uint32_t base = operand.base - block.shared;
@@ -91,7 +91,7 @@ public:
     return true;
   }
 
-  /// Whether all that was read might be.
+  /// Whether all bytes that were read may be read.
   bool check() {
     unsigned agent = block.agents.products(product.first->group());
     Viewer viewer{agent,          product.number, product.place, /*isAsync=*/true,
@@ -170,7 +170,7 @@ void perform(Block &block, Product &product) {
 }
 
 //===----------------------------------------------------------------------===//
-// What threads call
+// Functions that threads call
 //===----------------------------------------------------------------------===//
 
 Product *findProduct(Block &block, unsigned group, uint32_t number) {
@@ -180,7 +180,7 @@ Product *findProduct(Block &block, unsigned group, uint32_t number) {
   return nullptr;
 }
 
-/// The product that is the thread's next; made by the first of its warpgroup.
+/// Returns the thread's next product, which the first thread of its warpgroup creates.
 Product &joinProduct(Thread &thread, int32_t columns, int32_t depth) {
   Block &block = *thread.block;
   if (block.agents.threads % kGroupThreads != 0)
@@ -192,7 +192,7 @@ Product &joinProduct(Thread &thread, int32_t columns, int32_t depth) {
   uint32_t number = ++thread.products;
   if (Product *found = findProduct(block, thread.group(), number))
     return *found;
-  // Results that nobody asks for any more.
+  // Results that are no longer requested.
   constexpr size_t kKept = 16;
   while (group.size() > kKept && group.front()->isDone)
     group.pop_front();
@@ -276,7 +276,7 @@ void productWait(Thread *thread, int32_t place, int32_t pending) {
   thread->productsDone = last;
 }
 
-/// Puts the results of a product that was waited for to where its ticket is.
+/// Replaces the ticket by the results of a product that was waited for.
 void productTake(Thread *thread, int32_t place, float *values, int64_t count) {
   thread->enter(place);
   if (!isTicket(values))
@@ -292,7 +292,7 @@ void productTake(Thread *thread, int32_t place, float *values, int64_t count) {
   std::copy_n(&product->values[thread->index % kGroupThreads * count], count, values);
 }
 
-/// A value that may be of a product in flight is used.
+/// Checks the use of a value that may belong to a product in flight.
 void productUse(Thread *thread, int32_t place, const float *values) {
   thread->enter(place);
   if (!isTicket(values))

@@ -1,4 +1,4 @@
-//===- Report.cpp - what is wrong with a block, in words -------------------===//
+//===- Report.cpp - reports of errors in a block --------------------------===//
 
 #include "Block.h"
 #include "Product.h"
@@ -55,7 +55,7 @@ std::string Block::describe(const Conflict &conflict, bool writes) const {
 void Block::fail(const Thread &thread, const llvm::Twine &message) {
   if (!report)
     report = (message + " by " + describe(thread) + " at " + getPlace(thread.place)).str();
-  // Nothing of the block goes on.
+  // No thread of the block continues.
   if (running)
     running->fiber->suspend();
 }
@@ -99,7 +99,7 @@ std::string Block::describeWait(const Thread &thread) const {
   return "runs";
 }
 
-/// Threads that wait for the same thing at the same place are one line.
+/// Threads that wait for the same event at the same place share a line.
 std::string Block::describeDeadlock() const {
   const int32_t *at = threads.front().view.block;
   std::string text = llvm::formatv(

@@ -1,4 +1,4 @@
-//===- Shadow.cpp ----------------------------------------------------------===//
+//===- Shadow.cpp ---------------------------------------------------------===//
 
 #include "Shadow.h"
 #include "llvm/ADT/STLExtras.h"
@@ -36,7 +36,8 @@ std::optional<Conflict> Shadow::checkWrite(uint32_t granule, const Viewer &viewe
   uint32_t time = writeTimes[granule];
   unsigned agent = writeAgents[granule];
   bool ordered = isOrdered(agent, time, /*isWrite=*/true, viewer);
-  // A reader needs one of equal writes, who writes something else comes behind all of them.
+  // A read must be ordered after one of several equal writes, a write of other bytes after all of
+  // them.
   if (auto same = sameWrites.find(granule); same != sameWrites.end() && ordered != reads) {
     auto isKnown = [&](const auto &other) {
       return isOrdered(other.first, other.second, /*isWrite=*/true, viewer);

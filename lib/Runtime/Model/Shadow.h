@@ -1,4 +1,4 @@
-//===- Shadow.h - who touched which byte of shared memory --------*- C++ -*-===//
+//===- Shadow.h - accesses to each byte of shared memory --------*- C++ -*-===//
 
 #ifndef FLASHATTN_RUNTIME_MODEL_SHADOW_H
 #define FLASHATTN_RUNTIME_MODEL_SHADOW_H
@@ -13,8 +13,9 @@ namespace mlir::flashattn::model {
 
 constexpr unsigned kWarpThreads = 32, kGroupThreads = 128;
 
-/// The agents of a block, by number: its threads; each warpgroup's asynchronous products; each
-/// warp's copies from shared memory; the copies to shared memory that complete on each barrier.
+/// The agents of a block, by number: its threads; the asynchronous products of each warpgroup; the
+/// copies from shared memory of each warp; the copies to shared memory that complete on each
+/// barrier.
 struct Agents {
   explicit Agents(unsigned threads = 0)
       : threads(threads), warps((threads + kWarpThreads - 1) / kWarpThreads),
@@ -31,7 +32,7 @@ struct Agents {
   bool isProducts(unsigned agent) const { return agent >= threads && agent < stores(0); }
   bool isStores(unsigned agent) const { return agent >= stores(0) && agent < loads(0); }
 
-  /// Readers of the same slot are told apart by their lanes.
+  /// Lanes distinguish the readers of one slot.
   unsigned slots() const { return warps + groups + warps; }
   unsigned slotOf(unsigned agent) const {
     return isThread(agent) ? agent / kWarpThreads : warps + agent - threads;
@@ -41,22 +42,23 @@ struct Agents {
   }
 };
 
-/// Who touches shared memory, and what of all that came before it has happened for it.
+/// An agent that accesses shared memory, and its knowledge of earlier accesses.
 struct Viewer {
   unsigned agent;
   uint32_t time;
   uint16_t place;
   bool isAsync;
   const Knowledge *known;
-  /// A thread whose own accesses are older than this one: all of them, or, for the asynchronous
-  /// proxy, what it wrote up to its last fence.
+  /// A thread whose own accesses precede this one: all of them or, for the asynchronous proxy, its
+  /// writes up to its last fence.
   unsigned self;
   uint32_t selfFenced = UINT32_MAX;
-  /// Up to when the reads of each thread of the warp are over; null for what is no thread.
+  /// Times up to which the reads of each thread of the warp are complete; null if the agent is not
+  /// a thread.
   const uint32_t *warpReads = nullptr;
 };
 
-/// What is wrong with an access.
+/// An error of an access.
 struct Conflict {
   enum Kind { Race, Unfenced, Unwritten, CopyPending } kind;
   uint32_t offset;
@@ -65,7 +67,7 @@ struct Conflict {
   uint16_t otherPlace;
 };
 
-/// For each two bytes of shared memory the last write, and the last read by each warp and copy.
+/// For each two bytes of shared memory: the last write, and the last read by each warp and copy.
 class Shadow {
 public:
   static constexpr unsigned kGranule = 2;
@@ -74,11 +76,11 @@ public:
 
   void reset(uint32_t bytes, const Agents &agents);
   std::optional<Conflict> read(uint32_t offset, uint32_t bytes, const Viewer &viewer);
-  /// A write that is `silent` leaves the bytes as they are, as where several threads store the same
-  /// zeros: that is no race.
+  /// A `silent` write does not change the bytes, as if several threads store the same zeros. It is
+  /// not a race.
   std::optional<Conflict> write(uint32_t offset, uint32_t bytes, const Viewer &viewer,
                                 bool silent = false);
-  /// The write of `agent` that is pending there has happened.
+  /// Records that the pending write of `agent` is complete.
   void settle(uint32_t offset, uint32_t bytes, unsigned agent, uint32_t time);
 
 private:
@@ -96,8 +98,8 @@ private:
   std::vector<uint32_t> writeTimes;
   std::vector<uint16_t> writeAgents, writePlaces;
   std::vector<Reads> reads;     ///< of each slot; empty until it reads
-  std::vector<unsigned> active; ///< the slots that have read
-  /// Who has stored the same bytes, beside who did first.
+  std::vector<unsigned> active; ///< slots that have read
+  /// Further writers of the same bytes, after the first one.
   llvm::DenseMap<uint32_t, llvm::SmallVector<std::pair<unsigned, uint32_t>, 2>> sameWrites;
 };
 

@@ -1,4 +1,4 @@
-//===- Statistics.cpp ------------------------------------------------------===//
+//===- Statistics.cpp -----------------------------------------------------===//
 
 #include "Statistics.h"
 #include "llvm/ADT/STLExtras.h"
@@ -39,7 +39,7 @@ void Statistics::add(const Statistics &block) {
 void Statistics::addAccess(unsigned warp, unsigned lane, unsigned lanes, uint16_t place,
                            uint32_t offset, uint32_t bytes) {
   OpenAccesses &mine = open[{warp, place}];
-  // Threads that took another way never come.
+  // Threads that took another branch never arrive.
   constexpr size_t kMostOpen = 4096;
   auto finishFirst = [&] {
     finish(place, mine.accesses.front());
@@ -59,8 +59,8 @@ void Statistics::addAccess(unsigned warp, unsigned lane, unsigned lanes, uint16_
     finishFirst();
 }
 
-/// Shared memory gives 128 bytes a turn, a word of 4 of each of its 32 banks. As many threads as
-/// that is enough for take their turn together.
+/// Shared memory provides 128 bytes per turn: a 4-byte word from each of its 32 banks. As many
+/// threads access it in one turn as these bytes suffice for.
 void Statistics::finish(unsigned place, const WarpAccess &access) {
   constexpr unsigned kBanks = 32, kWord = 4, kLanes = 32;
   unsigned together = std::min(kLanes, kBanks * kWord / std::max(access.bytes, kWord));
@@ -92,12 +92,13 @@ static llvm::SmallVector<llvm::StringRef> splitPlaces(llvm::StringRef descriptio
 }
 static llvm::StringRef getOp(llvm::StringRef place) { return place.split(' ').first; }
 
-/// Whose span it is.
+/// Returns the role to which a span belongs.
 static std::string getRole(unsigned group) {
   return group == Span::kProducts ? "products" : llvm::formatv("warpgroup {0}", group).str();
 }
 
-/// A row for each role, 64 columns for the time of the block: what it mostly does in each.
+/// Returns a row for each role, with 64 columns for the time of the block: '#' if the role was
+/// busy.
 std::string Statistics::picture() const {
   constexpr int64_t kColumns = 64;
   int64_t end = 1;
@@ -141,7 +142,7 @@ std::string Statistics::print(llvm::StringRef description, int64_t blocks) const
     unsigned last = PlaceCounts::kMaxGroups;
     while (last && !row.runs[last - 1])
       --last;
-    // What uses a product's registers has no call of its own.
+    // Uses of a product's registers do not count as runs.
     if (!last)
       continue;
     text += llvm::formatv("  {0,-26} runs by threads of each warpgroup:", op);
@@ -168,7 +169,7 @@ void Statistics::trace(llvm::StringRef description, unsigned process,
                                         {"tid", thread},
                                         {"args", llvm::json::Object{{"name", name.str()}}}});
   };
-  // Viewers want numbers for who does something, and take names apart.
+  // Viewers require numbers as threads, and their names separately.
   std::set<unsigned> groups;
   auto getThread = [](unsigned group) {
     return group == Span::kProducts ? int64_t(PlaceCounts::kMaxGroups) : group;

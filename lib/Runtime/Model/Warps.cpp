@@ -1,4 +1,4 @@
-//===- Warps.cpp - what the threads of a warp do together ------------------===//
+//===- Warps.cpp - collective ops of a warp -------------------------------===//
 
 #include "Functions.h"
 #include "Product.h"
@@ -11,8 +11,8 @@ using namespace mlir::flashattn::model;
 
 namespace {
 
-/// Runs `all` once for the first `count` threads of the warp, or all of them, with what each
-/// brings; `mine` is this one's.
+/// Calls `all` once for the first `count` threads of the warp, or for all of them, with the value
+/// that each passes; `mine` is this thread's value.
 template <typename T, typename F>
 void together(Thread &thread, T &mine, F all, unsigned count = kWarpThreads) {
   Block &block = *thread.block;
@@ -37,7 +37,7 @@ struct Shuffled {
   bool isValid;
 };
 
-/// The value, and in bit 32 whether there was one.
+/// Returns the value, and in bit 32 whether it is valid.
 int64_t shuffle(Thread *thread, int32_t place, int32_t mode, uint32_t value, int32_t offset,
                 int32_t width) {
   thread->enter(place);
@@ -75,7 +75,7 @@ int64_t shuffle(Thread *thread, int32_t place, int32_t mode, uint32_t value, int
           for (int other = 0; other < int(lanes.size()); ++other)
             to.thread->shuffledAt[other] = lanes[other]->thread->now;
         }
-        // What is read from now on is later.
+        // Later reads have a later time.
         for (Shuffled *shuffled : lanes)
           ++shuffled->thread->now;
       },
@@ -121,7 +121,7 @@ void loadMatrix(Thread *thread, int32_t place, void *row, int32_t count, int32_t
   constexpr int64_t kRowBytes = 16;
   constexpr int kMatrixRows = 8;
   Block &block = *thread->block;
-  // The first eight threads for each matrix say where its rows are.
+  // For each matrix, eight threads pass the addresses of its rows.
   bool isAsked = int(thread->lane()) < count * kMatrixRows;
   Loaded mine{thread, 0, result};
   if (isAsked) {
@@ -156,11 +156,11 @@ struct Multiplied {
 
 constexpr int kFragmentRows = 16, kFragmentColumns = 8;
 
-/// Operands of tf32: m16n8k8, an element in each register.
+/// Gathers operands of tf32: m16n8k8, one element per register.
 void gatherTF32(llvm::ArrayRef<Multiplied *> lanes, float *a, float *b) {
   constexpr int kDepth = 8;
   auto read = [](uint32_t bits) {
-    // The hardware leaves out what the type does not have.
+    // The hardware ignores the bits that the type does not have.
     bits &= ~0x1fffu;
     float value;
     std::memcpy(&value, &bits, sizeof(value));
@@ -175,7 +175,7 @@ void gatherTF32(llvm::ArrayRef<Multiplied *> lanes, float *a, float *b) {
   }
 }
 
-/// Operands of 16 bits: m16n8k16, two elements in each register.
+/// Gathers operands of 16 bits: m16n8k16, two elements per register.
 void gatherHalves(llvm::ArrayRef<Multiplied *> lanes, float *a, float *b, ProductElement element) {
   constexpr int kDepth = 16;
   uint16_t narrowA[kFragmentRows * kDepth], narrowB[kDepth * kFragmentColumns];
@@ -220,7 +220,7 @@ void multiplyWarp(Thread *thread, int32_t place, int32_t element, const uint32_t
   });
 }
 
-/// What a thread computes between other ops, in elements.
+/// Adds the cost of the elements that a thread computes between other ops.
 void work(Thread *thread, int32_t, int64_t elements) { thread->time += elements; }
 
 } // namespace

@@ -1,6 +1,7 @@
-//===- Schedules.cpp - schedules of products by mma.sync --------------------===//
+//===- Schedules.cpp - schedules for mma.sync -----------------------------===//
 //
-// GPUs from Ampere on: every warp of a block does the same, tiles come by asynchronous copies.
+// For Ampere and later GPUs: all warps of a block do the same work, and tiles are loaded by
+// asynchronous copies.
 //
 //===----------------------------------------------------------------------===//
 
@@ -11,7 +12,8 @@ using namespace mlir;
 using namespace mlir::flashattn;
 
 static constexpr int64_t kDecodeSplits = 128;
-/// Of 255 registers those for accumulators, the rest for operands and addresses.
+/// Maximum number of accumulator registers per thread. The others of its 255 registers are for
+/// operands and addresses.
 static constexpr int64_t kMaxAccumulators = 200;
 
 namespace {
@@ -53,7 +55,7 @@ static ScheduleFields makeFields(int64_t m, int64_t n, int64_t warps, int64_t st
 
 static int64_t getBytes(FloatType type) { return type.getIntOrFloatBitWidth() / 8; }
 
-/// Columns of a tile: products take 16 at a time.
+/// Pads columns of a tile to the 16 that a product processes at a time.
 static int64_t padded(int64_t columns) { return llvm::alignTo(columns, 16); }
 
 //===----------------------------------------------------------------------===//
@@ -83,7 +85,7 @@ Candidates ampere::getCandidates(AttentionOp op) {
     if (d <= row.maxD)
       add(row);
   }
-  // Wider than any row: the widest one's refusal says what is expected.
+  // No row is wide enough. The diagnostic of the widest row states what is expected.
   if (candidates.empty())
     add(*widest);
   return candidates;
@@ -122,10 +124,10 @@ Candidates ampere::getCandidates(ProjectOp op) {
     candidates.push_back(
         ScheduleAttr::get(op.getContext(), makeFields(m, n, warps, stages, element)));
   };
-  // Few rows are as fast as the matrix is read: by many small blocks.
+  // With few rows, the time is that of reading the matrix, which many small blocks do fastest.
   if (!ShapedType::isDynamic(rows) && rows <= kFewProjectRows)
     add(32, 32, 2, 2);
-  // Two row blocks a warp halve its reads of the matrix.
+  // Two 16-row blocks per warp halve its reads of the matrix.
   if (!element.isF32())
     add(128, 128, 4, 2);
   add(64, 64, 4, 2);
@@ -134,7 +136,7 @@ Candidates ampere::getCandidates(ProjectOp op) {
 }
 
 //===----------------------------------------------------------------------===//
-// Needs
+// Requirements
 //===----------------------------------------------------------------------===//
 
 SharedMemoryPlan ampere::planSharedMemory(AttentionOp op, ScheduleAttr schedule) {
@@ -149,7 +151,7 @@ SharedMemoryPlan ampere::planSharedMemory(ProjectOp op, ScheduleAttr schedule) {
                          schedule.getStages(), getBytes(op.getElementType()));
 }
 
-/// What no program here has, of attention or of a projection.
+/// Checks the fields that attention and projection programs have in common.
 static std::string explainRefusal(ScheduleAttr schedule) {
   int64_t m = schedule.getTileM(), warps = schedule.getWarps() / schedule.getColumnWarps();
   if (m % (16 * warps) != 0)
@@ -175,13 +177,13 @@ std::string ampere::explainRefusal(AttentionOp op, ScheduleAttr schedule, const 
                         padded(op.getD()), padded(op.getDv()), element.isF32(), !!op.getKeep());
   SmallVector<Need> needs = {
       {"o", registers.output}, {"scores", registers.scores}, {"keep", registers.keep}};
-  // What is held only where it fits needs no room.
+  // Without an explicit `q_in_registers`, Q is kept in registers only if it fits.
   if (schedule.getQInRegisters().value_or(false))
     needs.push_back({"q", registers.queries});
   return explainNeeds("registers a thread for accumulators", needs, kMaxAccumulators);
 }
 
-/// Of the programs over key tiles or over query tiles, whose rows are `schedule`'s.
+/// Same for the programs over key tiles or over query tiles, whose rows are `tile_m` of `schedule`.
 static std::string explainRefusal(AttentionBackwardOp op, ScheduleAttr schedule, bool overKeys,
                                   const Machine &machine) {
   if (std::string reason = explainRefusal(schedule); !reason.empty())
@@ -201,7 +203,8 @@ static std::string explainRefusal(AttentionBackwardOp op, ScheduleAttr schedule,
                       schedule.getStages(), getBytes(element), exchanged);
   if (std::string reason = plan.explainRefusal(machine.getSharedMemoryPerBlock()); !reason.empty())
     return reason;
-  // 16 rows of n f32 are n / 2 registers a lane. Warps that share rows share columns, too.
+  // 16 rows of n f32 elements are n / 2 registers per lane. Warps that share rows also divide the
+  // columns.
   int64_t rowBlocks = m * columnWarps / (16 * schedule.getWarps());
   auto count = [&](int64_t columns) { return rowBlocks * columns / columnWarps / 2; };
   int64_t scores = count(n);
@@ -215,7 +218,7 @@ static std::string explainRefusal(AttentionBackwardOp op, ScheduleAttr schedule,
   return explainNeeds("registers a thread for accumulators", needs, kMaxAccumulators);
 }
 
-/// Of warps that share rows.
+/// Checks `column_warps`, the number of warps that share rows.
 static std::string explainColumnRefusal(AttentionBackwardOp op, ScheduleAttr schedule) {
   int64_t warps = schedule.getColumnWarps();
   if (warps == 1)
@@ -237,9 +240,8 @@ static std::string explainColumnRefusal(AttentionBackwardOp op, ScheduleAttr sch
   return "";
 }
 
-/// Of programs over key tiles that add to the gradients of queries: of a share each warp has 16
-/// rows, or as many times 16 as warps share rows, and, of those with the same ones, as many
-/// columns.
+/// Checks programs over key tiles that accumulate dQ. Each warp has 16 * `column_warps` rows of a
+/// contribution to dQ, and warps with the same rows have equal ranges of its columns.
 static std::string explainShareRefusal(AttentionBackwardOp op, ScheduleAttr schedule) {
   if (op.getDeterministic())
     return llvm::formatv(
@@ -282,7 +284,7 @@ std::string ampere::explainRefusal(ProjectOp op, ScheduleAttr schedule, const Ma
           ampere::planSharedMemory(op, schedule).explainRefusal(machine.getSharedMemoryPerBlock());
       !reason.empty())
     return reason;
-  // The sums, and what a step multiplies them with: two halves of f32.
+  // The accumulators and, for f32, the two halves of the operand `o` of a step.
   int64_t rowBlocks = schedule.getTileM() / (16 * schedule.getWarps());
   return explainNeeds("registers a thread",
                       {{"p", rowBlocks * schedule.getTileN() / 2},
@@ -294,7 +296,7 @@ std::string ampere::explainRefusal(ProjectOp op, ScheduleAttr schedule, const Ma
 // Trials
 //===----------------------------------------------------------------------===//
 
-/// Tiles of keys and, apart from theirs, of queries; both sums of keys in one program or in two.
+/// Tries tiles of keys and, separately, of queries, and dK and dV in one program or in two.
 static void addGradientTrials(const TrialProblem &problem, const TrialGrid &grid, AddTrial add) {
   for (int64_t m : orElse(grid.tileM, {32, 64, 128}))
     for (int64_t n : orElse(grid.tileN, {16, 32, 48, 64}))
@@ -308,7 +310,7 @@ static void addGradientTrials(const TrialProblem &problem, const TrialGrid &grid
               if (apart)
                 fields.separateDkDv = true;
               add(fields);
-              // Two warps share 32 rows, where programs add up the gradients of queries.
+              // Two warps share 32 rows in programs that accumulate dQ.
               fields.columnWarps = 2;
               if (q == m && !apart && warps % 2 == 0)
                 add(fields);
@@ -320,7 +322,7 @@ void ampere::addTrials(const TrialProblem &problem, const TrialGrid &grid, AddTr
     return addGradientTrials(problem, grid, add);
   for (int64_t m : orElse(grid.tileM, {64, 128, 192}))
     for (int64_t n : orElse(grid.tileN, {16, 32, 48, 64, 96, 128}))
-      // One or two blocks of 16 rows a warp.
+      // One or two blocks of 16 rows per warp.
       for (int64_t warps :
            orElse(grid.warps, {std::max<int64_t>(1, m / 16), std::max<int64_t>(1, m / 32)}))
         for (int64_t stages : orElse(grid.stages, {1, 2})) {

@@ -1,6 +1,6 @@
-//===- Schedules.cpp - schedules of the CPU ---------------------------------===//
+//===- Schedules.cpp - schedules for the CPU ------------------------------===//
 //
-// One program a thread, rows along the lanes of its vector registers.
+// One program per thread, with rows along the lanes of vector registers.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,10 +24,10 @@ static ScheduleFields makeFields(int64_t rows, int64_t columns, MLIRContext *ctx
 
 Candidates cpu::getCandidates(AttentionOp op, const Machine &machine) {
   MLIRContext *ctx = op.getContext();
-  // Two registers of rows, so that every broadcast of a key's element feeds two FMAs.
+  // Two vector registers of rows, so that every broadcast element of a key feeds two FMAs.
   int64_t rows = 2 * machine.getVectorWidth();
-  // Fewer queries are one tile, of as few rows as there may be: rows without a query cost as much
-  // as the others.
+  // Fewer queries form one tile with as few rows as possible: rows without a query cost as much as
+  // the others.
   constexpr int64_t kFewest = 2, kColumns = 64;
   int64_t queries = op.getQ().getType().getDimSize(op.getSeqDim());
   if (ShapedType::isDynamic(queries))
@@ -44,11 +44,11 @@ Candidates cpu::getCandidates(AttentionOp op, const Machine &machine) {
     if (!llvm::is_contained(candidates, schedule))
       candidates.push_back(schedule);
   };
-  // Heads that share keys are rows of one tile, which reads them once.
+  // Packed heads: query heads that share keys are rows of one tile, which reads the keys once.
   int64_t pack = std::clamp<int64_t>(rows / positions, 1, llvm::PowerOf2Ceil(op.getKnownGroup()));
   auto packIf = [&](bool inParts) { return op.findInputOfHeads(inParts).empty() ? pack : 1; };
-  // Parts for threads that have no program, no shorter than a merge is worth. Lists of tiles are
-  // those of all keys.
+  // Splits occupy threads that have no program, and are long enough to pay for a merge. The tile
+  // lists of a `keep` are for all keys, so these are not split.
   ScheduleFields whole, parts;
   parts.splits = 64;
   parts.minSplitTiles = 4;
@@ -56,7 +56,7 @@ Candidates cpu::getCandidates(AttentionOp op, const Machine &machine) {
   bool isLong = ShapedType::isDynamic(keys) || keys >= 2 * parts.minSplitTiles * kColumns;
   if (isDecode(op) && isLong && !op.getKeep())
     add(packIf(/*inParts=*/true), parts);
-  // What is pinned may leave no room for parts, or for several heads.
+  // Pinned fields may exclude splits or packed heads.
   add(packIf(/*inParts=*/false), whole);
   add(/*pack=*/1, whole);
   return candidates;
@@ -72,7 +72,8 @@ Candidates cpu::getCandidates(ProjectOp op, const Machine &machine) {
   int64_t rows = op.getO().getType().getDimSize(op.getSeqDim());
   int64_t width = op.getW().getType().getDimSize(2);
   bool isFew = !ShapedType::isDynamic(rows) && rows <= kFewProjectRows;
-  // Every column of programs turns the rows of o on its side anew; but few rows need programs.
+  // Every column of programs transposes the rows of `o` again. But if there are few rows, there
+  // must be enough programs.
   constexpr int64_t kMost = 512, kFew = 128;
   int64_t most = isFew || ShapedType::isDynamic(width) ? kFew : kMost, n = most;
   if (!ShapedType::isDynamic(width) && width > 0)
@@ -80,7 +81,7 @@ Candidates cpu::getCandidates(ProjectOp op, const Machine &machine) {
   return {ScheduleAttr::get(ctx, makeFields(2 * machine.getVectorWidth(), n, ctx))};
 }
 
-/// What no program here has, of attention or of a projection.
+/// Checks the fields that attention and projection programs have in common.
 static std::string explainRefusal(ScheduleAttr schedule) {
   if (schedule.getHopper())
     return "expected no warp specialization on the CPU";

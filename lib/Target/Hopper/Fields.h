@@ -1,4 +1,4 @@
-//===- Fields.h - what schedules with warp specialization have in common -------*- C++ -*-===//
+//===- Fields.h - shared by warp-specialized schedules ----------*- C++ -*-===//
 
 #ifndef FLASHATTN_LIB_TARGET_HOPPER_FIELDS_H
 #define FLASHATTN_LIB_TARGET_HOPPER_FIELDS_H
@@ -9,37 +9,41 @@ namespace mlir::flashattn::warpgroups {
 
 /// Rows and warps of a warpgroup.
 constexpr int64_t kRows = 64, kWarps = 4;
-/// `rescale_threshold` where rescaling more often would cost more than it saves.
+/// `rescale_threshold` if more frequent rescaling would cost more than it saves.
 constexpr int64_t kFewRescales = 8;
-/// `prefetch_kib_per_sm` of few queries. Memory is fastest with so many bytes in flight, in however
-/// many blocks; with more, programs that share a multiprocessor end long after the others
-/// (docs/rationale/decode-prefetch.md).
+/// `prefetch_kib_per_sm` for few queries. Memory throughput is highest with this many bytes in
+/// flight, in however many blocks; with more, programs that share a multiprocessor finish long
+/// after the others (docs/rationale/decode-prefetch.md).
 constexpr int64_t kPrefetchKiB = 72;
-/// With `lazy_rescale`, where a rescaling costs a tile's scores: as far as f16 goes, so that few
-/// tiles are made again (docs/rationale/rescale.md).
+/// `rescale_threshold` with `lazy_rescale`, which computes a tile's scores again to rescale: the
+/// largest power of 2 in f16, so that few tiles are computed again (docs/rationale/rescale.md).
 constexpr int64_t kLazyRescale = 15;
-/// Most sets of a mask whose keys are joined. The mask of a tile is built once for each interval of
-/// keys, so that the code grows with the square of their number.
+/// Maximum number of visible sets of a mask whose keys are compacted. The mask of a tile is
+/// computed once for each key interval, so the code size grows with the square of the number of
+/// sets.
 constexpr size_t kMostCompactSets = 16;
 
-/// Tiles of a warpgroup's rows.
+/// Returns fields with the rows and warps of one warpgroup.
 ScheduleFields makeFields(int64_t tileN, int64_t stages, int64_t pack, const HopperFields &hopper,
                           FloatType element);
 
-/// What tensor copies ask of an operand.
+// The functions below return why a requirement is not met; empty if it is met.
+
+/// Checks the alignment that tensor copies require of an operand's rows.
 std::string explainRowRefusal(StringRef name, Value operand);
-/// What the shapes of the op and the schedule must be.
+/// Checks the shapes of the op and the schedule.
 std::string explainShapeRefusal(AttentionOpInterface op, ScheduleAttr schedule,
                                 const Machine &machine);
-/// Registers of the consumers, of which they need `needs`, and of the block.
+/// Checks the registers of a consumer thread, which requires `needs`, and of the block.
 std::string explainRegisterRefusal(AttentionOpInterface op, ScheduleAttr schedule,
                                    ArrayRef<Need> needs);
-/// What joining keys asks: that the mask alone reads a key's number.
+/// Checks compacted keys: only the mask may depend on the index of a key.
 std::string explainCompactRefusal(AttentionOpInterface op, ScheduleAttr schedule);
-/// Whether a block finds room for `plan`.
+/// Checks that `plan` fits in the shared memory of a block.
 std::string explainMemoryRefusal(const SharedMemoryPlan &plan, ScheduleAttr schedule,
                                  const Machine &machine);
-/// A tile of rows of one warpgroup, or that `most` of them share.
+/// Checks `tile_m` and `warps`: the tile has the rows of one warpgroup, or those of `most`
+/// warpgroups that share it.
 std::string explainTileRefusal(ScheduleAttr schedule, int64_t most);
 
 } // namespace mlir::flashattn::warpgroups

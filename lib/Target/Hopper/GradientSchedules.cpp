@@ -1,7 +1,8 @@
-//===- GradientSchedules.cpp - schedules with warp specialization of gradients -----------===//
+//===- GradientSchedules.cpp - warp-specialized backward schedules --------===//
 //
-// Programs over tiles of keys, whose consumers each have rows of their own, share those of one, or
-// split its sums; and programs over tiles of queries where the former do not add up theirs.
+// In programs over key tiles, consumers have a program each, share the rows of one program, or each
+// compute one of its accumulators. Programs over query tiles exist unless the programs over key
+// tiles accumulate dQ.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,16 +15,17 @@ using namespace mlir;
 using namespace mlir::flashattn;
 using namespace mlir::flashattn::warpgroups;
 
-/// Whether blocks claim programs over keys, so that keys and values of the next one come while dk
-/// and dv are written. What else shapes scores has not been measured (docs/rationale/claims.md).
+/// Whether the programs over keys use the dynamic scheduler, so that the next K and V are loaded
+/// while dK and dV are stored. Other inputs of the scores were not measured
+/// (docs/rationale/claims.md).
 static bool claimsPrograms(AttentionBackwardOp op) {
   return op.getVisibleSets().size() == 1 && !op.getDeterministic() && !op.getKvLen() &&
          !op.getKeep() && !op.getBias() && !op.getSoftcap() && !op.hasScoreMod();
 }
 
-/// Whether programs over queries make dq from compacted keys, and those over keys dk and dv alone: in
-/// bands so narrow that adding up shares of dq takes longer than making scores twice
-/// (docs/rationale/compact-kv.md).
+/// Whether programs over queries compute dQ from compacted keys, and those over keys only dK and
+/// dV. This is faster in bands so narrow that adding contributions to dQ takes longer than
+/// computing the scores twice (docs/rationale/compact-kv.md).
 static bool compactsKV(AttentionBackwardOp op) {
   constexpr int64_t kNarrowBand = 320, kNarrowHead = 64;
   MaskClass mask = classifyMask(op.getVisibleSets());
@@ -63,9 +65,10 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
     candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
   };
   MaskClass mask = classifyMask(op.getVisibleSets());
-  // Heads at once under a causal mask, whose keys and values the L2 cache has room for. In turns
-  // (B4) a program is at a tile of queries when the one of the keys before it has left that, and
-  // with many heads few wait (docs/rationale/heads-at-once.md).
+  // Number of heads that start together under a causal mask, so that their K and V fit in the L2
+  // cache. In turns (B4), the program of the previous keys has mostly left a query tile before the
+  // next program reaches it, and with many heads few programs wait
+  // (docs/rationale/heads-at-once.md).
   constexpr int64_t kHeads = 16, kNarrowest = 64;
   int64_t widest = std::max(op.getD(), op.getDv());
   int64_t heads = kHeads / llvm::divideCeil(widest, kNarrowest);
@@ -74,19 +77,20 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
         op.getDeterministic() ? kHeads : std::max<int64_t>(2, heads / op.getKnownGroup());
   else if (op.getDeterministic())
     hopper.l2HeadGroup = 4;
-  // Spare warps that add are faster, and spare zeros of the sums unless a bias has a gradient: then
-  // bands, whose programs are short, are faster without them (docs/rationale/dq-sums.md).
+  // Spare warps add contributions faster than consumers do, and make it unnecessary to zero dQ in
+  // advance unless the bias has a gradient. With such a bias, bands, whose programs are short, are
+  // faster if consumers add (docs/rationale/dq-sums.md).
   bool byOthers = op.getDeterministic() || mask.shape != MaskShape::Banded || !op.getDBiasInit();
-  // Whose turn it is would be a fourth number of each query where a bias' gradient has the third.
+  // The turn would be a fourth number per query, because the gradient of the bias uses the third.
   if (!op.getDeterministic() || !op.getDBiasInit()) {
     hopper.dqReduceStages = byOthers ? 2 : 0;
     add(2 * kRows, 2 * kRows, 2);
     hopper.dynamicSchedulerMaxLen = claimsPrograms(op) ? kMostKeys : 0;
     if (mask.shape != MaskShape::Triangular && hopper.dynamicSchedulerMaxLen)
       hopper.l2HeadGroup = 4;
-    // Two places for what is added and two stages take as much memory as one place and three
-    // stages, and are faster: a step waits for the copy that adds. A step that loads a bias is
-    // longer and waits for its tiles (docs/rationale/dq-sums.md).
+    // Two buffers of contributions and two stages use as much memory as one buffer and three
+    // stages, and are faster, because a step waits for the copy that adds. A step that loads a bias
+    // is longer and waits for its tiles instead (docs/rationale/dq-sums.md).
     bool loads = op.getBias() && !op.getDeterministic();
     if (byOthers && loads)
       hopper.dqReduceStages = 1;
@@ -95,23 +99,24 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
     hopper.dynamicSchedulerMaxLen = 0;
   }
   hopper.l2HeadGroup = mask.shape == MaskShape::Triangular ? 4 : 1;
-  // Sums of wide heads do not fit one warpgroup. Programs over queries make dq, for the L2 cache
-  // cannot add as much as programs of 64 keys would ask of it (docs/rationale/wide-heads.md).
+  // The accumulators of wide heads do not fit in one warpgroup. Programs over queries compute dQ,
+  // because the L2 cache cannot add as much as programs of 64 keys would require
+  // (docs/rationale/wide-heads.md).
   constexpr int64_t kNarrow = 128;
   bool isWide = widest > kNarrow;
   if (isWide)
     add(kRows, 3 * kRows / 4, 2, /*separateDkDv=*/false, /*splits=*/true);
   add(kRows, kRows, 2);
-  // 48 queries a step are faster than 32 (docs/rationale/wide-heads.md). The intervals of bands
-  // leave no registers for them.
+  // 48 queries per step are faster than 32 (docs/rationale/wide-heads.md). In bands, the intervals
+  // leave too few registers for 48.
   if (mask.shape != MaskShape::Banded && isWide)
     add(kRows, 3 * kRows / 4, 2, /*separateDkDv=*/true);
   add(kRows, kRows / 2, 3, /*separateDkDv=*/true);
   return candidates;
 }
 
-/// The memory of the programs over key tiles, and of those over query tiles, and the schedules of
-/// which they are.
+/// Returns the shared memory of the programs over key tiles and over query tiles, each with its
+/// schedule.
 static SmallVector<std::pair<SharedMemoryPlan, ScheduleAttr>> planGradients(AttentionBackwardOp op,
                                                                             ScheduleAttr schedule) {
   HopperAttr hopper = schedule.getHopper();
@@ -122,7 +127,8 @@ static SmallVector<std::pair<SharedMemoryPlan, ScheduleAttr>> planGradients(Atte
   block.consumers = hopper.getConsumers();
   SmallVector<IntegerSet> visible = op.getVisibleSets();
   SmallVector<std::pair<SharedMemoryPlan, ScheduleAttr>> plans;
-  // A program: what it keeps and what passes, its outputs, and whether its rows are keys.
+  // Plans one kind of program, with its resident tiles, streamed tiles and outputs. `overKeys`: its
+  // rows are keys.
   auto plan = [&](ArrayRef<TileShape> residents, ArrayRef<TileShape> streamed,
                   ArrayRef<std::pair<TileShape, Value>> outputs, bool overKeys) {
     ScheduleAttr own = overKeys ? schedule.forWideSteps() : schedule;
@@ -134,7 +140,8 @@ static SmallVector<std::pair<SharedMemoryPlan, ScheduleAttr>> planGradients(Atte
     for (const auto &[tile, memref] : outputs)
       if (!isa<MemRefType>(memref.getType()) || hasAlignedRows(memref))
         block.outputs.push_back(tile);
-    // What a query's scores are taken against, and what is subtracted from its gradients.
+    // The exponent of each query, from its LSE, and delta. A program that computes only dV needs no
+    // delta.
     block.rows.assign(overKeys ? residents.size() : 0, {streamed.front().rows, /*stream=*/0});
     bool shares = overKeys && schedule.sharesProgram();
     block.programs = shares ? 1 : block.consumers;
@@ -143,12 +150,12 @@ static SmallVector<std::pair<SharedMemoryPlan, ScheduleAttr>> planGradients(Atte
     if (shares)
       block.exchanged = {{block.passes ? "p" : "ds", m, streamed.front().rows}};
     block.added = shares && !block.passes ? n * d : 0;
-    // Parts of a tile of keys that several programs share.
+    // Partial dK and dV of a key tile that several programs share.
     if (overKeys && schedule.compactsKV() && !op.getDeterministic() && visible.size() > 1 &&
         d == dv)
       block.added = m * d;
     block.dqReduceStages = overKeys ? hopper.getDqReduceStages() : 0;
-    // Then dq's product comes behind both of the next step's, and reads a tile of keys.
+    // The product for dQ is issued after both products of the next step, and still reads a K tile.
     block.skews = !overKeys && schedule.splitsSums();
     TileAxis axis = overKeys ? TileAxis::Queries : TileAxis::Keys;
     block.intervals = !overKeys && schedule.compactsKV()
@@ -175,8 +182,8 @@ static SmallVector<std::pair<SharedMemoryPlan, ScheduleAttr>> planGradients(Atte
   return plans;
 }
 
-/// Whether those that add to a tile of queries are all tiles of keys from the first to the last
-/// that it sees: then each knows who comes before it.
+/// Whether the programs that add to a query tile are those of all key tiles from the first to the
+/// last that it sees, so that each program knows its predecessor.
 static bool canTakeTurns(AttentionBackwardOp op, ScheduleAttr schedule) {
   SmallVector<IntegerSet> visible = op.getVisibleSets();
   auto isPlain = [&](TileAxis axis, int64_t tile) {
@@ -187,8 +194,8 @@ static bool canTakeTurns(AttentionBackwardOp op, ScheduleAttr schedule) {
          isPlain(TileAxis::Queries, schedule.getTileN());
 }
 
-/// Who adds shares of dq: spare warps where consumers share a program, and must where it is done in
-/// turns.
+/// Checks `dq_reduce_stages`: spare warps can add contributions to dQ only if consumers share a
+/// program, and must do so if dQ is deterministic.
 static std::string explainAddRefusal(AttentionBackwardOp op, ScheduleAttr schedule) {
   bool canAdd = schedule.addsQueries();
   int64_t stages = schedule.getHopper().getDqReduceStages();
@@ -201,8 +208,8 @@ static std::string explainAddRefusal(AttentionBackwardOp op, ScheduleAttr schedu
   return "";
 }
 
-/// Whether blocks go from one program to the next, which only those can whose consumers share one
-/// and pass no step by.
+/// Checks whether blocks can be persistent. Reusing the buffers of one group requires consumers
+/// that share a program and its accumulators, and such consumers must not skip a step.
 static std::string explainStayRefusal(AttentionBackwardOp op, ScheduleAttr schedule) {
   HopperAttr hopper = schedule.getHopper();
   int64_t claims = hopper.getDynamicSchedulerMaxLen(), slots = hopper.getQStages();
@@ -223,7 +230,7 @@ static std::string explainStayRefusal(AttentionBackwardOp op, ScheduleAttr sched
   return "";
 }
 
-/// What consumers that split the sums of a program ask beside room for them.
+/// Checks the fields, but not the resources, of consumers that compute one accumulator each.
 static std::string explainSplitRefusal(AttentionBackwardOp op, ScheduleAttr schedule) {
   HopperAttr hopper = schedule.getHopper();
   constexpr int64_t kSums = 2;
@@ -239,15 +246,15 @@ static std::string explainSplitRefusal(AttentionBackwardOp op, ScheduleAttr sche
   return "";
 }
 
-/// Registers that a thread needs where consumers split sums: its own; scores with what they are
-/// made of; and a tile of operands, or two where what is passed on has slopes.
+/// Returns the registers of a thread if consumers compute one accumulator each: the accumulator;
+/// the scores and their inputs; and one operand tile, or two if slopes are also passed on.
 static SmallVector<Need> findSplitNeeds(AttentionBackwardOp op, ScheduleAttr schedule) {
   int64_t n = schedule.forWideSteps().getTileN();
   bool hasSlopes = op.getSoftcap() || (op.hasScoreMod() && !op.addsToScore());
   int64_t scores = n / 2 + (hasSlopes ? n / 2 : 0) + (op.getKeep() ? n / 4 : 0);
   if (op.getBias())
     scores += n / 64 * getElementTypeOrSelf(op.getBias()).getIntOrFloatBitWidth();
-  // Those of a softcap are made of its own result, and need not much beside.
+  // Slopes of a softcap are computed from its result and need few other registers.
   bool isCapped = op.getSoftcap() && !op.hasScoreMod();
   return {{"dk or dv", std::max(op.getD(), op.getDv()) / 2},
           {"scores", scores},
@@ -277,12 +284,13 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
     return llvm::formatv("expected one consumer with joins for gradients, whose programs over keys "
                          "have registers for one, but got {0}",
                          consumers);
-  // Rows of heads that are none would have sums that are none.
+  // A tile must not have rows of heads that do not exist.
   if (int64_t pack = schedule.getPack(); op.getKnownGroup() % pack != 0)
     return llvm::formatv("expected a group of query heads that is a multiple of pack {0} for "
                          "gradients but got {1}",
                          pack, op.getKnownGroup());
-  // The last product of a step runs beside the first one of the next, and both read such a tile.
+  // The last product of a step overlaps with the first product of the next step, and both read a
+  // streamed tile.
   if (schedule.getStages() < 2)
     return llvm::formatv("expected 2 stages or more, of which a step and the one before it read a "
                          "tile each, but got {0}",
@@ -295,7 +303,7 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
   for (std::string reason : {explainAddRefusal(op, schedule), explainStayRefusal(op, schedule)})
     if (!reason.empty())
       return reason;
-  // Where programs have more keys than a step has queries, these are rows of a product, dq's.
+  // If a program has more keys than a step has queries, the queries are rows of the product for dQ.
   int64_t m = schedule.getTileM(), n = schedule.getTileN();
   if (schedule.addsQueries() && m > n && (n % kRows != 0 || m % n != 0))
     return llvm::formatv("expected tile_n to be a multiple of 64 that divides tile_m, or no less "
@@ -306,7 +314,7 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
         "expected tile_n up to tile_m, {0}, where consumers share a program but got "
         "{1}",
         m, n);
-  // And each consumer has some of its columns.
+  // Each consumer computes a range of the columns of this product.
   if (int64_t parts = m / n;
       schedule.addsQueries() && parts > 1 && op.getD() % (kRows * parts) != 0)
     return llvm::formatv(
@@ -321,7 +329,8 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
       return reason;
   bool hasSlopes = op.getSoftcap() || (op.hasScoreMod() && !op.addsToScore());
   if (schedule.compactsKV()) {
-    // The programs over queries have registers and blocks of their own.
+    // The fields describe the programs over queries, which have their own registers and blocks. The
+    // programs over keys are checked below.
     SmallVector<Need> needs = {{"dq", op.getD() / 2},
                                {"scores", n / 2},
                                {"weights", n / 4},
@@ -332,8 +341,7 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
     schedule = schedule.forWideSteps();
     n = schedule.getTileN();
   }
-  // Both sums, or one; scores, or the gradients of weights, in f32 and as operands; what addresses
-  // all.
+  // One or both accumulators; S or dP in f32; P and dS as operands; and addresses.
   SmallVector<Need> needs = {{"dk", op.getD() / 2}, {"dv", op.getDv() / 2}};
   if (schedule.splitsSums())
     needs = {{"dq", op.getD() / 2}};
@@ -343,7 +351,7 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
                 {"weights", n / 4},
                 {"gradients", n / 4},
                 {"other", 30 + (op.getKeep() ? n / 4 : 0)}});
-  // Slopes last from scores to their gradients; a bias is loaded before them.
+  // Slopes are live from the scores to their gradients; a bias is loaded before the scores.
   if (hasSlopes)
     needs.push_back({"slopes", n / 2});
   else if (op.getBias() && schedule.sharesProgram())

@@ -1,6 +1,7 @@
 //===- Schedules.cpp - schedules with warp specialization -----------------===//
 //
-// Blocks of warpgroups: one brings tiles by tensor copies, the others multiply by wgmma.
+// A producer warpgroup loads tiles by tensor copies (TMA), and consumer warpgroups multiply by
+// wgmma.
 //
 //===----------------------------------------------------------------------===//
 
@@ -43,10 +44,11 @@ static constexpr DecodeRow kDecodeTable[] = {
 // Candidates
 //===----------------------------------------------------------------------===//
 
-/// Heads whose few queries fill a tile: all of a group, where its size is known.
+/// Returns the number of heads with few queries to pack into a tile: all heads of a group, if the
+/// group size is known.
 static int64_t getDecodePack(AttentionOp op) {
   constexpr int64_t kMaxPack = 16;
-  // explainRefusal says why.
+  // explainRefusal states the reason.
   if (!op.findInputOfHeads(/*inParts=*/true).empty())
     return 1;
   int64_t queries = op.getQ().getType().getDimSize(op.getSeqDim());
@@ -56,8 +58,8 @@ static int64_t getDecodePack(AttentionOp op) {
   int64_t kvHeads = op.getK().getType().getDimSize(op.getHeadDim());
   if (!ShapedType::isDynamic(heads) && !ShapedType::isDynamic(kvHeads) && kvHeads > 0)
     pack = std::min<int64_t>(pack, llvm::PowerOf2Ceil(std::max<int64_t>(heads / kvHeads, 1)));
-  // Of one query the rows of 8 heads lie next to each other where there is room for 64, and are the
-  // first half of 16: of those of 8 and 8 positions they would be both halves.
+  // With one query, the rows of 8 heads are adjacent if the tile has rows for 64 heads, and fill
+  // the first half of 16 rows. With 8 positions of each of 8 heads they would be in both halves.
   if (queries == 1 && pack == 8)
     pack = kRows;
   return pack;
@@ -95,14 +97,14 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
         fields.minSplitTiles = row.minSplitTiles;
         fields.smallBlocksPerSM = row.smallBlocksPerSM;
         candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
-        // Where there is no room for what else the scores have.
+        // Fallback if the other inputs of the scores leave too few resources for small blocks.
         if (std::exchange(fields.smallBlocksPerSM, 0) != 0)
           candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
       }
   MaskClass mask = classifyMask(op.getVisibleSets());
   auto add = [&](ScheduleFields fields) {
     candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
-    // Where what else the scores have needs the registers.
+    // Fallback if the other inputs of the scores need the registers.
     if (std::exchange(fields.hopper->qRegisterColumns, 0) != 0)
       candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
   };
@@ -122,9 +124,9 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
     hopper.compactKV = row.compactKV;
     int64_t stages = element.isBF16() ? row.stagesBF16 : row.stages;
     ScheduleFields fields = makeFields(row.tileN, stages, row.pack, hopper, element);
-    // With few rescalings first: in bf16 where sums of rows can be products, which take registers
-    // of which several blocks have none to spare. Weights are judged late where that is faster, in
-    // bf16 with narrower tiles (docs/rationale/rescale.md).
+    // Infrequent rescaling is tried first. In bf16 it requires row sums by products, whose
+    // registers are available only with one block per multiprocessor. `lazy_rescale` is set if it
+    // is faster, in bf16 with narrower tiles (docs/rationale/rescale.md).
     bool late = d <= (element.isF16() ? 128 : 64);
     if (row.blocksPerSM == 1) {
       constexpr int64_t kWidest = 96;
@@ -145,30 +147,31 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
 }
 
 //===----------------------------------------------------------------------===//
-// Needs
+// Requirements
 //===----------------------------------------------------------------------===//
 
-/// Key loops of a program.
+/// Returns the number of key loops of a program.
 static int64_t countIntervals(AttentionOp op, ScheduleAttr schedule) {
-  // A list's places are one.
+  // The positions of a tile list form one interval.
   if (op.getKeep() && schedule.getSplits() == 1)
     return 1;
   SmallVector<IntegerSet> visible = op.getVisibleSets();
   if (visible.size() < 2)
     return visible.size();
-  // Joined ones are one.
+  // Compacted keys form one interval.
   if (schedule.compactsKV())
     return 1;
   return TileIntervalPlan(visible, TileAxis::Keys, schedule.getTileN()).size();
 }
 
-/// Whether some program of `op` has the output itself, of the operands' type, and where it may go
+/// Whether some program of `op` computes the final output, in the operands' type, and can store it
 /// by a tensor copy.
 static bool storesOutput(AttentionOp op, ScheduleAttr schedule) {
-  // Where the place of queries is the next program's by then threads write it themselves.
+  // The buffer of Q already belongs to the next program, so threads store the output directly.
   if (schedule.getHopper().reloads())
     return false;
-  // Programs over parts leave f32; but where all keys are one part there is one that does not.
+  // Programs over splits store f32. Except in these cases, another program handles the case of a
+  // single split.
   bool onlyParts =
       schedule.getSplits() > 1 && (op.getKeep() || (op.getSinkLogits() && schedule.getPack() > 1));
   Value o = op.getOInit();
@@ -244,7 +247,8 @@ std::string warpgroups::explainRegisterRefusal(AttentionOpInterface op, Schedule
           explainNeeds("registers a thread", needs, hopper.getRegisters(), "that consumers have");
       !reason.empty())
     return reason;
-  // A block gets registers for all of its threads alike, in eights, and shares them out.
+  // All threads of a block are allocated the same number of registers, in units of 8, and then
+  // redistribute them.
   constexpr int64_t kRegisterFile = 65536, kMostOfThread = 255 / 8 * 8;
   int64_t warpgroups = consumers + 1;
   int64_t each = kRegisterFile / (hopper.getBlocksPerSM() * kThreads * warpgroups) / 8 * 8;
@@ -252,7 +256,7 @@ std::string warpgroups::explainRegisterRefusal(AttentionOpInterface op, Schedule
   int64_t all = kThreads * (consumers * hopper.getRegisters() + hopper.getProducerRegisters());
   if (all > given)
     return llvm::formatv("needs {0} registers a block of {1} available", all, given);
-  // ptxas compiles every instruction for that number, whatever setmaxnreg gives a consumer.
+  // ptxas compiles each instruction for this number, regardless of what setmaxnreg sets.
   constexpr int64_t kBeside = 30;
   int64_t ones = schedule.sumsByProducts(dv) ? LoadTileOp::kOnes : 0;
   int64_t widest = std::max<int64_t>(llvm::alignTo(dv, 16) + ones, n);
@@ -262,7 +266,8 @@ std::string warpgroups::explainRegisterRefusal(AttentionOpInterface op, Schedule
 
 std::string warpgroups::explainMemoryRefusal(const SharedMemoryPlan &plan, ScheduleAttr schedule,
                                              const Machine &machine) {
-  // Each block beside the first has a KiB of the system's own (CUDA programming guide).
+  // The system reserves 1 KiB for each block (CUDA programming guide), which the limit of a block
+  // already excludes for the first block.
   constexpr int64_t kSystem = 1024;
   return plan.explainRefusal((machine.getSharedMemoryPerBlock() + kSystem) /
                                  schedule.getHopper().getBlocksPerSM() -
@@ -283,13 +288,13 @@ std::string warpgroups::explainTileRefusal(ScheduleAttr schedule, int64_t most) 
       most, m, schedule.getWarps());
 }
 
-/// What reads a pair's numbers beside the mask, if anything does.
+/// Returns what reads the indices of a pair in addition to the mask; empty if nothing does.
 static StringRef findReaderOfNumbers(AttentionOpInterface op) {
   return op.hasScoreMod() ? "a score_mod" : op.getBias() ? "a bias" : op.getKeep() ? "a keep" : "";
 }
 
-/// What judging a tile by its weights asks: that its scores can be made again of two tiles, and
-/// that as many weights as a lane sums up do not exceed what they may when they are all 1.
+/// Checks `lazy_rescale`: the scores must be computable again from two tiles alone, and the sum of
+/// the probabilities of a lane must not exceed the threshold if all of them are 1.
 static std::string explainLazyRefusal(AttentionOp op, ScheduleAttr schedule) {
   if (!schedule.getHopper().getLazyRescale())
     return "";
@@ -352,8 +357,8 @@ std::string warpgroups::explainRefusal(AttentionOp op, ScheduleAttr schedule,
         "expected dynamic_scheduler_max_len 0 with q_stages 1 where a program may be left "
         "without keys, whose end the next one waits for, by {0}, but got {1}",
         op.getKeep() ? "a keep" : "compact_kv", hopper.getDynamicSchedulerMaxLen());
-  // The output, two tiles of scores, one of them as weights, what is loaded for them, and what
-  // addresses all.
+  // The output, two tiles of scores (one as probabilities P), Q, other inputs of the scores, and
+  // addresses.
   int64_t n = schedule.getTileN();
   int64_t held = std::min(schedule.getHopper().getQRegisterColumns(), op.getD());
   int64_t other = 28 + (op.getBias() ? n / 4 : 0) + (op.getKeep() ? n : 0);

@@ -1,4 +1,4 @@
-//===- Trials.cpp - what the tuner times of schedules with warp specialization -----------===//
+//===- Trials.cpp - trials of warp-specialized schedules ------------------===//
 
 #include "Fields.h"
 
@@ -7,14 +7,14 @@ using namespace mlir::flashattn;
 using namespace mlir::flashattn::warpgroups;
 
 namespace {
-/// Which groups of programs run one after the other.
+/// The order in which groups of programs run.
 struct Order {
   int64_t section, qStages, dynamicSchedulerMaxLen = 0;
 };
 } // namespace
 
-/// Rows of a warpgroup for each consumer, or a tile that all of them share; both sums of keys in
-/// one program or in two.
+/// Tries one warpgroup's rows per consumer or a tile that all consumers share, and dK and dV in one
+/// program or in two.
 static void addGradientTrials(const TrialProblem &problem, const TrialGrid &grid, AddTrial add) {
   auto addTiles = [&](const HopperFields &hopper, int64_t m, int64_t warps, int64_t pack) {
     for (int64_t n : orElse(grid.tileN, {32, 48, 64, 80, 96, 128}))
@@ -31,19 +31,19 @@ static void addGradientTrials(const TrialProblem &problem, const TrialGrid &grid
   for (int64_t consumers : orElse(grid.consumers, {1, 2, 3}))
     for (int64_t blocks : orElse(grid.blocks, {1})) {
       HopperFields hopper = completeHopper(consumers, blocks, problem.element);
-      hopper.rescaleThreshold = 0; // there are no maxima
+      hopper.rescaleThreshold = 0; // no row maximum
       for (int64_t registers : orElse(grid.registers, {hopper.registers}))
         for (int64_t section : {1, 4, 16}) {
           hopper.registers = registers;
           hopper.l2HeadGroup = section;
           for (int64_t m : orElse(grid.tileM, {kRows, kRows * consumers})) {
-            // Each consumer its rows, or one of the sums of the same rows.
+            // Each consumer has its own rows, or one accumulator of the same rows.
             SmallVector<int64_t> some = {kWarps * std::max<int64_t>(1, m / kRows)};
             if (m == kRows && consumers == 2)
               some.push_back(kWarps * consumers);
             for (int64_t warps : orElse(grid.warps, some)) {
-              // Who adds shares of dq where a block has all of them, and whether it claims
-              // programs.
+              // If consumers share a program: which warps add contributions to dQ, and whether the
+              // scheduler is dynamic.
               SmallVector<std::pair<int64_t, int64_t>> others = {{0, 0}};
               if (m > kRows)
                 others.append({{1, 0}, {2, 0}, {0, kMostKeys}, {1, kMostKeys}, {2, kMostKeys}});
@@ -59,7 +59,7 @@ static void addGradientTrials(const TrialProblem &problem, const TrialGrid &grid
     }
 }
 
-/// Of a band: keys joined for dq, in programs beside those of dk and dv.
+/// Tries, for a band, programs that compute dQ from compacted keys, and others for dK and dV.
 static void addJoinedGradientTrials(const TrialProblem &problem, const TrialGrid &grid,
                                     AddTrial add) {
   if (!problem.packs || !llvm::is_contained(orElse(grid.consumers, {1}), 1) ||
@@ -107,13 +107,13 @@ void warpgroups::addTrials(const TrialProblem &problem, const TrialGrid &grid, A
           if (problem.splits > 1)
             fields.hopper->prefetchKiBPerSM = kPrefetchKiB;
           add(fields);
-          // Refused where more than the mask asks for a key's number.
+          // Rejected if more than the mask depends on the index of a key.
           if (hopper.consumers == 1 && problem.packs && problem.splits == 1) {
             fields.hopper->compactKV = 1;
             add(fields);
             fields.hopper->compactKV = 0;
           }
-          // Refused where sums of rows cannot be products, or scores not be made again.
+          // Rejected if row sums cannot be products, or scores cannot be computed again.
           fields.hopper->rescaleThreshold = kFewRescales;
           if (problem.element.isBF16() && hopper.blocksPerSM == 1)
             add(fields);
@@ -124,11 +124,11 @@ void warpgroups::addTrials(const TrialProblem &problem, const TrialGrid &grid, A
         }
   };
   for (int64_t consumers : orElse(grid.consumers, {1, 2, 3}))
-    // Room for several blocks is where there is one consumer.
+    // Several blocks fit only with one consumer each.
     for (int64_t blocks : orElse(grid.blocks, consumers == 1 ? ArrayRef<int64_t>({1, 2, 3, 4})
                                                              : ArrayRef<int64_t>({1})))
       for (ProgramAxis along : {ProgramAxis::QueryTile, ProgramAxis::Head}) {
-        // A single one has no neighbour, and a group of one head no neighbours.
+        // A single consumer has no neighboring head, and neither has a group of one head.
         if (along == ProgramAxis::Head && (consumers < 2 || problem.group % consumers != 0))
           continue;
         HopperFields hopper = completeHopper(consumers, blocks, problem.element);
@@ -145,7 +145,7 @@ void warpgroups::addTrials(const TrialProblem &problem, const TrialGrid &grid, A
                     {16, 2, kMostKeys},
                     {64, 2, kMostKeys}},
                    /*pack=*/1);
-          // Fewer positions in a tile have fewer keys between them: of a short window, or of few
+          // Fewer positions in a tile see fewer keys. This helps with a short window or few
           // queries.
           if (along == ProgramAxis::Head || (!problem.packs && grid.pack.empty()))
             continue;

@@ -1,5 +1,5 @@
-/* What the tests of the C API share: checks that say what was found, small tensors, and attention
-   as the rules say it, in double. */
+/* Shared code of the C API's tests: checks that print the actual values, small tensors, and
+   reference attention in double. */
 
 #ifndef TESTING_H
 #define TESTING_H
@@ -22,7 +22,8 @@ static int failures = 0;
     }                                                                                              \
   } while (0)
 
-/* Stops the test: what follows needs it. Evaluates the condition once, for it may be a call. */
+/* Like CHECK, but ends the test, because the code that follows depends on the condition. Evaluates
+   the condition once, because it may be a call. */
 #define REQUIRE(condition)                                                                         \
   do {                                                                                             \
     int before = failures;                                                                         \
@@ -31,7 +32,7 @@ static int failures = 0;
       exit(1);                                                                                     \
   } while (0)
 
-/* The call fails with this status and a message that holds this text. */
+/* The call must fail with this status and a message that contains this text. */
 #define FAILS(call, expected, text)                                                                \
   do {                                                                                             \
     int32_t found = (call);                                                                        \
@@ -49,7 +50,7 @@ static inline int finish(void) {
   return 0;
 }
 
-/* Numbers in (-1, 1) that depend on the seed and the index alone. */
+/* Returns a number in (-1, 1) that depends only on the seed and the index. */
 static inline float noise(uint32_t seed, uint32_t index) {
   uint32_t x = seed * 2654435761u + index * 40503u + 1u;
   x ^= x >> 16, x *= 0x7feb352du, x ^= x >> 15, x *= 0x846ca68bu, x ^= x >> 16;
@@ -63,7 +64,7 @@ static inline int64_t count(const FlashAttnTensor *t) {
   return n;
 }
 
-/* A description without data; strides are those of a dense array. */
+/* Returns the description of a dense array, without data. */
 static inline FlashAttnTensor describe(int32_t type, int32_t rank, const int64_t *sizes) {
   FlashAttnTensor t = {0};
   t.elementType = type;
@@ -77,7 +78,7 @@ static inline FlashAttnTensor describe(int32_t type, int32_t rank, const int64_t
   return t;
 }
 
-/* Dense f32 on the host, of noise, or of NaN for seed 0. */
+/* Creates a dense f32 array on the host, filled with noise, or with NaN for seed 0. */
 static inline FlashAttnTensor makeTensor(int32_t rank, const int64_t *sizes, uint32_t seed) {
   FlashAttnTensor t = describe(FLASHATTN_F32, rank, sizes);
   size_t n = (size_t)count(&t);
@@ -96,8 +97,8 @@ static inline double at(const FlashAttnTensor *t, int64_t a, int64_t b, int64_t 
   return ((const float *)t->data)[offset];
 }
 
-/* The largest difference of o, and of lse where there is one, from the rules' attention on tensors
-   [B, H, N, D]; causal at the bottom right. */
+/* Returns the largest difference of o, and of lse if not null, from reference attention on tensors
+   [B, H, N, D]. The causal mask is aligned at the bottom right. */
 static inline double compareAttention(const FlashAttnTensor *q, const FlashAttnTensor *k,
                                       const FlashAttnTensor *v, const FlashAttnTensor *o,
                                       const FlashAttnTensor *lse, int causal) {
@@ -124,7 +125,7 @@ static inline double compareAttention(const FlashAttnTensor *q, const FlashAttnT
           for (int64_t j = 0; j < end; ++j)
             expected += p[j] * at(v, b, kh, j, d) / sum;
           double difference = fabs(expected - at(o, b, h, i, d));
-          worst = difference <= worst ? worst : difference; /* a NaN stays */
+          worst = difference <= worst ? worst : difference; /* keeps a NaN */
         }
         if (lse && end > 0) {
           double difference = fabs(max + log(sum) - at(lse, b, h, i, 0));
@@ -135,7 +136,8 @@ static inline double compareAttention(const FlashAttnTensor *q, const FlashAttnT
   return worst;
 }
 
-/* The text of a function on memrefs: attention with these types and clauses. `lse` may be "". */
+/* Returns the text of a function on memrefs: attention with these types and clauses. `lse` may be
+   "". */
 static inline const char *attentionText(const char *type, const char *argumentAttribute,
                                         const char *clauses, const char *lse) {
   static char text[4096];
@@ -151,7 +153,7 @@ static inline const char *attentionText(const char *type, const char *argumentAt
   return text;
 }
 
-/* One query, read in parts on a GPU. */
+/* One query, with split-KV on a GPU. */
 static const char *const kDecodeText =
     "func.func @f(%q: memref<?x?x1x64xf16>, %k: memref<?x?x?x64xf16>,\n"
     "             %v: memref<?x?x?x64xf16>, %o: memref<?x?x1x64xf16>) {\n"
@@ -159,7 +161,7 @@ static const char *const kDecodeText =
     "      ins(%q, %k, %v : memref<?x?x1x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)\n"
     "      outs(%o : memref<?x?x1x64xf16>)\n  return\n}\n";
 
-/* q, k, v and o of kDecodeText. */
+/* Describes q, k, v and o of kDecodeText, at invalid addresses. */
 static inline void makeFewQueries(FlashAttnTensor *few) {
   for (int i = 0; i < 4; ++i) {
     int64_t heads = i == 1 || i == 2 ? 2 : 8, length = i == 1 || i == 2 ? 5000 : 1;

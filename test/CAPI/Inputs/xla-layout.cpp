@@ -1,5 +1,5 @@
-// What lib/CAPI/XLACallFrame.h declares of XLA's interface, against the header that jaxlib
-// installs.
+// Compares the declarations of XLA's interface in lib/CAPI/XLACallFrame.h with the header that
+// jaxlib installs.
 
 #include "XLACallFrame.h"
 #include "xla/ffi/api/c_api.h"

@@ -1,4 +1,4 @@
-//===- AlignedRows.cpp - memrefs whose rows start at 16 bytes -------------===//
+//===- AlignedRows.cpp - memrefs with rows aligned to 16 bytes ------------===//
 
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -20,7 +20,7 @@ LogicalResult FlashAttnDialect::verifyRegionArgAttribute(Operation *op, unsigned
   if (!isa<UnitAttr>(attribute.getValue()))
     return op->emitOpError() << "expected a unit attribute '" << getAlignedRowsAttrName()
                              << "' on argument " << argIndex << " but got " << attribute.getValue();
-  // Other kinds of function come later, where memrefs are already pointers.
+  // Other function ops only exist after lowering, when memrefs are already pointers.
   auto function = dyn_cast<func::FuncOp>(op);
   if (!function)
     return success();
@@ -32,15 +32,15 @@ LogicalResult FlashAttnDialect::verifyRegionArgAttribute(Operation *op, unsigned
   return success();
 }
 
-/// What the dialect knows of an op stands in its operands and inherent attributes: any other would
-/// be one that nothing reads.
+/// Ops carry all information of the dialect in operands and inherent attributes, so nothing reads
+/// any other attribute.
 LogicalResult FlashAttnDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
   return op->emitOpError() << "expected no attribute of the flashattn dialect but got '"
                            << attribute.getName().getValue() << "', which nothing reads";
 }
 
 bool flashattn::isPromisedAlignedRows(Value memref) {
-  // Neither other types nor split dimensions move rows.
+  // Casts and expanded dimensions do not change where rows begin.
   while (Operation *def = memref.getDefiningOp()) {
     if (!isa<memref::CastOp, memref::ExpandShapeOp>(def))
       return false;
@@ -52,7 +52,7 @@ bool flashattn::isPromisedAlignedRows(Value memref) {
          function.getArgAttr(argument.getArgNumber(), FlashAttnDialect::getAlignedRowsAttrName());
 }
 
-/// Whether a size is `factor` times something, as those are of what the compiler allocates.
+/// Whether `size` is a product with a multiple of `factor`, as in allocations of the compiler.
 static bool isMultipleOf(Value size, int64_t factor) {
   APInt constant;
   auto product = size.getDefiningOp<arith::MulIOp>();
@@ -60,7 +60,7 @@ static bool isMultipleOf(Value size, int64_t factor) {
          constant.getSExtValue() % factor == 0;
 }
 
-/// What has the rows of `memref` among its own, in any order; null where there is no such thing.
+/// Returns the source of the view `memref` if aligned source rows imply aligned view rows, or null.
 static Value findOwnerOfRows(Value memref, int64_t chunk) {
   if (auto transpose = memref.getDefiningOp<memref::TransposeOp>()) {
     AffineMap order = transpose.getPermutation();
@@ -80,14 +80,14 @@ bool flashattn::hasAlignedRows(Value memref) {
   auto type = cast<MemRefType>(memref.getType());
   if (isPromisedAlignedRows(memref))
     return true;
-  // A boolean takes a byte. Copies do not walk backwards.
+  // An i1 takes a byte. Copies do not support negative strides.
   int64_t chunk = 16 / llvm::divideCeil(type.getElementTypeBitWidth(), 8);
   auto aligned = [&](int64_t v) { return !ShapedType::isDynamic(v) && v >= 0 && v % chunk == 0; };
   SmallVector<int64_t> strides;
   int64_t offset;
   if (type.getRank() == 0 || failed(type.getStridesAndOffset(strides, offset)))
     return false;
-  // The identity layout is known to be dense even where its sizes are not.
+  // The identity layout is contiguous even if its sizes are dynamic.
   if (type.getLayout().isIdentity()) {
     auto buffer = memref.getDefiningOp<memref::AllocOp>();
     return aligned(type.getShape().back()) ||

@@ -1,9 +1,9 @@
-//===- Clauses.cpp - the text of ops that have clauses ---------------------===//
+//===- Clauses.cpp - assembly format of ops with clauses ------------------===//
 //
-// An op is its clauses, `name(...)`, read in any order and printed in one. What a clause holds is
-// known by its name and the same on every op: an attribute, the operand that the op's table
-// (OperandRoles.cpp) calls so, the operands that have no clause of their own (`ins`, `outs`), or
-// the region `score_mod`.
+// The text of an op is a list of clauses, `name(...)`, parsed in any order and printed in a fixed
+// order. A clause of a given name means the same on every op: an attribute, the operand with this
+// name in the op's table (OperandRoles.cpp), the operands without a clause of their own (`ins`,
+// `outs`), or the region `score_mod`.
 //
 //===----------------------------------------------------------------------===//
 
@@ -46,7 +46,7 @@ static void printF32(OpAsmPrinter &printer, Attribute attribute) {
   printer.printAttributeWithoutType(attribute);
 }
 
-/// The bare keyword, where the attribute's own printer would put a space before it.
+/// Parses the bare keyword; the attribute's own printer would print a space before it.
 template <typename EnumAttrT>
 static ParseResult parseEnum(OpAsmParser &parser, Attribute &attribute) {
   using Enum = decltype(std::declval<EnumAttrT>().getValue());
@@ -83,11 +83,11 @@ static ParseResult parseSchedule(OpAsmParser &parser, Attribute &attribute) {
 
 namespace {
 struct AttributeClause {
-  llvm::StringLiteral name; ///< that of the op's attribute as well
-  /// What stands in the parentheses. Without it the clause is its name alone, a unit attribute.
+  llvm::StringLiteral name; ///< also the name of the op's attribute
+  /// Parses and prints the text in the parentheses; null for a unit attribute without parentheses.
   ParseResult (*parse)(OpAsmParser &, Attribute &) = nullptr;
   void (*print)(OpAsmPrinter &, Attribute) = nullptr;
-  /// What an op without the clause has, which is not printed; null where that is nothing.
+  /// Returns the default value, which is not printed; null if there is no default.
   Attribute (*getLeftOut)(MLIRContext *) = nullptr;
 };
 } // namespace
@@ -133,7 +133,7 @@ static ArrayRef<llvm::StringLiteral> getClauses(StringRef op) {
       .Case(ProjectOp::getOperationName(), kProject);
 }
 
-/// The rows of `ins` or `outs`: operands without a clause of their own.
+/// Returns the rows of `ins` or `outs`: operands without a clause of their own.
 static SmallVector<unsigned> getListed(ArrayRef<llvm::StringLiteral> clauses,
                                        ArrayRef<OperandRule> rules, StringRef list) {
   SmallVector<unsigned> rows;
@@ -143,7 +143,7 @@ static SmallVector<unsigned> getListed(ArrayRef<llvm::StringLiteral> clauses,
   return rows;
 }
 
-/// "a, b and c".
+/// Returns "a, b and c" with `last` in place of "and".
 template <typename Range> static std::string joinNames(Range &&names, StringRef last) {
   SmallVector<StringRef> all(names.begin(), names.end());
   std::string text = llvm::join(ArrayRef(all).drop_back(), ", ");
@@ -151,10 +151,10 @@ template <typename Range> static std::string joinNames(Range &&names, StringRef 
 }
 
 //===----------------------------------------------------------------------===//
-// Reading
+// Parsing
 //===----------------------------------------------------------------------===//
 
-/// Whether this thread reads a score modification, where no op with clauses may stand.
+/// Whether this thread is parsing a score modification, which must not contain ops with clauses.
 static thread_local bool inScoreMod = false;
 
 namespace {
@@ -165,7 +165,7 @@ public:
         operands(rules.size()) {}
 
   ParseResult parse() {
-    // Here and not by the verifier: each level would take a piece of the stack.
+    // Checked here, not in the verifier: each nesting level of the parser takes stack space.
     if (inScoreMod)
       return parser.emitError(parser.getNameLoc())
              << "expected an op of arith or math in score_mod but got '" << state.name << "'";
@@ -192,8 +192,8 @@ private:
 
   bool isComplete() const { return seen.contains("ins") && seen.contains("outs"); }
 
-  /// The name of the next clause; empty where there is none. What follows a whole op may be the
-  /// name of the next one.
+  /// Parses the name of the next clause; empty if there is none. The word after a complete op may
+  /// be the name of the next op.
   FailureOr<StringRef> parseName() {
     StringRef name;
     if (succeeded(parser.parseOptionalKeyword(
@@ -221,8 +221,8 @@ private:
     return word.empty() ? error << "none" : error << "'" << word << "'";
   }
 
-  /// The word that comes next, without its being read, and whether it has a parenthesis behind it,
-  /// as clauses have, and no names of ops that need no dialect before them.
+  /// Returns the next word without consuming it, and whether it is followed by a parenthesis.
+  /// Clauses are; names of ops without a dialect prefix are not.
   std::pair<StringRef, bool> peekWord() {
     const char *begin = parser.getCurrentLocation().getPointer(), *end = begin;
     while (llvm::isAlnum(*end) || *end == '_' || *end == '.')
@@ -233,7 +233,7 @@ private:
     return {word, !word.empty() && !word.contains('.') && *end == '('};
   }
 
-  /// The clause of this op that `word` is nearly.
+  /// Returns the clause of this op that `word` probably misspells, or an empty name.
   StringRef findMeant(StringRef word) const {
     const unsigned most = word.size() < 4 ? 1 : 2;
     StringRef best;
@@ -247,7 +247,7 @@ private:
     return best;
   }
 
-  /// The other op that has such a clause.
+  /// Returns the op that has the clause `word`, or an empty name.
   static StringRef findOwner(StringRef word) {
     for (StringRef op : {AttentionOp::getOperationName(), AttentionBackwardOp::getOperationName(),
                          CombineOp::getOperationName(), ProjectOp::getOperationName()})
@@ -288,7 +288,7 @@ private:
     return success();
   }
 
-  /// That of an index or a factor is not in the text.
+  /// Parses the type of an operand. An index or a factor has an implicit type.
   ParseResult parseOperandType(const OperandRule &rule, OpAsmParser::UnresolvedOperand value) {
     Type type;
     if (rule.element == ElementRule::Position)
@@ -301,8 +301,8 @@ private:
     return success();
   }
 
-  /// As many operands as `rows`, the optional ones last, with their types. Nothing but their number
-  /// tells which is which.
+  /// Parses operands for `rows`, the optional ones last, and their types. Operands are identified
+  /// only by their position.
   ParseResult parseList(ArrayRef<unsigned> rows) {
     auto getNames = [&](size_t count) {
       return joinNames(llvm::map_range(rows.take_front(count),
@@ -334,7 +334,7 @@ private:
     return success();
   }
 
-  /// The dictionary behind the clauses, which may have what clauses say in their place.
+  /// Parses the attribute dictionary after the clauses, which may replace attribute clauses.
   ParseResult parseAttributes() {
     NamedAttrList attributes;
     SMLoc loc = parser.getCurrentLocation();
@@ -372,7 +372,7 @@ private:
   OperationState &state;
   ArrayRef<llvm::StringLiteral> clauses;
   ArrayRef<OperandRule> rules;
-  SmallVector<std::optional<GivenOperand>> operands; ///< by row
+  SmallVector<std::optional<GivenOperand>> operands; ///< indexed by row of the table
   llvm::SmallSet<StringRef, 16> seen;
 };
 } // namespace

@@ -1,4 +1,4 @@
-//===- CombineOp.cpp - merging attention over parts of the keys -----------===//
+//===- CombineOp.cpp - merging attention over splits of the keys ----------===//
 
 #include "Verify.h"
 

@@ -1,4 +1,4 @@
-//===- DeviceOps.cpp - what kernels need of any GPU ------------------------===//
+//===- DeviceOps.cpp - ops of kernels on any GPU --------------------------===//
 
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "mlir/IR/Builders.h"

@@ -1,4 +1,4 @@
-//===- FlashAttnAttrs.cpp - masks as unions of integer sets ----------------===//
+//===- FlashAttnAttrs.cpp - masks as unions of integer sets ---------------===//
 
 #include "MaskLimits.h"
 #include "mlir/AsmParser/AsmParser.h"
@@ -14,13 +14,13 @@ using namespace mlir::flashattn;
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttnAttrInterfaces.cpp.inc"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttnDialect.cpp.inc"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttnEnums.cpp.inc"
-/// The set of `#flashattn.set`: quoted text, or the alias of an affine_set.
+/// Parses the set of `#flashattn.set`: quoted text, or the alias of an affine_set.
 static ParseResult parseVisibleSet(AsmParser &parser, IntegerSetAttr &set) {
   SMLoc loc = parser.getCurrentLocation();
   std::string text;
   if (failed(parser.parseOptionalString(&text)))
     return parser.parseAttribute(set);
-  // What the nested parser says has no place in the file: keep its message, and say where.
+  // Diagnostics of the nested parser have no location in the file, so only keep their message.
   std::string reason;
   {
     ScopedDiagnosticHandler handler(parser.getContext(),
@@ -40,19 +40,19 @@ static ParseResult parseVisibleSet(AsmParser &parser, IntegerSetAttr &set) {
   return success();
 }
 
-/// Quoted, so that it reads back from every form: text without aliases and bytecode too.
+/// Prints the set as quoted text, which parses in text without aliases and in bytecode too.
 static void printVisibleSet(AsmPrinter &printer, IntegerSetAttr set) {
   std::string text;
   llvm::raw_string_ostream stream(text);
   set.getValue().print(stream);
-  // The verifier leaves exactly these four names, none of which is part of another.
+  // The verifier accepts only these four names, none of which is part of another.
   for (auto [from, to] : {std::pair("d0", "p"), {"d1", "k"}, {"s0", "nq"}, {"s1", "nk"}})
     for (size_t at = 0; (at = text.find(from, at)) != std::string::npos;)
       text.replace(at, 2, to);
   printer.printString(text);
 }
 
-/// Masks around the one that this thread reads.
+/// Number of masks that enclose the mask that this thread is parsing.
 static thread_local unsigned maskDepth = 0;
 
 static InFlightDiagnostic emitTooDeep(function_ref<InFlightDiagnostic()> emitError) {
@@ -61,7 +61,8 @@ static InFlightDiagnostic emitTooDeep(function_ref<InFlightDiagnostic()> emitErr
 }
 
 static ParseResult parseMasks(AsmParser &parser, ArrayAttr &masks) {
-  // Before the verifier, which sees a mask when all in it is read: each takes a piece of the stack.
+  // Checked before the verifier, which runs after the whole mask is parsed: nesting takes stack
+  // space.
   llvm::SaveAndRestore<unsigned> guard(maskDepth, maskDepth + 1);
   if (maskDepth > kMaxMaskDepth)
     return emitTooDeep([&] { return parser.emitError(parser.getCurrentLocation()); });
@@ -123,8 +124,8 @@ void FlashAttnDialect::initialize() {
 // Masks
 //===----------------------------------------------------------------------===//
 
-/// How deep `masks` lie in each other, and how many they are, those in each of them included; no
-/// more is counted than there may be.
+/// Returns the nesting depth of `masks`, and their number including nested masks. Stops counting
+/// above kMaxMaskParts.
 static std::pair<size_t, size_t> measure(ArrayAttr masks) {
   size_t depth = 0, parts = 0;
   for (Attribute mask : masks) {
@@ -141,7 +142,7 @@ static std::pair<size_t, size_t> measure(ArrayAttr masks) {
 }
 
 static LogicalResult verifyNesting(function_ref<InFlightDiagnostic()> emitError, ArrayAttr masks) {
-  // Aliases make masks that are deeper than their text, and longer: some have no set at all.
+  // With aliases, a mask can be deeper and larger than its text, even if it contains no sets.
   auto [depth, parts] = measure(masks);
   if (depth > kMaxMaskDepth)
     return emitTooDeep(emitError);
@@ -151,8 +152,8 @@ static LogicalResult verifyNesting(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
-/// The set of pairs where every one of `constraints`, affine expressions over
-/// (p, k)[nq, nk], is at least 0.
+/// Returns the set of pairs for which each of `constraints` is at least 0. Constraints are affine
+/// expressions over (p, k)[nq, nk].
 static IntegerSet makeVisibleSet(MLIRContext *ctx, ArrayRef<AffineExpr> constraints) {
   if (constraints.empty())
     return IntegerSet::get(2, 2, getAffineConstantExpr(0, ctx), /*eqFlags=*/{true});
@@ -200,7 +201,7 @@ SmallVector<IntegerSet> AllOfAttr::getVisibleSets() const {
     for (IntegerSet lhs : product)
       for (IntegerSet rhs : cast<MaskAttrInterface>(mask).getVisibleSets()) {
         auto constraints = llvm::to_vector(lhs.getConstraints());
-        // Not to_vector: its {begin, end} of bool pointers reads as a list of two flags.
+        // llvm::to_vector would read {begin, end}, two pointers to bool, as a list of two flags.
         SmallVector<bool> eqFlags(lhs.getEqFlags());
         llvm::append_range(constraints, rhs.getConstraints());
         llvm::append_range(eqFlags, rhs.getEqFlags());

@@ -1,4 +1,4 @@
-//===- FlashAttnOps.cpp - verifier, effects, shapes, canonicalisation ------===//
+//===- FlashAttnOps.cpp - verifiers, effects, shapes, canonicalization ----===//
 
 #include "MaskLimits.h"
 #include "Verify.h"
@@ -14,7 +14,7 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// Memory that is read and written: that of the operands; tensors have none.
+/// Adds reads of inputs and writes of destinations. Ops on tensors have no effects.
 static void getDestinationEffects(
     DestinationStyleOpInterface op,
     SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
@@ -106,14 +106,14 @@ LogicalResult mlir::flashattn::verifyResults(DestinationStyleOpInterface op) {
   return success();
 }
 
-/// A1 and A2: what a scale or a softcap may be.
+/// Whether `value` is in the range of a scale (rule A1) or a softcap (rule A2).
 static bool isInFactorRange(const APFloat &value) {
-  // Their quotient in f32 must be finite, or a score of 0 is NaN.
+  // Their quotient in f32 must be finite; otherwise a score of 0 becomes NaN.
   double number = value.convertToFloat();
   return number >= 0.999e-18 && number <= 1.001e18;
 }
 
-/// What holds for attention of either direction. `sizes` takes what is known of the operands'.
+/// Verifies attention of either direction. Adds the known sizes of the operands to `sizes`.
 static LogicalResult verifyAttention(AttentionOpInterface op, OperandSizes &sizes) {
   if (failed(verifyOperands(op, sizes)))
     return failure();
@@ -138,7 +138,7 @@ static LogicalResult verifyAttention(AttentionOpInterface op, OperandSizes &size
   if (op.getScale() && op.getScaleValue())
     return op->emitOpError() << "expected one scale but got an attribute, "
                              << toText(*op.getScale()) << ", and an operand";
-  // A mask of another dialect gives what it likes.
+  // A mask attribute of another dialect may return invalid sets.
   if (failed(verifyVisibleSets([&] { return op->emitOpError(); }, op.getVisibleSets())))
     return failure();
   return verifyResults(cast<DestinationStyleOpInterface>(op.getOperation()));
@@ -149,8 +149,8 @@ LogicalResult AttentionOp::verify() {
   return verifyAttention(*this, sizes);
 }
 
-/// B5: what is broadcast is summed over, so that the types say the same, as far as sizes are
-/// static: a cast that is folded may make one of them so.
+/// B5: the gradient is summed over broadcast dimensions, so its type must have the shape of the
+/// operand. Only static sizes are compared: folding a cast may make one of the types more static.
 static bool haveSameShape(ShapedType a, ShapedType b) {
   return a.getElementType() == b.getElementType() && succeeded(verifyCompatibleShape(a, b));
 }
@@ -171,7 +171,7 @@ LogicalResult AttentionBackwardOp::verify() {
   return success();
 }
 
-/// R1 for the score modification; each error stands at the op that is not as it should be.
+/// Rule R1 for the score modification. Each error is located at the invalid op.
 static LogicalResult verifyScoreMod(AttentionOpInterface attention) {
   if (attention.getScoreMods().size() > 1)
     return attention->emitOpError()
@@ -189,7 +189,7 @@ static LogicalResult verifyScoreMod(AttentionOpInterface attention) {
     llvm::interleaveComma(body.getArgumentTypes(), error);
     return error << ")";
   }
-  // Every target computes with these.
+  // The types that every target supports.
   auto isScalar = [](Type type) {
     return type.isIndex() || type.isF16() || type.isBF16() || type.isF32() || type.isF64() ||
            (type.isSignlessInteger() &&
@@ -221,10 +221,10 @@ LogicalResult AttentionOp::verifyRegions() { return verifyScoreMod(*this); }
 LogicalResult AttentionBackwardOp::verifyRegions() { return verifyScoreMod(*this); }
 
 //===----------------------------------------------------------------------===//
-// Canonicalisation
+// Canonicalization
 //===----------------------------------------------------------------------===//
 
-/// The one value of all elements of a constant, or null.
+/// Returns the value of all elements of a splat constant, or null.
 static Attribute getSplat(Value value) {
   if (!value)
     return nullptr;
@@ -248,7 +248,7 @@ std::optional<bool> flashattn::getConstantKeep(AttentionOpInterface op) {
 
 bool flashattn::addsToScore(AttentionOpInterface op) {
   Block &body = op.getScoreMod().front();
-  // What depends on the score, and what of it is a sum with the score as one of its terms.
+  // Values that depend on the score, and sums among them with the score as one term.
   llvm::SmallDenseSet<Value> dependent = {body.getArgument(0)}, sums = dependent;
   for (Operation &inner : body.without_terminator()) {
     if (llvm::none_of(inner.getOperands(), [&](Value v) { return dependent.contains(v); }))
@@ -267,7 +267,7 @@ bool flashattn::addsToScore(AttentionOpInterface op) {
 
 namespace {
 
-/// A mask one of whose sets has only constraints that always hold hides nothing.
+/// Drops a mask that hides nothing, because all constraints of one of its sets always hold.
 template <typename OpT> struct DropMaskThatHidesNothing : OpRewritePattern<OpT> {
   using OpRewritePattern<OpT>::OpRewritePattern;
   LogicalResult matchAndRewrite(OpT op, PatternRewriter &rewriter) const override {
@@ -288,13 +288,13 @@ template <typename OpT> struct DropMaskThatHidesNothing : OpRewritePattern<OpT> 
   }
 };
 
-/// A `keep` that is true everywhere and a `bias` of zeros change nothing.
+/// Drops a `keep` that is true everywhere and a `bias` of zeros.
 template <typename OpT> struct DropOperandsWithoutEffect : OpRewritePattern<OpT> {
   using OpRewritePattern<OpT>::OpRewritePattern;
   LogicalResult matchAndRewrite(OpT op, PatternRewriter &rewriter) const override {
     auto bias = dyn_cast_or_null<FloatAttr>(getSplat(op.getBias()));
     bool dropKeep = op.getConstantKeep() == true, dropBias = bias && bias.getValue().isZero();
-    // B5: its gradient is none of zeros.
+    // B5: the gradient of a zero bias is not zero.
     if constexpr (std::is_same_v<OpT, AttentionBackwardOp>)
       dropBias &= !op.getDBiasInit();
     if (!dropKeep && !dropBias)
@@ -309,7 +309,7 @@ template <typename OpT> struct DropOperandsWithoutEffect : OpRewritePattern<OpT>
   }
 };
 
-/// A scale that is known at compile time is the attribute. One out of range stays what it is.
+/// Replaces a constant scale operand by the attribute. A constant out of range is left unchanged.
 template <typename OpT> struct TakeConstantScale : OpRewritePattern<OpT> {
   using OpRewritePattern<OpT>::OpRewritePattern;
   LogicalResult matchAndRewrite(OpT op, PatternRewriter &rewriter) const override {
@@ -325,7 +325,7 @@ template <typename OpT> struct TakeConstantScale : OpRewritePattern<OpT> {
   }
 };
 
-/// A score modification that yields the score as it came.
+/// Drops a score modification that yields the score unchanged.
 template <typename OpT> struct DropScoreModWithoutEffect : OpRewritePattern<OpT> {
   using OpRewritePattern<OpT>::OpRewritePattern;
   LogicalResult matchAndRewrite(OpT op, PatternRewriter &rewriter) const override {
@@ -343,8 +343,8 @@ template <typename OpT> struct DropScoreModWithoutEffect : OpRewritePattern<OpT>
 
 } // namespace
 
-/// A `tensor.cast` that forgets sizes is folded by the tensor dialect's own pattern, which serves
-/// every op in destination-passing style.
+/// There is no pattern for `tensor.cast`: the tensor dialect's own pattern folds casts to less
+/// static types into every op in destination-passing style.
 template <typename OpT> static void addPatterns(RewritePatternSet &patterns, MLIRContext *context) {
   patterns.add<DropMaskThatHidesNothing<OpT>, DropOperandsWithoutEffect<OpT>,
                DropScoreModWithoutEffect<OpT>, TakeConstantScale<OpT>>(context);

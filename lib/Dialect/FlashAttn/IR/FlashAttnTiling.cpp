@@ -1,4 +1,4 @@
-//===- FlashAttnTiling.cpp - tiling of batch, head and query dimensions ----===//
+//===- FlashAttnTiling.cpp - tiling of batch, head and query dimensions ---===//
 
 #include "flashattn/Dialect/FlashAttn/IR/AttentionParts.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
@@ -19,8 +19,8 @@ static OpFoldResult getDim(OpBuilder &b, Location loc, Value shaped, int64_t dim
   return memref::getMixedSize(b, loc, shaped, dim);
 }
 
-/// Whether two sizes are the same number, as far as it shows: a dimension may have been asked for
-/// twice.
+/// Whether two sizes are known to be equal, which includes the results of two dim ops for the same
+/// dimension.
 static bool isSame(OpFoldResult a, OpFoldResult b) {
   if (isEqualConstantIntOrValue(a, b))
     return true;
@@ -33,7 +33,7 @@ static bool isSame(OpFoldResult a, OpFoldResult b) {
          isEqualConstantIntOrValue(x.getDimension(), y.getDimension());
 }
 
-/// The part of `source` at `offsets` of `sizes`, unit strides.
+/// Creates the slice of `source` at `offsets` with `sizes` and unit strides.
 static Operation *makeSlice(OpBuilder &b, Location loc, Value source,
                             ArrayRef<OpFoldResult> offsets, ArrayRef<OpFoldResult> sizes) {
   SmallVector<OpFoldResult> strides(offsets.size(), b.getIndexAttr(1));
@@ -55,7 +55,7 @@ SmallVector<Range> AttentionOp::getIterationDomain(OpBuilder &b) {
   return domain;
 }
 
-/// Offsets (or sizes) of a rank-4 operand from those of batch, head, sequence and column.
+/// Returns the offsets (or sizes) of batch, head, sequence and column in the layout of the op.
 static SmallVector<OpFoldResult> inLayout(AttentionOp op, OpFoldResult batch, OpFoldResult head,
                                           OpFoldResult seq, OpFoldResult column) {
   SmallVector<OpFoldResult> values = {batch, head, seq, column};
@@ -77,9 +77,9 @@ bool flashattn::needsOwnPositions(AttentionOpInterface op) {
          (op.getMask() || op.hasScoreMod());
 }
 
-/// Whether a slice of the queries can be an attention of its own.
+/// Verifies that attention on a slice of the queries computes the same rows as the op.
 static LogicalResult verifyQueriesAreTileable(AttentionOp op) {
-  // A slice of the queries changes nq; a mask that reads that symbol would change its meaning.
+  // A slice of the queries changes nq and thus the meaning of a mask that depends on nq.
   if (readsSymbol(op, MaskSymbol::NQ))
     return op.emitOpError() << "expected a mask without the symbol nq to tile the queries but got '"
                             << op.getMaskAttr() << "'";
@@ -90,12 +90,12 @@ static LogicalResult verifyQueriesAreTileable(AttentionOp op) {
 }
 
 namespace {
-/// Where a slice begins in a dimension, and how long it is.
+/// The offset and size of a slice in one dimension.
 struct Part {
   OpFoldResult offset, size;
 };
 
-/// What a tile needs of what each letter counts: of one without an answer all.
+/// The slices that a tile needs, by the letters of OperandRule::dims; nullopt: a whole dimension.
 struct Parts {
   Part batches, heads, kvHeads;
   std::optional<Part> queries;
@@ -115,19 +115,19 @@ struct Parts {
   }
 };
 
-/// What a tile of an op is, and what its operands are cut by.
+/// The op on one tile, and the slices of its operands.
 struct TiledOp {
   Operation *op;
   SmallVector<Operation *> slices;
 };
 } // namespace
 
-/// Where the part of `role` lies that a tile needs.
+/// Returns the offsets and sizes of the slice of `role` that a tile needs.
 static std::pair<SmallVector<OpFoldResult>, SmallVector<OpFoldResult>>
 getPart(OpBuilder &b, Location loc, const OperandRole &role, const Parts &parts) {
   SmallVector<OpFoldResult> starts, lengths;
   for (auto [i, dim] : llvm::enumerate(role.dims)) {
-    // What is broadcast along a dimension of the scores is for every tile of it.
+    // Every tile needs a broadcast dimension as a whole.
     std::optional<Part> part = dim == '1' ? std::nullopt : parts(dim);
     if (!part)
       part = Part{b.getIndexAttr(0),
@@ -138,7 +138,7 @@ getPart(OpBuilder &b, Location loc, const OperandRole &role, const Parts &parts)
   return {starts, lengths};
 }
 
-/// `op` on parts of its operands.
+/// Clones `op` with slices of its operands.
 static TiledOp cloneOnParts(OpBuilder &b, KernelOpInterface op, const Parts &parts) {
   Location loc = op->getLoc();
   TiledOp made;
@@ -162,8 +162,8 @@ static TiledOp cloneOnParts(OpBuilder &b, KernelOpInterface op, const Parts &par
   return made;
 }
 
-/// A4: the key/value heads of a tile of query heads. It reads whole ones: it is one head, or whole
-/// groups. `hq` and `hkv` are all heads.
+/// A4: returns the key/value heads that a tile of query heads reads. The tile must be one head or
+/// whole groups. `hq` and `hkv` are the numbers of all heads.
 static FailureOr<Part> getKVHeads(OpBuilder &b, AttentionOp op, const Part &heads, OpFoldResult hq,
                                   OpFoldResult hkv) {
   std::optional<int64_t> hqValue = getConstantIntValue(hq), hkvValue = getConstantIntValue(hkv);
@@ -187,8 +187,8 @@ static FailureOr<Part> getKVHeads(OpBuilder &b, AttentionOp op, const Part &head
                           << ", but got " << (size ? std::to_string(*size) : "a dynamic size");
 }
 
-/// A3: the position of the first query of a tile that begins at query `first`: the op's own offset
-/// plus that.
+/// A3: returns the position of the first query of a tile that begins at query `first`: the op's own
+/// offset plus `first`.
 static Value getPosition(OpBuilder &b, AttentionOp op, OpFoldResult first, OpFoldResult nq,
                          OpFoldResult nk) {
   Location loc = op.getLoc();
@@ -227,8 +227,8 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b,
                hkv = getDim(b, loc, getK(), getHeadDim());
   OpFoldResult nq = getDim(b, loc, getQ(), getSeqDim()), nk = getDim(b, loc, getK(), getSeqDim());
   bool wholeQueries = isConstantIntValue(offsets[2], 0) && isSame(sizes[2], nq);
-  // A3: with kv_len the position of query 0 is each batch's own, so that no one offset can
-  // stand for it. Then come all queries of a batch, or nothing asks for positions.
+  // A3: with kv_len, the position of query 0 differs between batches, so no single offset can
+  // represent it. The tile then contains all queries of a batch, or nothing depends on positions.
   bool ownPositions = getKvLen() && !getOffset() && getAlign() == Align::BottomRight;
   if (!wholeQueries && failed(verifyQueriesAreTileable(*this)))
     return failure();
@@ -266,7 +266,7 @@ LogicalResult AttentionOp::getResultTilePosition(OpBuilder &b, unsigned resultNu
 }
 
 //===----------------------------------------------------------------------===//
-// Backward
+// Backward pass
 //===----------------------------------------------------------------------===//
 
 /// The loops are batch and key/value head; queries and keys are reduced inside the op.
@@ -282,8 +282,8 @@ SmallVector<Range> AttentionBackwardOp::getIterationDomain(OpBuilder &b) {
   return domain;
 }
 
-/// What a tile of batches and key/value heads needs: with these heads the query heads of their
-/// groups (rule A4).
+/// Returns the slices that a tile of batches and key/value heads needs, including the query heads
+/// of the groups (rule A4).
 static Parts getParts(OpBuilder &b, AttentionBackwardOp op, ArrayRef<OpFoldResult> offsets,
                       ArrayRef<OpFoldResult> sizes) {
   Location loc = op.getLoc();
@@ -307,7 +307,7 @@ FailureOr<TilingResult> AttentionBackwardOp::getTiledImplementation(OpBuilder &b
                                                                     ArrayRef<OpFoldResult> offsets,
                                                                     ArrayRef<OpFoldResult> sizes) {
   SmallVector<Range> domain = getIterationDomain(b);
-  // B3, B5: a sum over tiles is in none of them.
+  // B3, B5: a tile cannot compute a gradient that is a sum over tiles.
   for (auto [i, dims, name] : {std::tuple(0, "B", "batches"), std::tuple(1, "HG", "heads")}) {
     if (isConstantIntValue(offsets[i], 0) && isSame(sizes[i], domain[i].size))
       continue;

@@ -1,4 +1,4 @@
-//===- ListTilesOp.cpp - lists of visible key tiles ------------------------===//
+//===- ListTilesOp.cpp - lists of visible key tiles -----------------------===//
 
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 

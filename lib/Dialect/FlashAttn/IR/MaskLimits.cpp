@@ -1,7 +1,7 @@
-//===- MaskLimits.cpp - what sets a mask may have --------------------------===//
+//===- MaskLimits.cpp - limits on the sets of a mask ----------------------===//
 //
-// What an attribute of any dialect gives for a mask, and so everything that analyses and lowerings
-// of masks read, is within these limits.
+// The sets of every mask attribute, of any dialect, are verified against these limits, so analyses
+// and lowerings of masks only read sets within the limits.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,9 +12,9 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// No sum over some of the terms, in any order, has a greater absolute value: positions, keys and
-/// lengths are below 2^31. Saturates. The same holds for the coefficients with the quotients of
-/// mod and floordiv as variables.
+/// Returns a bound on the absolute value of every partial sum of the terms, in any order, for
+/// positions, keys and lengths below 2^31. The bound also holds for the coefficients after the
+/// quotients of mod and floordiv have become variables. Saturates.
 static uint64_t getReach(AffineExpr expr) {
   if (isa<AffineDimExpr, AffineSymbolExpr>(expr))
     return std::numeric_limits<int32_t>::max();
@@ -27,7 +27,7 @@ static uint64_t getReach(AffineExpr expr) {
     return llvm::SaturatingMultiply(lhs, rhs);
   case AffineExprKind::FloorDiv:
     return lhs;
-  default: // A sum, and what a remainder or a quotient that is rounded up add.
+  default: // A sum. A remainder or a rounded-up quotient also adds its divisor.
     return llvm::SaturatingAdd(lhs, rhs);
   }
 }
@@ -67,7 +67,7 @@ static LogicalResult verifyConstraint(function_ref<InFlightDiagnostic()> emitErr
   return success();
 }
 
-/// Whether so much may be in a mask.
+/// Verifies that a mask of `size` is within the limits.
 static LogicalResult verifySize(function_ref<InFlightDiagnostic()> emitError,
                                 const MaskSize &size) {
   if (size.sets > kMaxVisibleSets)
@@ -95,7 +95,7 @@ FailureOr<MaskSize> flashattn::verifyVisibleSets(function_ref<InFlightDiagnostic
                             "[nq, nk] but got "
                          << set.getNumDims() << " dimensions and " << set.getNumSymbols()
                          << " symbols";
-    // Expressions that share parts may be much longer than what is stored of them.
+    // An expression with shared subexpressions may be much longer than its storage.
     for (AffineExpr constraint : set.getConstraints())
       constraint.walk([&](AffineExpr e) {
         size.terms += !isa<AffineBinaryOpExpr>(e);

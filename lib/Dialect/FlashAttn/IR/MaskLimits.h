@@ -1,4 +1,4 @@
-//===- MaskLimits.h - what sets a mask may have ------------------*- C++ -*-===//
+//===- MaskLimits.h - limits on the sets of a mask --------------*- C++ -*-===//
 
 #ifndef FLASHATTN_LIB_DIALECT_FLASHATTN_IR_MASKLIMITS_H
 #define FLASHATTN_LIB_DIALECT_FLASHATTN_IR_MASKLIMITS_H
@@ -7,23 +7,23 @@
 
 namespace mlir::flashattn {
 
-/// What a mask's sets, of which there are kMaxVisibleSets at most, may hold between them: names and
-/// numbers, and `floordiv`, `ceildiv` and `mod`.
+/// Limits for all sets of a mask together, of which there are at most kMaxVisibleSets: the number
+/// of names and numbers, and the number of `floordiv`, `ceildiv` and `mod`.
 constexpr size_t kMaxMaskTerms = 4096, kMaxMaskDivisions = 256;
 
-/// How much there is in a mask, within the limits.
+/// The size of a mask, in the quantities that the limits restrict.
 struct MaskSize {
   size_t sets, terms, divisions;
 };
 
-/// The size of `sets`, which may be those of a mask: over `(p, k)[nq, nk]`, within the limits, of
-/// pure affine constraints that evaluate in 64 bits without overflow for positions, keys and
-/// lengths below 2^31. Others are an error.
+/// Returns the size of `sets`. Emits an error if they are not valid for a mask: over the dimensions
+/// and symbols `(p, k)[nq, nk]`, within the limits, with pure affine constraints that evaluate in
+/// 64 bits without overflow for positions, keys and lengths below 2^31.
 FailureOr<MaskSize> verifyVisibleSets(function_ref<InFlightDiagnostic()> emitError,
                                       ArrayRef<IntegerSet> sets);
 
-/// Each of `masks` may be one, of any dialect, and so may their union or, with `multiply`, their
-/// intersection.
+/// Verifies that each of `masks` is a valid mask, of any dialect, and that their union or, with
+/// `multiply`, their intersection is within the limits.
 LogicalResult verifyMasks(function_ref<InFlightDiagnostic()> emitError, ArrayAttr masks,
                           bool multiply);
 

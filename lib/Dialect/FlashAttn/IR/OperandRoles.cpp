@@ -1,4 +1,4 @@
-//===- OperandRoles.cpp - the tables of operands, and rule R1 -------------===//
+//===- OperandRoles.cpp - tables of operands, and rule R1 -----------------===//
 
 #include "Verify.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -168,7 +168,7 @@ std::string flashattn::explainHeads(int64_t queryHeads, int64_t keyHeads) {
       .str();
 }
 
-/// The element type of an operand; `first` is that of the op's first one.
+/// Verifies the element type of an operand; `first` is the first operand of the op.
 static LogicalResult verifyElement(KernelOpInterface op, const OperandRole &role, Type found,
                                    const OperandRole &first) {
   ElementRule rule = role.rule->element;
@@ -205,8 +205,8 @@ static LogicalResult verifyElement(KernelOpInterface op, const OperandRole &role
                            << "' but got " << found;
 }
 
-/// What an op writes before all is done would be read or written again, if something else lay
-/// there.
+/// Verifies that no other operand shares the memory of an output, because the op writes outputs
+/// before it has read all inputs and written all other outputs.
 static LogicalResult verifyOwnMemory(KernelOpInterface op, ArrayRef<OperandRole> roles) {
   for (const OperandRole &output : roles)
     for (const OperandRole &other : roles)
@@ -235,7 +235,7 @@ LogicalResult flashattn::verifyOperands(KernelOpInterface op, OperandSizes &size
                                << " but got rank " << type.getRank();
     if (failed(verifyElement(op, role, type.getElementType(), first)))
       return failure();
-    // The length of a row of tensors that products take is compiled in.
+    // The lengths D and Dv of the rows of Q, K, V and O are compile-time constants.
     bool isStatic = StringRef("DV").contains(role.dims.back());
     if (isStatic && ShapedType::isDynamic(type.getShape().back()))
       return op->emitOpError() << "expected a static last dimension of '" << role.getName()

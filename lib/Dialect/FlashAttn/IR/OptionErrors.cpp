@@ -1,4 +1,4 @@
-//===- OptionErrors.cpp - errors about what was asked of a pass ------------===//
+//===- OptionErrors.cpp - errors about pass options -----------------------===//
 
 #include "flashattn/Dialect/FlashAttn/IR/OptionErrors.h"
 #include "mlir/IR/Operation.h"
@@ -6,7 +6,7 @@
 using namespace mlir;
 
 InFlightDiagnostic mlir::flashattn::emitOptionError(Operation *root) {
-  // A module that a file does not write out stands at line 0.
+  // A top-level module that the file does not contain explicitly has line 0.
   Location found = root->getLoc();
   root->walk<WalkOrder::PreOrder>([&](Operation *op) {
     auto place = op->getLoc()->findInstanceOf<FileLineColLoc>();

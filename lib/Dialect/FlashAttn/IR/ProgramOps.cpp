@@ -1,4 +1,4 @@
-//===- ProgramOps.cpp - the ops of tile programs ---------------------------===//
+//===- ProgramOps.cpp - the ops of tile programs --------------------------===//
 
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "mlir/IR/Builders.h"
@@ -12,7 +12,7 @@ using namespace mlir::flashattn;
 // Programs
 //===----------------------------------------------------------------------===//
 
-/// One block with arguments of `types` and, `terminated`, an empty terminator.
+/// Adds a region of one block with arguments of `types` and, if `terminated`, an empty terminator.
 static Block *addBlock(OpBuilder &builder, OperationState &state, TypeRange types,
                        bool terminated) {
   OpBuilder::InsertionGuard guard(builder);
@@ -36,7 +36,7 @@ void ProgramOp::build(OpBuilder &builder, OperationState &state, ValueRange size
            /*terminated=*/true);
 }
 
-/// `schedule(<...>)`, or nothing.
+/// Parses `schedule(<...>)` or nothing.
 static ParseResult parseOptionalSchedule(OpAsmParser &parser, ScheduleAttr &schedule) {
   if (failed(parser.parseOptionalKeyword("schedule")))
     return success();
@@ -185,7 +185,7 @@ template <typename AccessOp> static SmallVector<int64_t> tileShapeOf(AccessOp op
   return llvm::to_vector(op.getTileType().getShape());
 }
 
-/// The dimensions that rows go along, without that of the columns.
+/// Returns the dimensions along which rows run, without the dimension of the columns.
 template <typename AccessOp> static ArrayRef<int64_t> rowDimsOf(AccessOp op) {
   return op.getDims().drop_back(op.getTileType().getRank() == 2 ? 1 : 0);
 }
@@ -199,7 +199,7 @@ template <typename AccessOp> static int64_t innerRowsOf(AccessOp op) {
   return op.getTileShape()[rowDimsOf(op).size() - 1];
 }
 
-/// What holds for a tile in memory, read or written.
+/// Verifies a tile in memory. With `mayRepeat`, all of its rows or columns may be the same.
 template <typename AccessOp> static LogicalResult verifyAccess(AccessOp op, bool mayRepeat) {
   VectorType tile = op.getTileType();
   MemRefType memref = op.getMemRefType();
@@ -230,7 +230,7 @@ template <typename AccessOp> static LogicalResult verifyAccess(AccessOp op, bool
                             << (op.getShape() ? "a size for each of " : "a shape for ")
                             << dims.size() << " dimensions but got " << shape.size();
   ArrayRef<int64_t> rows = ArrayRef(shape).drop_back(tile.getRank() == 2 ? 1 : 0);
-  // None of sizes that are no number of rows.
+  // nullopt if there are no sizes, or if their product is not a valid number of rows.
   std::optional<int64_t> numRows;
   if (!rows.empty())
     numRows = 1;
@@ -274,7 +274,7 @@ int64_t StoreTileOp::getInnerRows() { return innerRowsOf(*this); }
 
 LogicalResult StoreTileOp::verify() { return verifyAccess(*this, /*mayRepeat=*/false); }
 
-/// What holds for a tile that programs add to.
+/// Verifies a tile that programs add to memory, or load after such additions.
 static LogicalResult verifyAdded(Operation *op, VectorType tile, MemRefType memref, size_t indices,
                                  int64_t parts) {
   if (memref.getRank() < 2 || !memref.getElementType().isF32() || !memref.getLayout().isIdentity())
@@ -286,7 +286,7 @@ static LogicalResult verifyAdded(Operation *op, VectorType tile, MemRefType memr
   if (tile.getDimSize(1) != memref.getShape().back())
     return op->emitOpError() << "expected a tile of all " << memref.getShape().back()
                              << " columns but got " << tile;
-  // In this order: a multiple of `parts` may not be a number.
+  // Not one test for multiples of `8 * parts`, which may overflow.
   if (tile.getDimSize(0) % 16 != 0 || tile.getDimSize(1) % 8 != 0 ||
       tile.getDimSize(1) / 8 % parts != 0)
     return op->emitOpError() << "expected rows in 16s and columns in 8s for each of " << parts
@@ -453,9 +453,9 @@ void TileLoopOp::print(OpAsmPrinter &printer) {
                       /*printBlockTerminators=*/!getInits().empty());
 }
 
-/// A stage that lags stands behind one that does not.
+/// Verifies that each stage that lags is placed behind a stage that does not lag.
 static LogicalResult verifyStages(TileLoopOp loop) {
-  // The first stage has no op.
+  // The first stage of a step has no op.
   SmallVector<bool> lags = {false};
   for (auto stage : loop.getBody()->getOps<StageOp>())
     lags.push_back(stage.getLag() != 0);

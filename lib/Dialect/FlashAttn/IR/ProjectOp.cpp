@@ -1,4 +1,4 @@
-//===- ProjectOp.cpp - the output projection -------------------------------===//
+//===- ProjectOp.cpp - the output projection ------------------------------===//
 
 #include "Verify.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"

@@ -1,4 +1,4 @@
-//===- ScheduleAttrs.cpp - schedules ---------------------------------------===//
+//===- ScheduleAttrs.cpp - schedules --------------------------------------===//
 
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "mlir/IR/DialectImplementation.h"
@@ -13,8 +13,7 @@ StringRef flashattn::getTypeName(FloatType type) {
 
 namespace {
 
-/// Writes fields as "name = value, …", without those that hold what they do where they are left
-/// out.
+/// Prints fields as "name = value, …", without fields that have their default value.
 struct FieldPrinter {
   raw_ostream &os;
   bool first = true;
@@ -45,14 +44,14 @@ struct FieldPrinter {
   }
 };
 
-/// Reads what FieldPrinter writes, fields in their order.
+/// Parses the fields that FieldPrinter prints, in the same order.
 struct ScheduleFieldParser {
   AsmParser &parser;
   ParseResult result = success();
   bool first = true;
-  bool hasComma = false; ///< one was read whose field was not
+  bool hasComma = false; ///< a comma was parsed, but not the field after it
 
-  /// Whether the field is there; reads up to its value.
+  /// Whether the field `name` is next; if so, parses up to its value.
   bool begin(StringRef name, bool isOptional) {
     if (failed(result))
       return false;
@@ -84,7 +83,7 @@ struct ScheduleFieldParser {
       error << ", which is now named '" << name << "'";
     return error;
   }
-  /// What stands in a field's place.
+  /// Parses the word at the position of a field; "none" if there is no word.
   std::string readWord() {
     StringRef word;
     return succeeded(parser.parseOptionalKeyword(&word)) ? word.str() : "none";
@@ -119,7 +118,7 @@ struct ScheduleFieldParser {
     visitHopperFields(hopper.emplace(), inner);
     result = inner.finish();
   }
-  /// Reads the end, `>`.
+  /// Parses the closing `>`.
   ParseResult finish() {
     if (failed(result))
       return failure();
@@ -134,7 +133,7 @@ struct ScheduleFieldParser {
   }
 };
 
-/// Errors of numbers outside of their ranges, the first alone.
+/// Emits an error for the first number outside its range.
 struct FieldVerifier {
   function_ref<InFlightDiagnostic()> emitError;
   LogicalResult result = success();
@@ -308,12 +307,12 @@ ScheduleAttr ScheduleAttr::withSplits(int64_t splits) const {
 }
 
 ScheduleAttr ScheduleAttr::withSmallBlocks() const {
-  // Registers come in eights; a producer needs no more than these. The rest are what a thread may
-  // have: whether they are enough is the target's to say.
+  // Register counts are multiples of 8, and a producer needs no more than kProducer. kLeast and
+  // kMost are the limits of a thread; the target decides whether the registers suffice.
   constexpr int64_t kEach = 8, kProducer = 40, kLeast = 24, kMost = 248;
   ScheduleFields fields = withSplits(1).getFields();
   HopperFields &hopper = *fields.hopper;
-  // Of the consumer and the producer, which begin with as many each.
+  // Registers of a consumer plus a producer thread. At launch each has half, a multiple of 8.
   int64_t all = hopper.blocksPerSM * (hopper.registers + hopper.producerRegisters);
   int64_t given = all / getSmallBlocksPerSM() / (2 * kEach) * (2 * kEach);
   fields.tileN /= 2;
@@ -333,7 +332,7 @@ ScheduleAttr ScheduleAttr::forParts() const {
 }
 
 bool ScheduleAttr::sumsByProducts(int64_t dv) const {
-  // Columns of a panel, behind which ones have one of their own; a product has 256 at most.
+  // Columns of a panel. The appended ones need another panel; a product has at most 256 columns.
   constexpr int64_t kPanel = 64, kMost = 256 - LoadTileOp::kOnes;
   return getHopper() && getDotType().isBF16() && getHopper().getRescaleThreshold() > kMostAdded &&
          dv % kPanel == 0 && dv <= kMost;
@@ -382,10 +381,10 @@ ScheduleAttr ScheduleAttr::forWideSteps() const {
     fields.pack = 1;
     fields.hopper->compactKV = fields.hopper->dynamicSchedulerMaxLen = 0;
     fields.hopper->qStages = 1;
-    // Two sums have room in two blocks, which share out the registers of all.
+    // Two accumulators fit if at most two blocks share the registers of all blocks.
     if (int64_t all = fields.hopper->blocksPerSM; all > 2) {
       auto share = [&](int64_t &registers) {
-        constexpr int64_t kUnit = 8, kMost = 256; // as a schedule's fields may have them
+        constexpr int64_t kUnit = 8, kMost = 256; // limits of the schedule's fields
         registers = std::min(kMost, registers * all / 2 / kUnit * kUnit);
       };
       fields.hopper->blocksPerSM = 2;

@@ -1,4 +1,4 @@
-//===- Verify.h - what every op of the dialect is held to --------*- C++ -*-===//
+//===- Verify.h - verifiers that ops of the dialect share -------*- C++ -*-===//
 
 #ifndef FLASHATTN_LIB_DIALECT_FLASHATTN_IR_VERIFY_H
 #define FLASHATTN_LIB_DIALECT_FLASHATTN_IR_VERIFY_H
@@ -7,14 +7,15 @@
 
 namespace mlir::flashattn {
 
-/// R1: types and sizes of the operands are as their roles say. `sizes` takes what is known of them.
+/// Rule R1: verifies types and sizes of the operands by their roles, and adds known sizes to
+/// `sizes`.
 LogicalResult verifyOperands(KernelOpInterface op, OperandSizes &sizes);
 
-/// The lowerings walk the last dimension of a memref with unit stride, in memory that every thread
-/// and the host address alike. Errors, at the op: operand `name` of any other memref type.
+/// Verifies that a memref operand `name` is supported: unit stride in the last dimension, and
+/// memory that every thread and the host address alike. Emits errors at the op.
 LogicalResult verifyMemory(Operation *op, StringRef name, ShapedType type);
 
-/// On tensors an op has a result of the type of each destination, on memrefs none.
+/// Verifies that there is a result of the type of each destination on tensors, and none on memrefs.
 LogicalResult verifyResults(DestinationStyleOpInterface op);
 
 } // namespace mlir::flashattn

@@ -1,7 +1,7 @@
-//===- Backward.cpp - flashattn-tile: gradients as programs on tile values -===//
+//===- Backward.cpp - flashattn-tile: the backward pass as tile programs --===//
 //
-// Programs over key tiles for dk and dv, and over query tiles for dq: which of them there are and
-// the order of what they do. What the gradient of a score is stands in ScoreGradients.
+// Builds the programs over key tiles for dk and dv, and over query tiles for dq, and the order of
+// their operations. ScoreGradients defines the gradients of scores.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,8 +31,8 @@ void BackwardBuilder::store(Value rows, const Factor &factor, Value memref, Valu
   operands.storeRows(finish(rows, factor), memref, batch, head, tile);
 }
 
-/// B7: zeros in rows of keys that do not count, which are there: those past `kv_len` are hidden in
-/// no full tile, and those that no query sees are beside what lies past the last query.
+/// B7: returns `rows` with zeros for existing keys that have no effect. Full tiles do not hide keys
+/// past `kv_len`, and keys that no query sees are multiplied by rows past the last query.
 Value BackwardBuilder::hideMissingKeys(Value rows, const KeyRange &keys, Value firstKey) const {
   auto type = cast<VectorType>(rows.getType());
   int64_t count = type.getDimSize(0);
@@ -44,7 +44,7 @@ Value BackwardBuilder::hideMissingKeys(Value rows, const KeyRange &keys, Value f
   return arith::SelectOp::create(b, loc, exists, rows, splat(type, 0));
 }
 
-/// What programs over key tiles share, if their sums may be added up in any order.
+/// Returns the key tiles that several programs share, if sums may be added in any order.
 std::optional<KeyParts> BackwardBuilder::findParts() {
   bool canAdd = schedule.getHopper() && (schedule.addsQueries() || schedule.compactsKV());
   if (!canAdd || op.getKeep() || op.getDeterministic())
@@ -61,7 +61,7 @@ BackwardBuilder::getTiles(const std::optional<TileLists> &lists, SmallVector<Val
                           function_ref<SmallVector<TileInterval>()> find) const {
   if (!lists) {
     SmallVector<TileInterval> found = find();
-    // One loop for all tiles: those that are seen whole have none of their own.
+    // Rare code has one loop for all tiles, without a separate loop for full tiles.
     for (TileInterval &interval : found)
       if (isRare)
         interval.fullBegin = interval.fullEnd = interval.end;
@@ -76,24 +76,25 @@ BackwardBuilder::getTiles(const std::optional<TileLists> &lists, SmallVector<Val
 // Programs over key tiles
 //===----------------------------------------------------------------------===//
 
-/// Adds the share of dq that the tile `inner` of the scores' gradients has, to the sum at `at`.
+/// Adds the contribution of `inner`, a tile of dS, to the sum of dq at `at`.
 void BackwardBuilder::addQueries(const QuerySums &sums, Value inner, Value k, ArrayRef<Value> at,
                                  Value keyTile) const {
   int64_t lag = schedule.getHopper() ? 1 : 0, behind = lag;
   StageOp::create(b, loc, lag, behind);
-  // Who waits for the tile waits for loads in front of it too, deltas among them.
+  // The wait for dS also covers loads that were issued before it. The empty stage places the wait
+  // before the loads of the deltas.
   if (lag && beginsWithDeltas())
     StageOp::create(b, loc, lag, ++behind);
   VectorType type = f32Vector({schedule.getTileN(), cast<VectorType>(k.getType()).getDimSize(1)});
   Value dq = productOfTransposed(inner, k, splat(type, 0));
-  // While the next step's products run.
+  // Runs while the next step's products are in flight.
   if (lag)
     StageOp::create(b, loc, lag, behind + 1);
   AddTileOp::create(b, loc, dq, sums.getQueryGradients(), at, sums.getOrder(),
                     takesTurns() ? keyTile : Value(), schedule.countColumnParts(), getAdjacent());
 }
 
-/// A step of a loop over the queries of one query head after the other.
+/// Builds a step of the loop over the query tiles of each query head in turn.
 void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySums wanted,
                                    const ScoreGradientBuilder &gradients, const KeyTile &of) {
   const KeyRange &keys = of.keys;
@@ -107,7 +108,8 @@ void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySu
     return sums.load(kind, at, f32Vector({rows, columns}), {-1, 2});
   };
   Value q = operands.loadRows(op.getQ(), batch, head, tile, columns, of.queries);
-  // Warpgroups read them beside the product, whose operands they would wait behind.
+  // Warpgroups load the exponents before the product; after it, the loads would queue behind its
+  // operand reads.
   Value exponents;
   if (schedule.sharesProgram())
     exponents = loadColumns(QuerySums::Exponent);
@@ -119,14 +121,15 @@ void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySu
   auto multiplyValues = [&] {
     dO = operands.loadRows(op.getDO(), batch, head, tile, columns, of.queries);
     if (beginsWithDeltas()) {
-      // Beside the product of the step before.
+      // Loaded while the product of the previous step is in flight.
       minusDeltas = loadColumns(QuerySums::MinusDelta);
       StageOp::create(b, loc);
     }
     dP = wanted.dk ? gradients.multiplyValues(dO, v, minusDeltas) : Value();
   };
   auto loadDeltas = [&] { return minusDeltas ? Value() : loadColumns(QuerySums::Delta); };
-  // Consumers that split the sums each have one product, and what is made of it, before they add.
+  // Consumers that split the sums compute one product each, and the values derived from it, before
+  // they accumulate.
   bool isSplit = schedule.splitsSums();
   if (isSplit)
     multiplyValues();
@@ -136,7 +139,7 @@ void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySu
       [&] { return loadColumns(QuerySums::Base); }, derivative);
   weights = gradients.toDotType(exact);
   if (isSplit) {
-    // One tile is passed on, with the slopes in it.
+    // Only one tile is passed on, so it includes the slopes.
     Value factors = derivative.slope
                         ? gradients.toDotType(gradients.buildInner(exact, exact, derivative))
                         : weights;
@@ -147,7 +150,7 @@ void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySu
     multiplyValues();
   SmallVector<Value> yielded;
   auto makeValues = [&] { return product(weights, dO, loop.getState().back()); };
-  // Warps that share rows hand each other weights and their gradients, and meet once for both.
+  // Warps that share rows exchange P and dS, and synchronize once for both.
   bool meetsOnce = schedule.getColumnWarps() > 1 && wanted.dk;
   if (wanted.dv && !meetsOnce)
     dv = makeValues();
@@ -169,8 +172,8 @@ void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySu
   scale = derivative.factor;
 }
 
-/// dk and dv of a tile of keys: rows are keys, and the steps go over the tiles of queries that the
-/// mask shows them, of one query head after the other (B2).
+/// Builds the programs that compute dk and dv of a key tile. Rows are keys, and the steps iterate
+/// over the query tiles that see them, for one query head after the other (B2).
 void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
   ScoreGradientBuilder gradients(b, op, TileAxis::Queries, queryLists.has_value());
   Value keyTiles = ceilDiv(sizes.keys, schedule.getTileM()),
@@ -188,7 +191,7 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
                programs);
 }
 
-/// What a program over key tiles makes of the tile, or of the share of one, that it has.
+/// Builds the body of a program over key tiles, for its tile or its share of a tile.
 void BackwardBuilder::buildKeyTile(const QuerySums &sums, KeySums wanted,
                                    const ScoreGradientBuilder &gradients, ProgramPoint at,
                                    Value keyTiles, Value programs) {
@@ -200,7 +203,7 @@ void BackwardBuilder::buildKeyTile(const QuerySums &sums, KeySums wanted,
   keyTile = share.tile;
   KeyRange keys = operands.getKeys(all, batch);
   Value firstKey = mul(keyTile, rows);
-  // B7: keys that do not count may be anything, and a share of dq is summed over all of them.
+  // B7: rows of keys that have no effect may contain any value, and dq is a sum over all of them.
   IndexRange counted;
   if (schedule.addsQueries())
     counted = countedKeys.get(keys);
@@ -266,10 +269,10 @@ BackwardBuilder::QueryTiles BackwardBuilder::prepareQueries() {
           ceilDiv(sizes.queries, own.getPositions())};
 }
 
-/// dq of a tile of queries, from the tiles of keys that the mask shows them. The product that makes
-/// it runs a step late with warp specialization: behind that of the next step's scores or,
-/// `behindBoth`, of the gradients of weights too, beside all that is made of these. ptxas does not
-/// let it where a head is narrow (C7513).
+/// Builds the programs that compute dq of a query tile from the key tiles that the mask shows. With
+/// warp specialization, the product dS K runs one step late: after S of the next step or, with
+/// `behindBoth`, after dP of the next step too, so that it overlaps the computation of dS. ptxas
+/// does not allow the latter if a head is narrow (C7513).
 void BackwardBuilder::buildQueryPrograms(const QuerySums &sums, bool behindBoth) {
   QueryTiles tiles = prepareQueries();
   Value heads = schedule.getPack() > 1 ? mul(sizes.kvHeads, sizes.headTiles) : sizes.heads;
@@ -294,8 +297,8 @@ void BackwardBuilder::buildQueryTile(const QuerySums &sums, const QueryTiles &of
   int64_t positions = operands.getPositions();
   Value batch = point.batch, head = point.head, queryTile = point.tile;
   KeyRange keys = operands.getKeys(all, batch);
-  // Memory past kv_len exists and must not be read. Where no query sees a key, a product sums over
-  // its row of K, which is read as 0, and over none of V.
+  // Memory past kv_len exists and must not be read. A product sums over rows of K, so that rows of
+  // keys that no query sees are read as 0. No product sums over rows of V.
   IndexRange existing{Value(), op.getKvLen() ? keys.keys : Value()}, seen = countedKeys.get(keys);
   Value firstQuery = mul(queryTile, positions), position = add(firstQuery, keys.offset);
   Value q = operands.loadQueries(point);
@@ -316,7 +319,7 @@ void BackwardBuilder::buildQueryTile(const QuerySums &sums, const QueryTiles &of
     Value exponents = sums.loadRows(QuerySums::Exponent, operands, point),
           deltas = sums.loadRows(QuerySums::Delta, operands, point);
     Value hasBases = sums.hasBases(schedule, batch, head, queryTile, rows);
-    // A tile with rows of several heads does not ask whether one of them has any.
+    // A tile with rows of several heads uses bases without a check whether any head has bases.
     if (hasBases && schedule.getPack() > 1)
       hasBases = arith::ConstantOp::create(b, loc, b.getBoolAttr(true));
     TileLoopOp loop = createTileLoop(b, loc, keyLists, intervals, place, /*when=*/Value(), dq);
@@ -335,7 +338,7 @@ void BackwardBuilder::buildQueryTile(const QuerySums &sums, const QueryTiles &of
     Value weights = gradients.buildWeights(
         products, at, exponents, hasBases,
         [&] { return sums.loadRows(QuerySums::Base, operands, point); }, derivative);
-    if (schedule.compactsKV()) // several blocks have registers for no more
+    if (schedule.compactsKV()) // saves registers for several blocks
       weights = gradients.toDotType(weights);
     Value inner = gradients.buildOperand(weights, dP, deltas, derivative);
     StageOp::create(b, loc, /*lag=*/schedule.getHopper() ? 1 : 0, /*behind=*/behindBoth ? 1 : 0);
@@ -346,7 +349,7 @@ void BackwardBuilder::buildQueryTile(const QuerySums &sums, const QueryTiles &of
   operands.storeOutput(finish(dq, scale), of.to, point);
 }
 
-/// The schedule of programs that only read sums, in tiles of `rows` rows.
+/// Returns the schedule of programs that only read sums, in tiles of `rows` rows.
 ScheduleAttr BackwardBuilder::getSumSchedule(int64_t rows) const {
   ScheduleFields fields = schedule.withoutHopper().getFields();
   fields.tileM = rows;
@@ -354,7 +357,7 @@ ScheduleAttr BackwardBuilder::getSumSchedule(int64_t rows) const {
   return ScheduleAttr::get(b.getContext(), fields);
 }
 
-/// dq of a tile of queries from what the programs over key tiles have added up.
+/// Builds the programs that convert the sums of dq of a query tile.
 void BackwardBuilder::buildSumPrograms(const QuerySums &sums) {
   int64_t rows = schedule.getTileN();
   auto program = ProgramOp::create(
@@ -374,7 +377,7 @@ void BackwardBuilder::buildSumPrograms(const QuerySums &sums) {
                                  sums.getQueryGradients(), ValueRange{batch, head, tile, index(0)},
                                  schedule.countColumnParts(), getAdjacent());
   if (getAdding() == QuerySums::Adding::FirstClears) {
-    // No keys see these queries where nobody has come: then anything may lie there.
+    // If no program has added, the queries see no key, and the sums are uninitialized.
     Value state = memref::LoadOp::create(b, loc, sums.getOrder(), ValueRange{batch, head, tile});
     Value any = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, state,
                                       arith::ConstantIntOp::create(b, loc, 0, /*width=*/32));
@@ -384,7 +387,7 @@ void BackwardBuilder::buildSumPrograms(const QuerySums &sums) {
   store(dq, scale, op.getDqInit(), batch, head, tile);
 }
 
-/// dk and dv of the tiles of keys that several programs have shared.
+/// Builds the programs that convert dk and dv of the key tiles that several programs share.
 void BackwardBuilder::buildKeySumPrograms() {
   auto program = ProgramOp::create(
       b, loc, ValueRange{sizes.batches, sizes.kvHeads, parts->getCount()},
@@ -406,7 +409,7 @@ void BackwardBuilder::buildKeySumPrograms() {
 
 void BackwardBuilder::useSchedule(ScheduleAttr of) {
   schedule = of;
-  // What makes scores takes the tiles' sizes from the op.
+  // Score builders read the tile sizes from the op.
   op.setScheduleAttr(of);
 }
 

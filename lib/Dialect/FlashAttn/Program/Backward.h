@@ -1,4 +1,4 @@
-//===- Backward.h - gradients as programs on tile values ---------*- C++ -*-===//
+//===- Backward.h - the backward pass as tile programs ----------*- C++ -*-===//
 
 #ifndef FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_BACKWARD_H
 #define FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_BACKWARD_H
@@ -9,10 +9,10 @@
 
 namespace mlir::flashattn {
 
-/// Builds the programs of one op.
+/// Builds the tile programs of one backward op.
 class BackwardBuilder : TileBuilder {
 public:
-  /// `isRare`: of code that rarely runs, and so should be short.
+  /// `isRare`: for code that rarely runs, and should be short.
   BackwardBuilder(AttentionBackwardOp op, OpBuilder &b, bool isRare = false)
       : TileBuilder(b, op.getLoc()), op(op), isRare(isRare), schedule(op.getScheduleAttr()),
         operands(b, op), sizes(operands.getSizes()), all(operands.getAllKeys()),
@@ -22,22 +22,23 @@ public:
   void build();
 
 private:
-  /// Which gradients a program over key tiles makes: both, or one.
+  /// The gradients that a program over key tiles computes: one or both.
   struct KeySums {
     bool dk, dv;
   };
   std::optional<KeyParts> findParts();
-  /// What a program goes over: the list that it has, or without `lists` what `find` gives. `place`
-  /// is its batch, head and tile, and becomes its list's.
+  /// Returns the tiles that a program visits: the interval of its list or, without `lists`, the
+  /// intervals that `find` returns. `place` is the program's batch, head and tile. With `lists`, it
+  /// becomes the position of the program's list.
   SmallVector<TileInterval> getTiles(const std::optional<TileLists> &lists,
                                      SmallVector<Value> &place,
                                      function_ref<SmallVector<TileInterval>()> find) const;
-  /// For the programs that are built from here on.
+  /// Sets the schedule of the programs that are built from here on.
   void useSchedule(ScheduleAttr of);
-  /// A tile of keys that a program keeps.
+  /// The key tile of a program, which stays the same in all steps.
   struct KeyTile {
     const KeyRange &keys;
-    const IndexRange &queries; ///< that count
+    const IndexRange &queries; ///< the queries that have an effect (B7)
     Value batch, kvHead, tile, firstKey, k, v;
   };
   void buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySums wanted,
@@ -47,9 +48,9 @@ private:
                     ProgramPoint at, Value keyTiles, Value programs);
   void addQueries(const QuerySums &sums, Value inner, Value k, ArrayRef<Value> at,
                   Value keyTile) const;
-  /// What programs over query tiles share.
+  /// Values that all programs over query tiles share.
   struct QueryTiles {
-    Operands operands; ///< of tiles of the schedule's own rows
+    Operands operands; ///< for tiles of the current schedule
     ScoreGradientBuilder gradients;
     Destination to;
     Value gradientOfOutput, count;
@@ -58,42 +59,45 @@ private:
   void buildQueryPrograms(const QuerySums &sums, bool behindBoth);
   void buildQueryTile(const QuerySums &sums, const QueryTiles &of, ProgramPoint point,
                       bool behindBoth);
-  /// Builds programs that make all gradients again, with bases, if the op has large rows: those of
-  /// warpgroups have none. `own` is the op's schedule. In LargeRows.cpp, as buildAgain.
+  /// Builds programs that recompute all gradients, with bases, if the op has large rows: programs
+  /// with warp specialization use no bases. `own` is the op's schedule. Defined in LargeRows.cpp,
+  /// like buildAgain.
   void makeLargeRowsAgain(const QuerySums &sums, ScheduleAttr own);
-  /// Builds programs that make dk and dv, dq, or all of them again.
+  /// Builds programs that recompute dk and dv (`ofKeys`), dq (`ofQueries`), or all of them.
   void buildAgain(const QuerySums &sums, bool ofKeys, bool ofQueries);
   void buildSumPrograms(const QuerySums &sums);
   void buildKeySumPrograms();
   ScheduleAttr getSumSchedule(int64_t rows) const;
-  /// Whether programs over key tiles add shares of dq one after the other, so that sums are the
-  /// same each time.
+  /// Whether programs over key tiles add their contributions to dq in turns, so that the sums are
+  /// deterministic.
   bool takesTurns() const { return op.getDeterministic() && schedule.addsQueries(); }
-  /// Whether sums of dP begin with the negated deltas, which spares a subtraction for each element.
-  /// Where a step has fewer queries than its program keys products would wait for them
-  /// (docs/rationale/dp-deltas.md).
+  /// Whether the accumulators of dP start from -delta instead of 0, which saves a subtraction for
+  /// each element. If a step has fewer queries than its program has keys, products would wait for
+  /// the deltas (docs/rationale/dp-deltas.md).
   bool beginsWithDeltas() const {
     return schedule.getHopper() && schedule.addsQueries() &&
            schedule.getTileN() == schedule.getTileM();
   }
-  /// How they do so.
+  /// Returns how programs over key tiles add to dq.
   QuerySums::Adding getAdding() const {
     if (!schedule.addsQueries())
       return QuerySums::Adding::None;
     if (takesTurns())
       return QuerySums::Adding::InTurns;
-    // Spare warps have time to ask who is first, but not memory where a bias has a gradient.
+    // Spare warps have time to check whether they are first. With a gradient of a bias, there is no
+    // workspace left for the states of the tiles.
     HopperAttr hopper = schedule.getHopper();
     return hopper && hopper.getDqReduceStages() && !op.getDBiasInit()
                ? QuerySums::Adding::FirstClears
                : QuerySums::Adding::ToZeros;
   }
-  /// Copies add four elements of a thread; without them each is added alone.
+  /// Returns the number of adjacent elements of a thread that are added together: 4 by bulk copies,
+  /// otherwise 1.
   int64_t getAdjacent() const { return schedule.getHopper() ? 4 : 1; }
   Value hideMissingKeys(Value rows, const KeyRange &keys, Value firstKey) const;
-  /// The sum, f32, times `factor` where that is not 1, in the operands' type.
+  /// Returns the f32 `sum` times `factor`, in the operands' type.
   Value finish(Value sum, const Factor &factor) const;
-  /// Writes it.
+  /// Stores `finish(rows, factor)` to a tile of `memref`.
   void store(Value rows, const Factor &factor, Value memref, Value batch, Value head,
              Value tile) const;
 
@@ -104,10 +108,10 @@ private:
   const Sizes &sizes;
   KeyRange all;
   CountedRows countedKeys, countedQueries;
-  std::optional<KeyParts> parts; ///< of programs over key tiles, where some are too long
-  std::optional<TileLists> queryLists, keyLists; ///< of the tiles that `keep` shows, where it can
-  Factor scale;                                  ///< of dq and dk: what sums of products still lack
-  Value keyPrograms; ///< of a head, if they tell when they have added to dq
+  std::optional<KeyParts> parts; ///< set if some programs over key tiles are too long
+  std::optional<TileLists> queryLists, keyLists; ///< lists of the tiles that `keep` shows
+  Factor scale;                                  ///< missing in the sums of dq and dk
+  Value keyPrograms; ///< number per head, if programs signal that they have added to dq
 };
 
 } // namespace mlir::flashattn

@@ -1,7 +1,7 @@
-//===- BiasGradients.cpp ---------------------------------------------------===//
+//===- BiasGradients.cpp --------------------------------------------------===//
 //
-// What a score's gradient is stands in ScoreGradients; here it is summed over what a bias is
-// broadcast along, and the sinks' from what is known of each query.
+// Sums the gradients of scores (ScoreGradients) over the dimensions in which a bias is broadcast,
+// and computes the gradients of sink logits from the values per query.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,11 +24,11 @@ using namespace mlir::flashattn;
 
 namespace {
 
-/// Sums of a tile's rows, and of what programs leave of them.
+/// Builds sums of a tile's rows, and sums of the partial results of programs.
 class RowSumBuilder : protected TileBuilder {
 public:
   RowSumBuilder(OpBuilder &b, AttentionBackwardOp op) : TileBuilder(b, op.getLoc()) {
-    // Many small programs: there is little to do, and each goes over it in order.
+    // Many small programs, because there is little work and each program iterates in order.
     ScheduleFields fields = op.getScheduleAttr().withoutHopper().getFields();
     fields.stages = 1;
     fields.tileN = std::max(fields.tileM, fields.tileN);
@@ -41,7 +41,7 @@ public:
   }
 
 protected:
-  /// `sum` and the sum of each row of `tile`.
+  /// Returns `sum` plus the sum of each row of `tile`.
   Value addRows(Value tile, Value sum) const {
     return vector::MultiDimReductionOp::create(b, loc, tile, sum, ArrayRef<bool>{false, true},
                                                vector::CombiningKind::ADD);
@@ -52,7 +52,7 @@ protected:
   /// 1], or, summed over the batches too, to [H].
   void sumHeads(Value source, Value target) const;
 
-  ScheduleAttr small; ///< of programs whose rows are heads
+  ScheduleAttr small; ///< schedule of programs whose rows are heads
 };
 
 } // namespace
@@ -109,7 +109,7 @@ namespace {
 
 class BiasGradientBuilder : RowSumBuilder {
 public:
-  /// `repeats`: builds programs that make again what others have made of large rows.
+  /// `repeats`: builds programs that recompute the results of other programs for large rows.
   BiasGradientBuilder(OpBuilder &b, AttentionBackwardOp op, const Operands &operands,
                       const QuerySums &sums, bool repeats = false);
 
@@ -145,18 +145,19 @@ private:
   KeyRange all;
   CountedRows countedKeys;
   bool sumsBatches, sumsHeads;
-  /// Whether a program's pairs of batch and head have the same keys, at the same positions.
+  /// Whether all pairs of batch and head that a program sums have the same keys at the same
+  /// positions.
   bool sharesKeys;
-  Value rounds; ///< pairs of batch and head that a program sums over; null where it is one
+  Value rounds; ///< number of pairs of batch and head that a program sums; null if one
 };
 
 } // namespace
 
-/// The schedule of programs of elements if the op's schedule has warp specialization. Two
-/// warpgroups share a tile, of which a thread holds scores, gradients of weights and a sum.
-/// Programs are short, a step for each pair of batch and head that they are sums of: blocks stay,
-/// so that tiles of the next are on their way. Two stages take 213 KB with D = Dv = 128, and one as
-/// much with 256; in shared memory columns are whole panels of 64.
+/// Returns the schedule of programs that compute elements, if the op's schedule has warp
+/// specialization. Two warpgroups share a tile, of which a thread holds scores, dP and a sum.
+/// Programs are short, with one step per pair of batch and head that they sum, so that blocks are
+/// persistent and prefetch the tiles of the next program. Two stages take 213 KB with D = Dv = 128,
+/// and one stage as much with 256; in shared memory, columns are whole panels of 64.
 static ScheduleAttr getElementSchedule(AttentionBackwardOp op) {
   constexpr int64_t kConsumers = 2, kWarps = 4, kRows = 64, kTwoStages = 256, kPanel = 64;
   ScheduleFields fields = getScheduleBeside(op).getFields();
@@ -181,7 +182,7 @@ BiasGradientBuilder::BiasGradientBuilder(OpBuilder &b, AttentionBackwardOp op,
   bool ofElements = !isSame(2) && !isSame(3);
   schedule = ofElements && op.getScheduleAttr().getHopper() && !repeats ? getElementSchedule(op)
                                                                         : getScheduleBeside(op);
-  op.setScheduleAttr(schedule); // as for the programs over query tiles
+  op.setScheduleAttr(schedule); // read by the score builders
   rows = schedule.getTileM();
   columns = schedule.getTileN();
   sumsBatches = isSame(0) && !isConstantIntValue(sizes.batches, 1);
@@ -191,7 +192,7 @@ BiasGradientBuilder::BiasGradientBuilder(OpBuilder &b, AttentionBackwardOp op,
     rounds = mul(sumsBatches ? sizes.batches : index(1), sumsHeads ? sizes.heads : index(1));
 }
 
-/// Programs for each batch and head of the bias and each of `tiles`.
+/// Creates programs for each batch and head of the bias, and for `tiles` along `axes`.
 ProgramOp BiasGradientBuilder::createProgram(ArrayRef<Value> tiles,
                                              ArrayRef<ProgramAxis> axes) const {
   SmallVector<Value> programs = {sumsBatches ? index(1) : sizes.batches,
@@ -202,12 +203,12 @@ ProgramOp BiasGradientBuilder::createProgram(ArrayRef<Value> tiles,
   return ProgramOp::create(b, loc, programs, allAxes, schedule);
 }
 
-/// Unsigned; in 32 bits where the divisor is known only at run time.
+/// Returns x / y, unsigned; in 32 bits if the divisor is known only at run time.
 Value BiasGradientBuilder::quotient(Value x, Value y) const {
   return getConstantIntValue(y) ? div(x, y) : divide32(x, y);
 }
 
-/// The batch and the head of round `round`, null where there is one, of a program.
+/// Returns the batch and head of a program in round `round`, which is null if there is only one.
 ScorePlace BiasGradientBuilder::enterRound(ProgramOp program, Value round) const {
   ScorePlace at;
   at.batch = program.getNumbers()[0];
@@ -226,7 +227,7 @@ ScorePlace BiasGradientBuilder::enterRound(ProgramOp program, Value round) const
   return at;
 }
 
-/// The gradients of the final scores of a tile, f32; inside of a loop over tiles.
+/// Returns the gradients of the final scores of a tile in f32, inside a loop over tiles.
 Value BiasGradientBuilder::buildScores(const ScoreGradientBuilder &gradients, const ScorePlace &at,
                                        TileAxis axis) const {
   int64_t queries = rows, keys = columns;
@@ -237,7 +238,7 @@ Value BiasGradientBuilder::buildScores(const ScoreGradientBuilder &gradients, co
     return axis == TileAxis::Keys ? sums.load(kind, at, f32Vector({rows}), {2})
                                   : sums.load(kind, at, f32Vector({rows, columns}), {-1, 2});
   };
-  // Before the products, whose operands they would wait behind.
+  // Loaded before the products; after these, the loads would queue behind the operand reads.
   Value exponents = load(QuerySums::Exponent), deltas = load(QuerySums::Delta);
   Value q = operands.loadRows(op.getQ(), at.batch, at.head, at.queryTile, queries);
   Value k = operands.loadRows(op.getK(), at.batch, kvHead, at.keyTile, keys);
@@ -252,12 +253,13 @@ Value BiasGradientBuilder::buildScores(const ScoreGradientBuilder &gradients, co
   return gradients.buildFinal(weights, dP, deltas);
 }
 
-/// Tiles [0, count) of which none is known to be full.
+/// Returns tiles [0, count), none of which is known to be full.
 static SmallVector<TileInterval> allTiles(Value zero, Value count) {
   return {{zero, zero, zero, count}};
 }
 
-/// The tiles of keys that queries of `queryTile` see; `keys` are known where `sharesKeys`.
+/// Returns the key tiles that queries of `queryTile` see, or all key tiles without `sharesKeys`.
+/// `keys` is valid only with `sharesKeys`.
 SmallVector<TileInterval> BiasGradientBuilder::findKeyTiles(Value queryTile,
                                                             const KeyRange &keys) const {
   if (!sharesKeys)
@@ -265,13 +267,13 @@ SmallVector<TileInterval> BiasGradientBuilder::findKeyTiles(Value queryTile,
   return operands.findKeys(keys, mul(queryTile, rows), rows, columns);
 }
 
-/// A loop, its body empty, with the sums of a tile's rows as state.
+/// Creates a loop with an empty body, whose state is the sum of each row of a tile.
 TileLoopOp BiasGradientBuilder::sumTiles(ArrayRef<TileInterval> intervals, Value when) const {
   return createTileLoop(b, loc, /*lists=*/std::nullopt, intervals, /*place=*/{}, when,
                         splat(f32Vector({rows}), 0), rounds);
 }
 
-/// A bias with queries and keys: a program for each tile of both.
+/// Bias with queries and keys: one program for each pair of a query tile and a key tile.
 void BiasGradientBuilder::buildElements() const {
   ScoreGradientBuilder gradients(b, op, TileAxis::Keys);
   Value tiles = ceilDiv(sizes.keys, columns);
@@ -298,13 +300,13 @@ void BiasGradientBuilder::buildElementTile(const ScoreGradientBuilder &gradients
     Value reached = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, keyTile, begin);
     return b.createOrFold<arith::AndIOp>(loc, reached, less(keyTile, end));
   };
-  // A tile that the mask hides has nothing to sum.
+  // A tile that the mask hides has no summand.
   Value shown = arith::ConstantOp::create(b, loc, b.getBoolAttr(false)), full = shown;
   for (const TileInterval &interval : findKeyTiles(queryTile, keys)) {
     shown = b.createOrFold<arith::OrIOp>(loc, shown, isWithin(interval.begin, interval.end));
     full = b.createOrFold<arith::OrIOp>(loc, full, isWithin(interval.fullBegin, interval.fullEnd));
   }
-  // The steps of its loop go over what it is a sum of: pairs of batch and head, or the one batch.
+  // The steps of the loop are the summands: pairs of batch and head, or the only batch.
   Value begin = rounds ? index(0) : Value(numbers[0]);
   Value end = select(shown, rounds ? rounds : add(begin, index(1)), begin);
   auto loop = TileLoopOp::create(b, loc, ValueRange{begin, select(full, begin, end), end, end},
@@ -328,8 +330,8 @@ void BiasGradientBuilder::buildElementTile(const ScoreGradientBuilder &gradients
   store(loop.getResult(0), op.getDBiasInit(), numbers, {2, 3});
 }
 
-/// A bias that is the same for all queries: rows are keys, and their sums go over the tiles of
-/// queries that see them.
+/// Bias broadcast along queries: rows are keys, whose sums iterate over the query tiles that see
+/// them.
 void BiasGradientBuilder::buildKeys() const {
   ScoreGradientBuilder gradients(b, op, TileAxis::Queries);
   ProgramOp program = createProgram(ceilDiv(sizes.keys, rows), ProgramAxis::KeyTile);
@@ -362,7 +364,8 @@ void BiasGradientBuilder::buildKeys() const {
     at.key = firstKey;
     at.keys = keys.keys;
     Value scores = buildScores(gradients, at, TileAxis::Queries), state = loop.getState().front();
-    // B7: keys that do not count may be anything, also beside what lies past the last query.
+    // B7: rows of keys that have no effect may contain any value, also beside rows past the last
+    // query.
     if (Value counts = isCounted(*this, countedKeys.get(keys), firstKey, rows)) {
       Value zeros = splat(f32Vector({rows}), 0);
       Value step = arith::SelectOp::create(b, loc, counts, addRows(scores, zeros), zeros);
@@ -375,11 +378,11 @@ void BiasGradientBuilder::buildKeys() const {
   store(sum, op.getDBiasInit(), {numbers[0], numbers[1], index(0), keyTile}, {3});
 }
 
-/// A bias that is the same for all keys: the sum of each query, to `target`, [B, H, Nq] or as the
-/// bias.
+/// Bias broadcast along keys: stores the sum of each query to `target`, which is [B, H, Nq] or has
+/// the shape of the bias.
 void BiasGradientBuilder::buildQueries(Value target) const {
-  // Without a sink or d_lse these sums are 0 but for the rounding of operands. What an approximate
-  // tanh is off by would be more than the products' own errors.
+  // Without a sink or d_lse, these sums are 0 except for the rounding of operands. The error of an
+  // approximate tanh would exceed that of the products.
   ScoreGradientBuilder gradients(b, op, TileAxis::Keys, /*fullTilesKeep=*/false, /*pattern=*/{},
                                  /*isExact=*/true);
   ProgramOp program = createProgram(ceilDiv(sizes.queries, rows), ProgramAxis::QueryTile);
@@ -417,7 +420,7 @@ void BiasGradientBuilder::build() {
     return isSame(3) ? buildQueries(op.getDBiasInit()) : buildElements();
   if (!isSame(3))
     return buildKeys();
-  // The same for all queries, too: the queries' sums are summed.
+  // Bias broadcast along queries and keys: the sums of all queries are summed.
   Value queries = allocateF32(
       b, loc,
       {sumsBatches ? index(1) : sizes.batches, sumsHeads ? index(1) : sizes.heads, sizes.queries});
@@ -453,8 +456,8 @@ public:
 
 } // namespace
 
-/// B3: rows are heads and columns queries, as many as fill QuerySums' whole tiles. Each tile leaves
-/// its rows' sums, which are summed then: heads alone are too few programs for a GPU.
+/// B3: rows are heads and columns are queries, in whole tiles of QuerySums. Each program stores the
+/// sums of its rows, which are summed afterwards: heads alone are too few programs for a GPU.
 void SinkGradientBuilder::build(AttentionBackwardOp op, const Sizes &sizes,
                                 const QuerySums &sums) const {
   int64_t rows = small.getTileM(), columns = small.getTileN();

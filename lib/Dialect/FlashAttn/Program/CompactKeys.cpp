@@ -12,11 +12,11 @@ CompactKeys mlir::flashattn::compactIntervals(OpBuilder &b, Location loc,
                                           ArrayRef<TileInterval> pieces, int64_t tileN) {
   TileBuilder build(b, loc);
   constexpr int64_t rows = LoadTileOp::kPieceRows;
-  // Every program computes this, and a GPU takes two to four times as long over 64 bits.
+  // Every program computes this, and 64-bit arithmetic takes two to four times as long on a GPU.
   auto keys = [&](Value pieces) { return build.mul(build.toIndex(pieces), rows); };
   CompactKeys joined;
-  Value length = build.i32(0), before = build.i32(0); // pieces so far, and where they end
-  Value last, lastBegin; // where the last interval is cut off, and where it begins
+  Value length = build.i32(0), before = build.i32(0); // pieces so far, end of the last interval
+  Value last, lastBegin; // where the last interval begins: in the sequence, and in pieces
   int64_t least = 0;
   for (const TileInterval &interval : pieces) {
     Value begin = build.toI32(interval.begin), end = build.toI32(interval.end);
@@ -27,7 +27,7 @@ CompactKeys mlir::flashattn::compactIntervals(OpBuilder &b, Location loc,
     before = end;
     least = getConstantIntValue(interval.end).value_or(0);
   }
-  // Tiles of the last interval alone may be full.
+  // Only tiles within the last interval may be full.
   int64_t perTile = tileN / rows;
   auto tiles = [&](Value piece, int64_t more) {
     return build.div(build.add(piece, build.i32(more)), build.i32(perTile));

@@ -7,20 +7,22 @@
 
 namespace mlir::flashattn {
 
-/// The keys of several intervals, one behind the other and cut into tiles.
+/// The keys of several intervals as one sequence without gaps, which is cut into tiles.
 struct CompactKeys {
-  /// The keys of an interval, and those up to the next one's.
+  /// The part of the sequence that contains the keys of one interval.
   struct Part {
-    Value cut;     ///< where it begins in the sequence
-    Value skip;    ///< hidden keys before it: so much more is a key's number than in the part before
-    int64_t least; ///< no key of it has a lower number
+    Value cut;     ///< index of its first key in the sequence
+    Value skip;    ///< number of hidden keys between the previous part and this part
+    int64_t least; ///< lower bound of its keys
   };
-  TileInterval interval; ///< of tiles of the sequence
+  TileInterval interval; ///< in tiles of the sequence
   SmallVector<Part> parts;
 };
 
-/// Joins `pieces`, intervals of LoadTileOp::kPieceRows keys each, to tiles of `tileN` keys.
-CompactKeys compactIntervals(OpBuilder &b, Location loc, ArrayRef<TileInterval> pieces, int64_t tileN);
+/// Compacts `pieces`, intervals that count pieces of LoadTileOp::kPieceRows keys, to tiles of
+/// `tileN` keys.
+CompactKeys compactIntervals(OpBuilder &b, Location loc, ArrayRef<TileInterval> pieces,
+                             int64_t tileN);
 
 } // namespace mlir::flashattn
 

@@ -1,7 +1,7 @@
-//===- Differentiate.cpp ---------------------------------------------------===//
+//===- Differentiate.cpp --------------------------------------------------===//
 //
-// Forward mode: a score modification has one input that matters, so that one tangent goes along
-// with each value and no value need be kept for later.
+// Forward-mode differentiation: a score modification has a single active input, so that each value
+// has one tangent and no value is saved for later.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +16,7 @@ using namespace mlir;
 
 namespace {
 
-/// The tangent of one op: its operands x, y, z, their tangents, and its result r.
+/// Builds the tangent of one op from its operands x, y, z, their tangents, and its result r.
 struct Rules {
   OpBuilder &b;
   Operation *op;
@@ -48,7 +48,7 @@ struct Rules {
   Value compare(arith::CmpFPredicate predicate, Value x, Value y) const {
     return make<arith::CmpFOp>(predicate, x, y);
   }
-  /// The tangent of whichever operand the result is.
+  /// Returns the first tangent if x >= y, and otherwise the second.
   Value ofLarger(Value x, Value y) const {
     return select(compare(arith::CmpFPredicate::OGE, x, y), orZero(tangent(0)), orZero(tangent(1)));
   }
@@ -177,7 +177,7 @@ std::optional<Value> flashattn::buildTangent(OpBuilder &b, Operation *op,
   if (!isActive)
     return Value();
   if (!isa<FloatType>(getElementTypeOrSelf(op->getResult(0).getType()))) {
-    // Integers change in steps, but the bits of a number may become a number again.
+    // Integers have no tangent, but the bits of a float may be converted back to a float.
     if (isa<arith::BitcastOp>(op))
       return std::nullopt;
     return Value();

@@ -1,7 +1,7 @@
-//===- ExpandRescale.cpp - flashattn-expand-rescale ------------------------===//
+//===- ExpandRescale.cpp - flashattn-expand-rescale -----------------------===//
 //
-// Any base at all may be taken off the exponents of a row, as long as sum and output
-// keep to the same one. An old maximum does while no weight outgrows its type.
+// Any base may be subtracted from the exponents of a row, as long as sum and output use the same
+// base. An old maximum can be kept while no unnormalized probability exceeds the range of its type.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,7 +18,7 @@ using namespace mlir;
 using namespace mlir::flashattn;
 
 namespace {
-/// Builds what one op is made of.
+/// Expands one `flashattn.softmax_step`.
 class SoftmaxStepExpander : TileBuilder {
 public:
   SoftmaxStepExpander(RewriterBase &b, SoftmaxStepOp op)
@@ -34,7 +34,7 @@ private:
   Value reduceLanes(Value of, Value acc, vector::CombiningKind kind);
   Value reduceRows(Value of);
   ExponentBase getBase(Value base);
-  /// Scores against a new base, and what takes sums to it.
+  /// Scores relative to a new base, and the factor that rescales sums to it.
   struct Moved {
     Value shiftedScores, negated, factor;
   };
@@ -54,7 +54,7 @@ private:
 };
 } // namespace
 
-/// vector<MxL>: of what each lane has of a row, without any exchange.
+/// Reduces the elements of a row that each lane holds, without an exchange: vector<MxL>.
 Value SoftmaxStepExpander::reduceLanes(Value of, Value acc, vector::CombiningKind kind) {
   constexpr int64_t kPair = 2; // adjacent columns that one lane holds
   auto type = VectorType::get({m, n / (lanes * kPair), lanes, kPair}, getElementTypeOrSelf(of));
@@ -63,7 +63,7 @@ Value SoftmaxStepExpander::reduceLanes(Value of, Value acc, vector::CombiningKin
                                              ArrayRef<bool>{false, true, false, true}, kind);
 }
 
-/// The largest of each row of `of` and of its old base.
+/// Returns the maximum of each row of `of` and of its old base: vector<M>.
 Value SoftmaxStepExpander::reduceRows(Value of) {
   return vector::MultiDimReductionOp::create(b, loc, of, op.getOld(), ArrayRef<bool>{false, true},
                                              vector::CombiningKind::MAXNUMF);
@@ -73,10 +73,11 @@ ExponentBase SoftmaxStepExpander::getBase(Value base) {
   return ExponentBase(b, loc, base, op.getFactor());
 }
 
-/// The warp subtracts shifts from the scores only if one of its rows has a shift: few tiles do.
+/// Changes the base. The warp subtracts shifts from the scores only if one of its rows has a shift,
+/// which is rare.
 SoftmaxStepExpander::Moved SoftmaxStepExpander::move(Value scores, Value base) {
   ExponentBase old = getBase(op.getOld()), next = getBase(base);
-  // A row that has seen nothing has a shift, and sums of 0.
+  // A row that has seen no key has a shift, but its sums are 0.
   Value hasSeen =
       arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNE, op.getOld(), minusInf(rows));
   Value wasShifted = arith::AndIOp::create(b, loc, old.isShifted(), hasSeen);
@@ -97,14 +98,14 @@ SoftmaxStepExpander::Moved SoftmaxStepExpander::move(Value scores, Value base) {
   return {moved.getResult(0), moved.getResult(1), moved.getResult(2)};
 }
 
-/// Weights, of shifted scores, and their sums.
+/// Returns the unnormalized probabilities of shifted scores, and their sums by lane.
 SmallVector<Value> SoftmaxStepExpander::makeWeights(Value shiftedScores, Value negatedBase) {
   Value weights = buildWeights(b, loc, shiftedScores, op.getFactor(), negatedBase);
   Value zero = splat(f32Vector({m, lanes}), 0);
   return {weights, reduceLanes(weights, zero, vector::CombiningKind::ADD)};
 }
 
-/// What was summed times `factor`, vector<M>.
+/// Returns the op's `values` times `factor`, vector<M>.
 SmallVector<Value> SoftmaxStepExpander::rescale(Value factor) {
   return llvm::map_to_vector(op.getValues(), [&](Value value) -> Value {
     auto type = cast<VectorType>(value.getType());
@@ -116,7 +117,7 @@ SmallVector<Value> SoftmaxStepExpander::rescale(Value factor) {
 void SoftmaxStepExpander::judgeNothing() {
   Value max = reduceRows(op.getScores());
   Moved moved = move(op.getScores(), max);
-  // What this takes is hidden by the exponentials behind it.
+  // The exponentials that follow hide the latency of the rescaling.
   SmallVector<Value> rescaled = rescale(moved.factor);
   SmallVector<Value> results = makeWeights(moved.shiftedScores, moved.negated);
   results.push_back(max);
@@ -124,16 +125,16 @@ void SoftmaxStepExpander::judgeNothing() {
   b.replaceOp(op, results);
 }
 
-/// Where a score exceeds the old base by more than the threshold, or the old base is one that must
-/// be subtracted from the scores. There are two branches, and what need not wait for what was
-/// summed stands between them.
+/// Changes the base if a score exceeds the old base by more than the threshold, or if the old base
+/// has a shift. There are two branches, and operations that do not need the earlier sums are
+/// between them.
 void SoftmaxStepExpander::judgeByScores() {
   Value largest =
       reduceLanes(op.getScores(), minusInf(f32Vector({m, lanes})), vector::CombiningKind::MAXNUMF);
   Value threshold = arith::ConstantOp::create(b, loc, op.getThresholdAttr());
   threshold = b.createOrFold<arith::DivFOp>(loc, threshold, op.getFactor());
   Value limit = arith::AddFOp::create(b, loc, op.getOld(), broadcast(rows, threshold));
-  // -inf beside anything, a row that has seen nothing and now does, compares true.
+  // In a row that has seen no key the limit is -inf, so that any visible score exceeds it.
   Value grown =
       arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, largest, alongRow(limit, lanes));
   ExponentBase old = getBase(op.getOld());
@@ -160,8 +161,8 @@ void SoftmaxStepExpander::judgeByScores() {
   b.replaceOp(op, results);
 }
 
-/// The region's scores, here. What comes from memory is read again, lest these are found to be the
-/// same as those that are there and kept, in registers, until here.
+/// Inlines the region that recomputes the scores. Tiles are read from memory again; otherwise, CSE
+/// would replace the scores by the existing ones and keep those in registers.
 Value SoftmaxStepExpander::makeScoresAgain() {
   Block *body = &op.getRecompute().front();
   SmallVector<Value> factors;
@@ -176,15 +177,15 @@ Value SoftmaxStepExpander::makeScoresAgain() {
   return scores;
 }
 
-/// vector<MxL>: where a lane's `weights`, or their `sums`, exceed what the threshold lets them be.
-/// So does NaN, of infinite scores.
+/// Returns whether a lane's `weights`, or their `sums`, exceed the limit of the threshold, or are
+/// NaN because of infinite scores: vector<MxLxi1>.
 Value SoftmaxStepExpander::findGrown(Value weights, Value sums) {
   VectorType type = f32Vector({m, lanes});
   Value limit = splat(type, std::exp2(op.getThreshold()->convertToDouble()));
   if (!op.getSums().use_empty())
     return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UGT, sums, limit);
-  // Nobody sums them up: the largest, as an integer, since none is negative. Of those ptxas takes
-  // three at once.
+  // The sums are unused, so the maximum is tested, as an integer, since no value is negative: ptxas
+  // merges two integer maxima into one instruction with three operands.
   auto toBits = [&](Value v) -> Value {
     auto shape = cast<VectorType>(v.getType()).getShape();
     return b.createOrFold<arith::BitcastOp>(loc, VectorType::get(shape, b.getI32Type()), v);
@@ -194,8 +195,8 @@ Value SoftmaxStepExpander::findGrown(Value weights, Value sums) {
   return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sgt, largest, toBits(limit));
 }
 
-/// Weights against the old base, and another time where some outgrew it, or where it is one that
-/// must be subtracted from the scores.
+/// Computes probabilities relative to the old base, and recomputes them with a new base if some
+/// exceed the limit or the old base has a shift.
 void SoftmaxStepExpander::judgeByWeights() {
   ExponentBase old = getBase(op.getOld());
   SmallVector<Value> made = makeWeights(op.getScores(), old.getUnshifted());

@@ -1,7 +1,7 @@
-//===- Forward.cpp - flashattn-tile: attention as a program on tile values -===//
+//===- Forward.cpp - flashattn-tile: the forward pass as tile programs ----===//
 //
-// The grid of programs and the order of what they do. What a tile is in memory stands in Operands,
-// what a score is in Scores, and what becomes of it in OnlineSoftmax.
+// Builds the grid of programs and the order of their operations. Operands defines tiles in memory,
+// Scores defines the scores, and OnlineSoftmax the softmax.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,8 +22,8 @@ using namespace mlir::flashattn;
 
 namespace {
 
-/// Builds the programs of one attention op, whose schedule is that of parts of the keys where there
-/// may be any: `given` is for all of them.
+/// Builds the programs of one attention op. With split-KV, the op's schedule is that of programs of
+/// splits, and `given` is the original schedule.
 class ForwardBuilder : TileBuilder {
 public:
   ForwardBuilder(AttentionOp op, ScheduleAttr given, OpBuilder &b)
@@ -36,15 +36,15 @@ public:
   ProgramOp build();
 
 private:
-  // Several parts of the keys.
+  // Split-KV.
   void makeParts(Value programs);
   void buildWithoutParts(Value programs);
   void combineParts();
-  // Key tiles by lists.
+  // Lists of key tiles.
   void makeLists(Value heads, Value queryTiles);
   SmallVector<Value> getListPlace(const ProgramPoint &at) const;
 
-  /// Positions of some of the queries.
+  /// The first and the last position of some queries.
   struct Positions {
     Value first, last;
   };
@@ -60,12 +60,12 @@ private:
   Operands operands;
   const Sizes &sizes;
   KeyRange all;
-  CountedRows counted; ///< keys
+  CountedRows counted; ///< keys that have an effect
   SmallVector<IntegerSet> visible;
   Destination to;
-  /// With several parts of the keys: their number, and what they leave.
+  /// With split-KV: the number of splits, and their results.
   Value parts, partsBuffer, oParts, lseParts, lseRests;
-  /// With lists of key tiles: heads and query tiles of programs that share one.
+  /// With lists of key tiles: the head tiles and query tiles of programs that share a list.
   std::optional<TileLists> lists;
   int64_t listHeads = 1, listQueryTiles = 1;
 };
@@ -73,14 +73,14 @@ private:
 } // namespace
 
 //===----------------------------------------------------------------------===//
-// Parts of the keys
+// Split-KV
 //===----------------------------------------------------------------------===//
 
-/// Where all keys are one part nothing need be merged: the op's own program, and what follows is
-/// for more.
+/// Builds a branch for a single split, which needs no merge: the program without splits. The code
+/// that follows is for several splits.
 void ForwardBuilder::buildWithoutParts(Value programs) {
-  // A kernel of lists would cost more than a merge; of packed heads only a merge has the sinks; and
-  // where a row has one lane, on the CPU, a merge is no launch but a loop.
+  // With `keep`, a kernel for lists would cost more than a merge. With packed heads, only a merge
+  // applies sinks. On the CPU, where a row has one lane, a merge is a loop, not a launch.
   if (schedule.getThreadsPerRow() == 1 || op.getKeep() ||
       (op.getSinkLogits() && schedule.getPack() > 1))
     return;
@@ -105,12 +105,12 @@ void ForwardBuilder::buildWithoutParts(Value programs) {
   b.setInsertionPointToStart(branch.elseBlock());
 }
 
-/// Decides how many parts the keys are cut into and makes room for their outputs; `programs` is the
-/// number of programs without parts.
+/// Computes the number of splits and allocates their results; `programs` is the number of programs
+/// without splits.
 void ForwardBuilder::makeParts(Value programs) {
   parts = CountSplitsOp::create(b, loc, programs, ceilDiv(sizes.keys, schedule.getTileN()), given);
   buildWithoutParts(programs);
-  // One allocation for all: on a GPU each costs the host as much as a launch.
+  // One allocation for all: on a GPU, an allocation costs the host as much as a launch.
   constexpr int64_t kFloatBytes = 4;
   Value rows = parts;
   SmallVector<int64_t> shape = {ShapedType::kDynamic};
@@ -134,7 +134,7 @@ void ForwardBuilder::makeParts(Value programs) {
   shape.push_back(op.getDv());
   oParts = memref::ViewOp::create(b, loc, MemRefType::get(shape, f32), partsBuffer, index(0),
                                   dynamicSizes);
-  // To the programs a part is one more batch.
+  // To programs, the splits are additional batches.
   to.o = memref::CollapseShapeOp::create(b, loc, oParts,
                                          ArrayRef<ReassociationIndices>{{0, 1}, {2}, {3}, {4}});
   auto joinParts = [&](Value rows) -> Value {
@@ -147,7 +147,7 @@ void ForwardBuilder::makeParts(Value programs) {
   to.type = f32;
 }
 
-/// Merges what the programs of all parts have left, behind them.
+/// Merges the results of all splits, after their programs.
 void ForwardBuilder::combineParts() {
   CombineOp::create(b, loc, TypeRange(), oParts, lseParts, lseRests, op.getSinkLogits(),
                     op.getOInit(), op.getLseInit(), op.getLayoutAttr());
@@ -158,23 +158,23 @@ void ForwardBuilder::combineParts() {
 // Keys
 //===----------------------------------------------------------------------===//
 
-/// Of the `rows` queries from `row` on, as far as they exist.
+/// Returns the positions of the `rows` queries from `row` on, without queries past the end.
 ForwardBuilder::Positions ForwardBuilder::getPositions(const KeyRange &keys, Value row,
                                                        int64_t rows) const {
   Value first = add(row, keys.offset), end = min(add(row, index(rows)), sizes.queries);
   return {first, sub(add(end, keys.offset), index(1))};
 }
 
-/// The key tiles that the mask shows to them or, where they are joined, the pieces.
+/// Returns the key tiles, or the pieces of compacted keys, that the mask shows to `queries`.
 SmallVector<TileInterval> ForwardBuilder::getIntervals(const KeyRange &keys,
                                                        const Positions &queries) const {
   return buildKeyIntervals(b, loc, visible, queries.first, queries.last, sizes.queries, keys.keys,
                            schedule.getVisitedKeys(), /*constants=*/schedule.compactsKV());
 }
 
-/// Lists the key tiles that `keep` shows, of those in the mask's intervals, for all programs that
-/// a block runs at once: they share their tiles. A `keep` or mask that is the same for several
-/// programs has one list for them.
+/// Lists the key tiles of the mask's intervals that `keep` shows, with one list for all programs
+/// that a block runs side by side: they share their tiles. Programs with the same `keep` and mask
+/// share a list, too.
 void ForwardBuilder::makeLists(Value heads, Value queryTiles) {
   if (HopperAttr hopper = schedule.getHopper())
     (hopper.getAlong() == ProgramAxis::Head ? listHeads : listQueryTiles) = hopper.getConsumers();
@@ -191,7 +191,7 @@ void ForwardBuilder::makeLists(Value heads, Value queryTiles) {
                });
 }
 
-/// The list of a program: batch, tile of heads and tile of queries.
+/// Returns the position of a program's list: batch, head tile and query tile.
 SmallVector<Value> ForwardBuilder::getListPlace(const ProgramPoint &at) const {
   auto number = [&](Value v, int64_t together) {
     return together == 1 ? v : divide32(v, index(together));
@@ -212,8 +212,8 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
     intervals = joined->interval;
   }
   const CompactKeys *join = joined ? &*joined : nullptr;
-  // Memory past kv_len exists and must not be read. Where no query sees a key, a product sums over
-  // its row of V, which is read as 0, and over none of K.
+  // Memory past kv_len exists and must not be read. A product sums over rows of V, so that rows of
+  // keys that no query sees are read as 0. No product sums over rows of K.
   IndexRange existing{Value(), op.getKvLen() ? keys.keys : Value()}, seen = counted.get(keys);
   SmallVector<Value> place;
   if (lists)
@@ -235,8 +235,8 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
   Value p = softmax.step(inner, shaped, factors, [&](ValueRange factors) {
     return scores.multiply(factors.front(), factors.back());
   });
-  // With warp specialization two products that do not wait for each other stand side by side, and
-  // the softmax of this tile beside the second.
+  // With warp specialization, this product runs one step late. It is issued together with Q K^T of
+  // the next step, on which it does not depend, and overlaps the softmax of that step.
   StageOp::create(b, loc, /*lag=*/schedule.getHopper() ? 1 : 0);
   Value v = operands.loadKeys(op.getV(), at, tile, seen, schedule.sumsByProducts(op.getDv()), join);
   inner.out = product(p, v, inner.out);
@@ -248,7 +248,7 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
 // Programs
 //===----------------------------------------------------------------------===//
 
-/// The body of the program at `at`, whose `tile` counts parts as well.
+/// Builds the body of the program at `at`, whose `tile` also counts splits.
 void ForwardBuilder::buildProgram(ProgramPoint at, const ScoreBuilder &scores,
                                   const OnlineSoftmax &softmax) {
   Value part;
@@ -262,7 +262,7 @@ void ForwardBuilder::buildProgram(ProgramPoint at, const ScoreBuilder &scores,
   KeyRange keys = operands.getKeys(all, at.batch);
   Value row = mul(at.tile, operands.getPositions());
   Positions queries = getPositions(keys, row, operands.getPositions());
-  // Programs that share tiles of compacted keys join those that any of them sees.
+  // Programs that share tiles of compacted keys compact the keys that any of the programs sees.
   int64_t together =
       schedule.compactsKV() && schedule.getHopper().getAlong() == ProgramAxis::QueryTile
           ? schedule.getHopper().getConsumers()
@@ -284,7 +284,7 @@ void ForwardBuilder::buildProgram(ProgramPoint at, const ScoreBuilder &scores,
   RowState state = loopOverKeys(softmax, scores, at, keys, queries.first, intervals, q);
 
   FinishedRows finished = softmax.finish(state, [&]() -> Value {
-    // Several parts of the keys have none of the sink.
+    // With split-KV, only the merge applies the sink.
     if (!op.getSinkLogits() || parts)
       return {};
     return memref::LoadOp::create(b, loc, op.getSinkLogits(), at.head);
@@ -311,11 +311,11 @@ ProgramOp ForwardBuilder::build() {
     makeParts(mul(mul(sizes.batches, heads), tiles));
     tiles = mul(tiles, parts);
   } else if (op.getKeep()) {
-    // Parts are for few queries, where one more kernel costs more than it saves.
+    // Splits are for few queries, for which another kernel costs more than it saves.
     makeLists(heads, tiles);
   }
   operands.packHeads(to);
-  // What both make of the scale is the same for all programs.
+  // Built outside the program: values that depend only on the scale are the same for all programs.
   ScoreBuilder scores(b, op, TileAxis::Keys, operands.getPattern(),
                       /*fullTilesKeep=*/lists.has_value());
   OnlineSoftmax softmax(b, loc, schedule, operands.padColumns(op.getDv()), scores.getFactor(),

@@ -1,4 +1,4 @@
-//===- KeepScan.cpp --------------------------------------------------------===//
+//===- KeepScan.cpp -------------------------------------------------------===//
 
 #include "flashattn/Dialect/FlashAttn/Program/KeepScan.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -42,7 +42,7 @@ KeepScan::ListedTile KeepScan::getTile(const List &list, Value number) {
     fullBegin = select(reached, keys.fullBegin, fullBegin);
     fullEnd = select(reached, keys.fullEnd, fullEnd);
   }
-  // A mask may have no interval, and its lists no tile.
+  // If a mask has no interval, its lists have no tile.
   if (!shift)
     shift = fullBegin = fullEnd = index(0);
   Value tile = add(number, shift);

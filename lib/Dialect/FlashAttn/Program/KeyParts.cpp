@@ -1,4 +1,4 @@
-//===- KeyParts.cpp --------------------------------------------------------===//
+//===- KeyParts.cpp -------------------------------------------------------===//
 
 #include "KeyParts.h"
 #include "ScoreGradients.h"
@@ -10,23 +10,24 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// What several programs share is this many times as much as any other program has, at least.
+/// A shared tile has more than this many times the steps of any other tile.
 static constexpr int64_t kHeavier = 2;
-/// At most this part of all tiles is shared, or the others would be the exception.
+/// At most one in this many tiles is shared; otherwise the others would be the exception.
 static constexpr int64_t kLeastOthers = 4;
-/// Each part adds twice as many bytes as a whole program writes.
+/// The maximum number of programs per shared tile. Each adds twice as many bytes as a program of a
+/// whole tile writes.
 static constexpr int64_t kMostParts = 64;
-/// Elements of a thread that copies add together.
+/// The number of adjacent elements of a thread that bulk copies add together.
 static constexpr int64_t kAdjacent = 4;
 
 namespace {
 
-/// Queries and keys of an attention, and where query 0 is.
+/// The numbers of queries and keys, and the position of query 0.
 struct Lengths {
   Value queries, keys, offset;
 };
 
-/// Counts the steps of a program over a tile of keys: tiles of queries that see it, of one head.
+/// Counts the steps of a program over a key tile: the query tiles of one head that see it.
 class StepCounter : public TileBuilder {
 public:
   StepCounter(OpBuilder &b, Location loc, const TileIntervalPlan &plan, int64_t rows)
@@ -48,15 +49,15 @@ private:
 
 } // namespace
 
-/// How many of the first tiles of keys have far more steps than the others. A length that is not
-/// known counts as a long one.
+/// Returns how many of the first key tiles have far more steps than the others. A length that is
+/// not static is assumed to be large.
 static int64_t countHeavyTiles(Location loc, const TileIntervalPlan &plan, int64_t rows,
                                const Lengths &lengths, bool isTopLeft) {
   constexpr int64_t kLong = 1 << 16, kMost = 64, kSamples = 256;
   int64_t queries = getConstantIntValue(lengths.queries).value_or(kLong);
   int64_t keys = getConstantIntValue(lengths.keys).value_or(kLong);
   std::optional<int64_t> offset = getConstantIntValue(lengths.offset);
-  // Folded from constants, in modules of their own.
+  // Folds from constants in scratch modules.
   auto count = [&](int64_t tile) {
     OwningOpRef<ModuleOp> scratch = ModuleOp::create(loc);
     OpBuilder b = OpBuilder::atBlockEnd(scratch->getBody());
@@ -68,7 +69,7 @@ static int64_t countHeavyTiles(Location loc, const TileIntervalPlan &plan, int64
   int64_t tiles = llvm::divideCeil(keys, rows), first = std::min(tiles / kLeastOthers, kMost);
   if (first == 0)
     return 0;
-  // Of the others a sample will do.
+  // A sample of the other tiles is sufficient.
   int64_t others = 0, step = std::max<int64_t>(1, tiles / kSamples);
   for (int64_t tile = first; tile < tiles; tile += step)
     others = std::max(others, count(tile));
@@ -83,8 +84,8 @@ std::optional<KeyParts> KeyParts::get(OpBuilder &b, AttentionBackwardOp op,
   ScheduleAttr schedule = op.getScheduleAttr();
   int64_t rows = schedule.getTileM(), columns = operands.padColumns(op.getD());
   TileIntervalPlan plan(op.getVisibleSets(), TileAxis::Queries, schedule.getTileN());
-  // Tiles that one set shows differ little from those next to them; with kv_len each batch has its
-  // own.
+  // With one interval, adjacent tiles have similar numbers of steps. With kv_len, these depend on
+  // the batch.
   if (plan.size() < 2 || op.getKvLen() || columns != operands.padColumns(op.getDv()))
     return std::nullopt;
   Location loc = op.getLoc();
@@ -97,8 +98,8 @@ std::optional<KeyParts> KeyParts::get(OpBuilder &b, AttentionBackwardOp op,
     return std::nullopt;
   StepCounter counter(b, loc, plan, rows);
   Value most = counter.count(build.index(0), lengths);
-  // Of the others the first one, and that at the middle query's own place: with fewer queries than
-  // keys these see little of the first keys.
+  // Samples two of the other tiles: the first, and the tile at the position of the middle query.
+  // With fewer queries than keys, few queries see the first of the other tiles.
   Value tiles = build.ceilDiv(sizes.keys, rows), one = build.index(1);
   Value middle = build.add(lengths.offset, build.div(sizes.queries, build.index(2)));
   middle = build.div(build.max(middle, build.index(0)), build.index(rows));
@@ -111,21 +112,21 @@ std::optional<KeyParts> KeyParts::get(OpBuilder &b, AttentionBackwardOp op,
   auto both = [&](Value x, Value y) { return b.createOrFold<arith::AndIOp>(loc, x, y); };
   Value pays = both(isBelow(build.mul(others, kHeavier), most),
                     isBelow(build.index(kLeastOthers * heavy - 1), tiles));
-  // The sums, and the states of dq's, take no more than one f32 of each query.
+  // The workspace is limited: the sums and the states of the dq tiles must fit one f32 per query.
   Value states = build.ceilDiv(sizes.queries, schedule.getTileN());
   Value fits = isBelow(build.mul(sizes.kvHeads, 2 * heavy * rows * columns),
                        build.add(build.mul(sizes.heads, build.sub(sizes.queries, states)), one));
   Value shares = both(pays, fits);
   KeyParts result(b, loc);
   result.tile = build.f32Vector({rows, columns});
-  // As many as there are of the smaller tiles of dq's shares, with which they share a place.
+  // Parts have the size of the tiles that are added to dq, with which they share a staging buffer.
   result.columnParts = schedule.addsQueries() ? rows / schedule.getTileN() : 1;
   result.heavy = heavy;
   result.count = build.select(shares, build.index(heavy), build.index(0));
   if (isConstantIntValue(result.count, 0))
     return std::nullopt;
-  // As many as the longest of the others, rounded to equal parts: divided here, as a kernel's
-  // programs hold numbers that divisions make in registers of each thread.
+  // A share has as many steps as the longest of the other tiles, adjusted so that shares are equal.
+  // The host divides, because each thread of a kernel would keep the quotients in registers.
   auto divideUp = [&](Value x, Value y) {
     return b.createOrFold<arith::CeilDivUIOp>(loc, x, build.max(y, one));
   };
@@ -140,20 +141,20 @@ std::optional<KeyParts> KeyParts::get(OpBuilder &b, AttentionBackwardOp op,
 
 void KeyParts::free() const { memref::DeallocOp::create(b, loc, sums); }
 
-/// Tiles take turns in the parts' numbers.
+/// Shares are numbered round-robin over the shared tiles.
 KeyParts::Share KeyParts::locate(Value number, Value tiles) const {
-  // In 32 bits, as what lasts to the program's end takes registers from its loop.
+  // In 32 bits, because values that live to the end of the program take registers from its loop.
   Value behind = sub(toI32(number), toI32(more)), isPart = less(behind, toI32(count));
   Value other = toIndex(behind);
   Value part = heavy == 1 ? number : divide32(number, index(heavy));
   Value own = sub(number, mul(part, heavy));
-  // The last one has all that are left, should its tile have more than the first one.
+  // The last share has all remaining steps, in case its tile has more steps than the first.
   Value last = index(std::numeric_limits<int32_t>::max());
   return {select(isPart, own, other), select(isPart, mul(part, steps), index(0)),
           select(less(number, bounded), steps, last), isPart, select(isPart, tiles, other)};
 }
 
-/// All sums of dk and dv of a head follow each other.
+/// The sums of a head are adjacent: dk of all tiles, then dv of all tiles.
 SmallVector<Value> KeyParts::placeOf(Value batch, Value kvHead, Value number, int64_t which) const {
   return {batch,
           TileBuilder::add(mul(kvHead, 2 * heavy), TileBuilder::add(number, index(which * heavy))),

@@ -1,4 +1,4 @@
-//===- KeyParts.h - key tiles that several programs share --------*- C++ -*-===//
+//===- KeyParts.h - key tiles that several programs share -------*- C++ -*-===//
 
 #ifndef FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_KEYPARTS_H
 #define FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_KEYPARTS_H
@@ -8,52 +8,54 @@
 
 namespace mlir::flashattn {
 
-/// The first tiles of keys where far more queries see them than the others, as sinks are seen: one
-/// program of such a tile would last longer than all else. Several share its queries and add their
-/// dk and dv up, in f32.
+/// The first key tiles, if far more queries see them than see the other tiles, as with sink tokens.
+/// A single program for such a tile would outlast all other programs. Several programs therefore
+/// share its query tiles, and add up their dk and dv in f32.
 class KeyParts : public TileBuilder {
 public:
-  /// Before any program, and makes room for the sums. Nothing where the first tiles are like the
-  /// others, whatever the lengths. Where these are known at run time only there may still be no
-  /// such tile then. `all` is the range of all keys.
+  /// Allocates the sums; called before any program is built. Returns nullopt if the first tiles are
+  /// like the others. If lengths are known only at run time, the number of shared tiles may be 0
+  /// then. `all` is the range of all keys.
   static std::optional<KeyParts> get(OpBuilder &b, AttentionBackwardOp op, const Operands &operands,
                                      const KeyRange &all);
   void free() const;
 
-  /// memref<B x tiles * M x D x f32>, which must be zeros before any program adds to it.
+  /// Returns the sums, memref<B x R x D x f32> with the R rows of all shared tiles. They must be
+  /// zeroed before any program adds to them.
   Value getSums() const { return sums; }
-  /// Programs of a batch and a head that has `tiles` tiles of keys.
+  /// Returns the number of programs per batch and head for `tiles` key tiles.
   Value countPrograms(Value tiles) const { return TileBuilder::add(tiles, more); }
 
-  /// What the program of a number has: a tile of keys and, of the tiles of queries that see it,
-  /// `steps` from number `first` on, or as many of these as there are.
+  /// The work of one program: a key tile and, of the query tiles that see it, at most `steps` tiles
+  /// from index `first` on.
   struct Share {
     Value tile, first, steps;
-    Value isPart; ///< i1: of a tile that several programs share
-    Value stored; ///< the tile that it stores: of a part one past the last, which is not written
+    Value isPart; ///< i1: whether several programs share the tile
+    Value stored; ///< the tile to store; with `isPart`, one past the last, which is not written
   };
-  /// Of a head that has `tiles` tiles. The parts have the first numbers: they may last longest.
+  /// Returns the share of program `number` of a head with `tiles` key tiles. Shared tiles have the
+  /// first numbers, because their programs may take longest.
   Share locate(Value number, Value tiles) const;
-  /// Adds dk and dv, f32, to the sums where `share` is a part.
+  /// Adds dk and dv, f32, to the sums if `share` is part of a shared tile.
   void add(const Share &share, Value batch, Value kvHead, Value dk, Value dv) const;
 
-  /// Tiles [0, count) of a head are shared.
+  /// Returns the number of shared tiles of a head: tiles [0, count).
   Value getCount() const { return count; }
-  /// The sum of one of them: dk (`which` 0) or dv (1), f32.
+  /// Returns the sum of a shared tile in f32: dk (`which` = 0) or dv (1).
   Value load(Value batch, Value kvHead, Value tile, int64_t which) const;
 
 private:
   KeyParts(OpBuilder &b, Location loc) : TileBuilder(b, loc) {}
   SmallVector<Value> placeOf(Value batch, Value kvHead, Value number, int64_t which) const;
 
-  VectorType tile;     ///< of a sum
-  int64_t columnParts; ///< of `flashattn.add_tile`
-  int64_t heavy;       ///< tiles of a head that are shared, if any are
-  // Of the host, so that kernels need not compute them.
+  VectorType tile;     ///< type of a sum
+  int64_t columnParts; ///< `parts` of `flashattn.add_tile`
+  int64_t heavy;       ///< number of shared tiles of a head, if it has any
+  // Computed on the host, so that kernels need not compute them.
   Value count;   ///< `heavy`, or 0
-  Value more;    ///< programs of a head beyond one a tile
-  Value bounded; ///< programs whose part has another behind it
-  Value steps;   ///< tiles of queries that such a part has
+  Value more;    ///< programs of a head in addition to one per tile
+  Value bounded; ///< programs whose share is not the last of its tile
+  Value steps;   ///< query tiles of such a share
   Value sums;
 };
 

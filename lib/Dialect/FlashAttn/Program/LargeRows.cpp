@@ -1,8 +1,8 @@
-//===- LargeRows.cpp - sums of weights that a log-sum-exp lacks ------------===//
+//===- LargeRows.cpp - rows with a large log-sum-exp ----------------------===//
 //
-// An f32 that is far from 0 has no room for the logarithm of a row's sum, and weights that are
-// taken against it do not add up to 1. For such rows the sum is found again, and where programs
-// have gone on without it so is what they made.
+// An f32 log-sum-exp far from 0 cannot represent the logarithm of the row sum, and P that is
+// relative to it does not add up to 1. For such rows, the row sum is recomputed, and so are the
+// results of programs that did not use it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +21,7 @@ using namespace mlir::flashattn;
 
 namespace {
 
-/// Builds the programs of one op.
+/// Builds the programs that recompute the row sums of large rows.
 class LargeRowBuilder : TileBuilder {
 public:
   LargeRowBuilder(OpBuilder &b, AttentionBackwardOp op, const Operands &operands,
@@ -52,7 +52,7 @@ private:
 
 } // namespace
 
-/// The sums of the weights of a tile's rows over all keys that they see.
+/// Returns the row sums of a query tile over all keys that it sees.
 FinishedRows LargeRowBuilder::buildSums(const OnlineSoftmax &softmax, ScorePlace at,
                                         const KeyRange &keys, Value kvHead) const {
   int64_t columns = schedule.getTileN();
@@ -80,7 +80,7 @@ FinishedRows LargeRowBuilder::buildSums(const OnlineSoftmax &softmax, ScorePlace
   });
 }
 
-/// The bases and exponents of a tile's rows.
+/// Computes the bases and exponents of a tile's rows.
 void LargeRowBuilder::buildTile(ScorePlace at) const {
   KeyRange keys = operands.getKeys(all, at.batch);
   at.position = add(mul(at.queryTile, rows), keys.offset);
@@ -92,7 +92,8 @@ void LargeRowBuilder::buildTile(ScorePlace at) const {
   VectorType type = f32Vector({rows});
   Value counts = isCounted(*this, countedQueries.get(keys), mul(at.queryTile, rows), rows);
   Value given = sums.loadLse(op, at, type, counts);
-  // Some units in the last place; what is further off is of other keys too.
+  // A few units in the last place. A larger difference means that the log-sum-exp includes other
+  // keys.
   constexpr double kRounding = 1.0 / (1 << 20);
   Value difference = arith::SubFOp::create(b, loc, softmax.logSumExp(found), given);
   Value most =
@@ -125,7 +126,7 @@ void LargeRowBuilder::build() {
     auto guarded = scf::IfOp::create(b, loc, condition, /*withElseRegion=*/false);
     b.setInsertionPointToStart(guarded.thenBlock());
   };
-  // All flags at once: a program that reads one after the other waits as often.
+  // Reads all flags at once; reading them in sequence would wait for each.
   createIf(sums.haveBases(schedule, at.batch, at.head, number, rows));
   sums.noteLarge();
   sums.forAskedTiles(number, tiles, rows, [&](Value tile) {
@@ -141,7 +142,8 @@ ScheduleAttr mlir::flashattn::getScheduleBeside(AttentionBackwardOp op) {
   fields.dqTileM = 0;
   fields.separateDkDv.reset();
   if (fields.threadsPerRow > 1) {
-    // Wider ones read less for each pair, and leave room for two programs where roles run.
+    // Wider tiles read less for each pair. If the op has warp specialization, shared memory has
+    // space for two programs with these tiles.
     int64_t widest =
         std::max(op.getD(), op.getDv()) <= (op.getScheduleAttr().getHopper() ? 128 : 64) ? 64 : 32;
     fields.tileM = std::gcd<int64_t>(fields.tileM, 64);
@@ -160,10 +162,10 @@ void mlir::flashattn::buildLargeRows(OpBuilder &b, AttentionBackwardOp op, const
 }
 
 //===----------------------------------------------------------------------===//
-// Gradients that are made again
+// Recomputed gradients
 //===----------------------------------------------------------------------===//
 
-/// The schedule of rare programs. Their code is short: so are a warp's products of few columns.
+/// Returns the schedule of programs that rarely run. Few columns per product keep their code short.
 static ScheduleAttr getRareSchedule(AttentionBackwardOp op) {
   ScheduleFields fields = getScheduleBeside(op).getFields();
   fields.tileM = std::min<int64_t>(fields.tileM, 64);
@@ -173,8 +175,8 @@ static ScheduleAttr getRareSchedule(AttentionBackwardOp op) {
   return ScheduleAttr::get(op.getContext(), fields);
 }
 
-// A program has several tiles of keys, or of queries, so that few programs have to see that there
-// is nothing to do. `op` has the programs' schedule.
+// A program checks several key tiles or query tiles, so that few programs are needed to find that
+// there is nothing to do. `op` has the programs' schedule.
 void BackwardBuilder::buildAgain(const QuerySums &sums, bool ofKeys, bool ofQueries) {
   int64_t rows = schedule.getTileM();
   ScoreGradientBuilder keyGradients(b, op, TileAxis::Queries);
@@ -194,8 +196,8 @@ void BackwardBuilder::buildAgain(const QuerySums &sums, bool ofKeys, bool ofQuer
   program.setPdlPrimary(true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(program.getBody());
-  // Tiles are numbered across heads and batches: what a batch and a head alone decide is then found
-  // for each tile, and no registers keep it.
+  // Tiles are numbered across heads and batches. Values that depend only on batch and head are then
+  // computed for each tile, and occupy no registers.
   auto forTiles = [&](Value number, Value heads, Value tiles,
                       function_ref<void(Value batch, Value head, Value tile)> buildTile) {
     Value all = mul(mul(sizes.batches, heads), tiles);
@@ -212,7 +214,7 @@ void BackwardBuilder::buildAgain(const QuerySums &sums, bool ofKeys, bool ofQuer
     });
   };
   auto buildBoth = [&] {
-    // Two sums of 64 rows have as many columns as a thread of 128 has registers for.
+    // The maximum number of columns of two accumulators of 64 rows in the registers of 128 threads.
     constexpr int64_t kMostColumns = 192;
     bool isApart = op.getD() + op.getDv() > kMostColumns;
     buildKeys({/*dk=*/!isApart, /*dv=*/true});
@@ -244,7 +246,7 @@ void BackwardBuilder::makeLargeRowsAgain(const QuerySums &sums, ScheduleAttr own
   buildLargeRows(b, op, operands, sums, countedQueries);
   useSchedule(getRareSchedule(op));
   BackwardBuilder again(op, b, /*isRare=*/true);
-  // Two kinds of loops over rows that are longer take too many registers for one kernel.
+  // With wider rows, the two kinds of loops take too many registers for one kernel.
   constexpr int64_t kMostColumns = 192;
   bool isOne = std::max(op.getD(), op.getDv()) <= kMostColumns;
   again.buildAgain(sums, /*ofKeys=*/true, /*ofQueries=*/isOne);

@@ -1,4 +1,4 @@
-//===- Merge.cpp -----------------------------------------------------------===//
+//===- Merge.cpp ----------------------------------------------------------===//
 
 #include "flashattn/Dialect/FlashAttn/Program/Merge.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -11,12 +11,12 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// `element` for one column, a vector of it for several.
+/// Returns `element` for one column, and a vector of it for several.
 static Type getColumnsType(int64_t columns, Type element) {
   return columns == 1 ? element : VectorType::get({columns}, element);
 }
 
-/// `v` in each element of `type`, a vector, or itself.
+/// Broadcasts `v` to `type` if that is a vector.
 static Value spread(OpBuilder &b, Location loc, Value v, Type type) {
   return isa<VectorType>(type) ? vector::BroadcastOp::create(b, loc, type, v).getResult() : v;
 }
@@ -40,7 +40,7 @@ Value RowMerger::exponential(const PartialRow &x, const PartialRow &of) {
 Value RowMerger::load(Value memref, ValueRange at, int64_t columns) {
   if (columns == 1)
     return memref::LoadOp::create(b, loc, memref, at);
-  // What flashattn-tile makes, and what is promised: LLVM knows neither.
+  // LLVM does not know the alignment of splits (flashattn-tile) and of `flashattn.aligned_rows`.
   constexpr uint64_t kAlignment = 16;
   llvm::MaybeAlign alignment;
   if (columns * sizeof(float) == kAlignment && hasAlignedRows(memref))
@@ -68,7 +68,8 @@ PartialRow RowMerger::merge(PartialRow merged, ArrayRef<PartialRow> others) {
   for (const PartialRow &other : others)
     result.max = arith::MaxNumFOp::create(b, loc, result.max, other.max);
   if (result.rest) {
-    // The largest of the rests beside that maximum: they count where it is the same for several.
+    // The largest rest of the rows with this maximum: rests decide if several rows have the same
+    // maximum.
     auto beside = [&](const PartialRow &row) -> Value {
       Value isLargest =
           arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, row.max, result.max);
@@ -118,7 +119,7 @@ PartialRow RowMerger::mergeParts(PartialRow merged, ArrayRef<Value> row, Value c
       log = arith::SelectOp::create(b, loc, exists, log, number(-INFINITY));
     at.push_back(column);
     Value out = load(op.getOParts(), at, columns);
-    // A6: a part that adds nothing may hold anything.
+    // A6: the output of a split without a visible key may contain any value.
     Value none = isNone(log), nothing = spread(b, loc, number(0), out.getType());
     out = arith::SelectOp::create(b, loc, none, nothing, out);
     if (rest)

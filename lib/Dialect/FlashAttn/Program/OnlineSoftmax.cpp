@@ -1,6 +1,6 @@
-//===- OnlineSoftmax.cpp ---------------------------------------------------===//
+//===- OnlineSoftmax.cpp --------------------------------------------------===//
 //
-// Every target lowers what is built here; none computes a softmax of its own.
+// All targets lower the softmax that is built here.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +20,7 @@ using namespace mlir::flashattn;
 
 ExponentBase::ExponentBase(OpBuilder &b, Location loc, Value base, Value factor)
     : TileBuilder(b, loc), rows(cast<VectorType>(base.getType())), factor(factor) {
-  constexpr double kLargest = 1 << 8; // of an exponent that one FMA makes
+  constexpr double kLargest = 1 << 8; // largest |c base| without a shift
   Value limit = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(kLargest));
   limit = b.createOrFold<arith::DivFOp>(loc, limit, factor);
   shifted = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT,
@@ -42,7 +42,7 @@ Value mlir::flashattn::buildWeights(OpBuilder &b, Location loc, Value shiftedSco
                                     Value negated) {
   TileBuilder tiles(b, loc);
   auto tile = cast<VectorType>(shiftedScores.getType());
-  // One FMA and one exp2 an element.
+  // One FMA and one exp2 per element.
   Value exponents = math::FmaOp::create(b, loc, shiftedScores, tiles.broadcast(tile, factor),
                                         tiles.alongRow(negated, tile.getDimSize(1)));
   return math::Exp2Op::create(b, loc, exponents);
@@ -95,8 +95,8 @@ RowState OnlineSoftmax::begin() const {
           dv ? splat(f32Vector({m, dv + ones}), 0) : Value()};
 }
 
-/// The step of programs in which a row has one lane. The others' has branches, which cost these
-/// more than a subtraction.
+/// Builds the step of programs with one lane per row, that is, on the CPU. The branches of
+/// stepInLanes would cost more there than the subtraction of shifts.
 Value OnlineSoftmax::stepInLane(RowState &state, Value scores) const {
   Value max = vector::MultiDimReductionOp::create(
       b, loc, scores, state.max, ArrayRef<bool>{false, true}, vector::CombiningKind::MAXNUMF);
@@ -112,7 +112,7 @@ Value OnlineSoftmax::stepInLane(RowState &state, Value scores) const {
   return p;
 }
 
-/// The step of programs whose rows are several lanes'.
+/// Builds the step of programs in which several lanes share a row.
 Value OnlineSoftmax::stepInLanes(RowState &state, Value scores, ValueRange factors,
                                  function_ref<Value(ValueRange)> multiply) const {
   SmallVector<Value> summed(llvm::drop_begin(state.values()));
@@ -141,7 +141,7 @@ Value OnlineSoftmax::step(RowState &state, Value scores, ValueRange factors,
   return p;
 }
 
-/// vector<M>: the sum that the columns of ones have, all of them the same.
+/// Returns the row sum in the columns of ones, which are all equal: vector<M>.
 Value OnlineSoftmax::getProductSum(Value out) const {
   Value columns = vector::ExtractStridedSliceOp::create(
       b, loc, out, ArrayRef<int64_t>{0, dv}, ArrayRef<int64_t>{m, ones}, ArrayRef<int64_t>{1, 1});
@@ -151,18 +151,18 @@ Value OnlineSoftmax::getProductSum(Value out) const {
   return arith::MulFOp::create(b, loc, sum, splat(f32Vector({m}), 1.0 / ones));
 }
 
-/// A5: adds the sink to the row's `sums`, and says in `rows` against what they are then. Returns
-/// the factor of the row's output, vector<M>.
+/// A5: adds the sink to the row sums `sums`, and sets in `rows` the value that they are relative
+/// to. Returns the factor for the row's output, vector<M>.
 Value OnlineSoftmax::joinSink(FinishedRows &rows, MutableArrayRef<Value> sums, Value logit) const {
   VectorType rowType = f32Vector({m});
   Value zero = splat(rowType, 0), inf = splat(rowType, INFINITY);
   rows.sink = vector::BroadcastOp::create(b, loc, rowType, logit);
   ExponentBase base(b, loc, rows.base, scalar(c));
-  // How far the keys' largest score is above the sink, first as natural logarithms.
+  // The base minus the sink, first as a natural logarithm.
   Value log = base.getLog(c * M_LN2), above = arith::SubFOp::create(b, loc, log, rows.sink);
   above = arith::AddFOp::create(b, loc, above, base.getLogError(log, c * M_LN2));
   above = arith::MulFOp::create(b, loc, above, splat(rowType, M_LOG2E));
-  // A6: rows without a key have a sum of 0, and a sink of -inf adds nothing to any.
+  // A6: a row without a key has a sum of 0, and a sink of -inf adds nothing to a sum.
   Value empty =
       arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, rows.base, minusInf(rowType));
   Value none =
@@ -181,7 +181,7 @@ Value OnlineSoftmax::joinSink(FinishedRows &rows, MutableArrayRef<Value> sums, V
 
 FinishedRows OnlineSoftmax::finish(RowState state, function_ref<Value()> loadSink) const {
   VectorType rowType = f32Vector({m});
-  // What the output is divided by first, and last what the log-sum-exp has.
+  // The first sum divides the output, and the last enters the log-sum-exp.
   SmallVector<Value> sums;
   Value out = state.out;
   if (ones) {

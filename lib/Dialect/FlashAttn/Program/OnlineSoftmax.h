@@ -1,4 +1,4 @@
-//===- OnlineSoftmax.h - softmax over tiles, in its one place ----*- C++ -*-===//
+//===- OnlineSoftmax.h - the online softmax over tiles ----------*- C++ -*-===//
 
 #ifndef FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_ONLINESOFTMAX_H
 #define FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_ONLINESOFTMAX_H
@@ -8,14 +8,14 @@
 
 namespace mlir::flashattn {
 
-/// What a row carries from one key tile to the next. With s the scores before the factor c and the
-/// exponentials taken as exp2(c s - c base):
+/// The state that a row carries from one key tile to the next. Exponentials are exp2(c s - c base),
+/// where s are the scores before the factor c.
 struct RowState {
   Value max; ///< vector<M>: the base of the exponents, -inf before the first visible key
-  /// Sum of the exponentials: vector<M>, or vector<MxL> partial sums; null where nobody wants one
-  /// beside that of the weights as they are rounded.
+  /// Sum of the exponentials: vector<M>, or vector<MxL> partial sums by lane. Null if only the sum
+  /// of the rounded probabilities is needed.
   Value sum;
-  /// vector<MxDv>: sum of the exponentials times v, and times ones behind it; null without v.
+  /// vector<MxDv>: sum of the exponentials times v and the columns of ones after v. Null without v.
   Value out;
 
   SmallVector<Value> values() const {
@@ -25,41 +25,43 @@ struct RowState {
         all.push_back(v);
     return all;
   }
-  /// The same with `v` in place of `values()`.
+  /// Returns the state with `v` in place of `values()`.
   RowState with(ValueRange v) const {
     return {v[0], sum ? v[1] : Value(), out ? v.back() : Value()};
   }
 };
 
-/// What is subtracted from the exponents of rows: exp2(c (s - shift) + negated) is the weight of a
-/// score s, and base c = shift c - negated. One of the two is 0.
+/// The base that is subtracted from the exponents of each row. The unnormalized probability of a
+/// score s is exp2(c (s - shift) + negated), where c base = c shift - negated. Either shift or
+/// negated is 0.
 ///
-/// One FMA, with a shift of 0, makes an exponent c s - c base that is as exact as c base, and a
-/// difference of rounding is common to all weights of the row. Beyond 2^8 the largest weight would
-/// not be 1 even to the precision of a row's sum, against which weights rounded to f16 are off
-/// then, and c base may overflow: there the base is subtracted from the scores, which is exact
-/// where a weight is not 0 (docs/rationale/large-scores.md).
+/// With a shift of 0, a single FMA computes the exponent c s - c base with the precision of c base.
+/// The rounding error is common to all probabilities of the row. If |c base| exceeds 2^8, the
+/// largest probability would not be 1 within the precision of the row sum, probabilities that are
+/// rounded to f16 would be inconsistent with that sum, and c base may overflow. The base is then
+/// subtracted from the scores, which is exact if the probability is not 0
+/// (docs/rationale/large-scores.md).
 class ExponentBase : TileBuilder {
 public:
-  /// `base`: vector<M>, -inf in a row without a visible key (A6), whose weights are then 0.
-  /// `factor`: c, f32.
+  /// `base` is a vector<M>, -inf in a row without a visible key (A6), whose probabilities are then
+  /// 0. `factor` is c, an f32.
   ExponentBase(OpBuilder &b, Location loc, Value base, Value factor);
 
-  /// vector<M>, i1: where the shift is not 0. A row without a visible key is one of these.
+  /// Returns the rows whose shift is not 0, vector<Mxi1>. These include rows without a visible key.
   Value isShifted() const { return shifted; }
-  /// vector<MxN> less the shifts.
+  /// Returns `scores`, vector<MxN>, minus the shifts.
   Value shift(Value scores) const;
-  /// vector<M>: less c times the base where the shift is 0, and else 0.
+  /// Returns -c base for rows whose shift is 0, and 0 for the others: vector<M>.
   Value getNegated() const { return negated; }
-  /// The same where no row that is judged here has a shift.
+  /// Returns -c base for all rows, which is the same if no row has a shift.
   Value getUnshifted() const { return unshifted; }
-  /// vector<M>: what takes sums of weights against this base to sums against `next`.
+  /// Returns the factor that rescales sums from this base to `next`: vector<M>.
   Value getRescaleThreshold(const ExponentBase &next) const;
-  /// The base times c as a natural logarithm: vector<M>. `scale`: c ln 2.
+  /// Returns the base times c as a natural logarithm, vector<M>. `scale` is c ln 2.
   Value getLog(const Factor &scale) const;
-  /// How far c times the base that was given is above what is subtracted.
+  /// Returns c times the given base minus the value that is actually subtracted.
   Value getRest() const;
-  /// What rounding takes from `log`, which `getLog` gave.
+  /// Returns the exact value of `getLog` minus its rounded result `log`.
   Value getLogError(Value log, const Factor &scale) const;
 
 private:
@@ -68,48 +70,49 @@ private:
   Value finite, shifted, shifts, unshifted, negated;
 };
 
-/// exp2(`factor` s + `negated`) of shifted scores s, vector<MxN>, and `negated` of their base.
+/// Returns the unnormalized probabilities exp2(`factor` s + `negated`), vector<MxN>, of shifted
+/// scores s. `negated` is that of their base.
 Value buildWeights(OpBuilder &b, Location loc, Value shiftedScores, Value factor, Value negated);
 
-/// What is left of a row when its keys are done.
+/// The results of rows after their last key.
 struct FinishedRows {
-  Value out;     ///< vector<MxDv>, f32; null where the state had none
-  Value base;    ///< vector<M>: of the exponents
-  Value sum;     ///< vector<M>: before any rounding, where it is wanted
-  Value isEmpty; ///< vector<M>, i1: no key was seen, and no sink
-  Value sink;    ///< vector<M>: the logit; null without one
-  Value isSink;  ///< vector<M>, i1: `sum` is against the sink, not against the base
-  Value above;   ///< vector<M>: how far the base is above the sink, as an exponent of 2
+  Value out;     ///< vector<MxDv>, f32; null if the state has none
+  Value base;    ///< vector<M>: base of the exponents
+  Value sum;     ///< vector<M>: sum, of unrounded probabilities if available
+  Value isEmpty; ///< vector<Mxi1>: the row has no key and no sink
+  Value sink;    ///< vector<M>: sink logit; null without a sink
+  Value isSink;  ///< vector<Mxi1>: `sum` is relative to the sink, not to the base
+  Value above;   ///< vector<M>: the base minus the sink, as an exponent of 2
 };
 
-/// The online softmax (A5, A6) of tile programs with `schedule`: vector<MxN> scores, `dv` columns
-/// of output (0: none), scores times `factor` are exponents of 2. What is made of the factor alone
-/// is made here.
+/// The online softmax (A5, A6) of tile programs with `schedule`, for vector<MxN> scores and `dv`
+/// columns of output (0: none). Scores times `factor` are exponents of 2. The constructor builds
+/// the values that depend on the factor alone.
 ///
-/// Where the schedule has sums by products the values have columns of ones behind them. The output
-/// is divided by the sums that these give; others are taken where `wantsLse`, as the log-sum-exp
-/// would show what rounding takes.
+/// If the schedule computes row sums by products, columns of ones follow the values, and the output
+/// is divided by the sums of these columns. With `wantsLse`, unrounded probabilities are summed,
+/// too, because the log-sum-exp would show the rounding errors.
 class OnlineSoftmax : TileBuilder {
 public:
   OnlineSoftmax(OpBuilder &b, Location loc, ScheduleAttr schedule, int64_t dv, const Factor &factor,
                 bool wantsLse);
 
   RowState begin() const;
-  /// One step: `state` takes the scores of a tile but for their product with its values. Returns
-  /// that product's left-hand side, vector<MxN>, to be added to `state.out`.
+  /// Updates `state` with the scores of a key tile, except for the product with its values. Returns
+  /// the left-hand side of this product, vector<MxN>, which the caller adds to `state.out`.
   ///
-  /// With `factors`, `multiply` makes the same scores of these once more, in a full tile.
+  /// With `factors`, `multiply` recomputes the same scores from them, for a full tile.
   Value step(RowState &state, Value scores, ValueRange factors = {},
              function_ref<Value(ValueRange)> multiply = nullptr) const;
-  /// Divides by the sum. The f32 scalar that `loadSink` gives, if it gives one, joins the
-  /// denominator as the logit of one more key would whose value is 0.
+  /// Divides by the row sum. If `loadSink` returns an f32 scalar, it enters the denominator like
+  /// the logit of one more key whose value is 0.
   FinishedRows finish(RowState state, function_ref<Value()> loadSink) const;
-  /// vector<M>, f32, natural logarithm.
+  /// Returns the natural log-sum-exp of each row: vector<M>, f32.
   Value logSumExp(const FinishedRows &rows) const;
-  /// The same of rows without a sink, as the sum of two numbers, of which the first alone may be
-  /// -inf: what is far from 0 would have no room for the logarithm of the sum.
+  /// Returns the log-sum-exp of rows without a sink as the sum of two numbers, only the first of
+  /// which may be -inf. A single f32 far from 0 could not represent the logarithm of the row sum.
   std::pair<Value, Value> logSumExpParts(const FinishedRows &rows) const;
-  /// log2 sum of exp2(c (s - m)), m being the largest score: vector<M>, f32.
+  /// Returns log2 of the sum of exp2(c (s - m)), where m is the row maximum: vector<M>, f32.
   Value logSumAgainstMax(const FinishedRows &rows) const;
 
 private:
@@ -121,10 +124,10 @@ private:
 
   ScheduleAttr schedule;
   int64_t m, n, dv, lanes;
-  int64_t ones;     ///< columns of them behind the values
-  bool sumsWeights; ///< whether weights are summed before they are rounded
+  int64_t ones;     ///< number of columns of ones after the values
+  bool sumsWeights; ///< whether unrounded probabilities are summed
   Factor c;
-  FloatAttr threshold; ///< of a base that is let be, in exponents; null where none is
+  FloatAttr threshold; ///< exponent above which the base is updated; null: always updated
 };
 
 } // namespace mlir::flashattn

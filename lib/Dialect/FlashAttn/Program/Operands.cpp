@@ -1,4 +1,4 @@
-//===- Operands.cpp --------------------------------------------------------===//
+//===- Operands.cpp -------------------------------------------------------===//
 
 #include "Operands.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -7,7 +7,7 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// Elements of a row.
+/// Returns the number of elements of a row.
 static int64_t getColumns(Value memref) {
   return cast<MemRefType>(memref.getType()).getShape().back();
 }
@@ -20,7 +20,7 @@ Operands::Operands(OpBuilder &b, AttentionOpInterface op)
   sizes.batches = dim(op.getQ(), 0);
   sizes.heads = dim(op.getQ(), op.getHeadDim());
   sizes.kvHeads = dim(op.getK(), op.getHeadDim());
-  // A4. No key/value head at all only comes with no query head: nothing runs then.
+  // A4. Without key/value heads there are no query heads, and nothing runs.
   Value divisor = b.createOrFold<arith::MaxUIOp>(loc, sizes.kvHeads, index(1));
   sizes.group = sizes.headTiles = div(sizes.heads, divisor);
   if (isPacked())
@@ -50,7 +50,7 @@ Value Operands::splitHeads(Value memref, int64_t headDim) const {
   SmallVector<int64_t> splitShape = llvm::map_to_vector(split, [](OpFoldResult size) {
     return getConstantIntValue(size).value_or(ShapedType::kDynamic);
   });
-  // A static size is split to static ones only.
+  // A static size can only be split into static sizes.
   if (!type.isDynamicDim(headDim) && llvm::any_of(splitShape, ShapedType::isDynamic)) {
     shape[headDim] = ShapedType::kDynamic;
     type = MemRefType::get(shape, type.getElementType(), type.getLayout(), type.getMemorySpace());
@@ -72,7 +72,7 @@ Value Operands::splitHeads(Value memref, int64_t headDim) const {
 
 KeyRange Operands::getAllKeys() const {
   KeyRange all{sizes.keys, op.getOffset()};
-  // A3: the position of query 0. With kv_len it follows the batch's own keys.
+  // A3: the position of query 0. With kv_len, it depends on the number of keys of the batch.
   if (!all.offset && !op.getKvLen())
     all.offset = op.getAlign() == Align::TopLeft ? index(0) : sub(sizes.keys, sizes.queries);
   return all;
@@ -81,7 +81,7 @@ KeyRange Operands::getAllKeys() const {
 KeyRange Operands::getKeys(const KeyRange &all, Value batch) const {
   if (!op.getKvLen())
     return all;
-  // A7: kv_len of them, within [0, all].
+  // A7: kv_len, clamped to [0, all].
   Value length = memref::LoadOp::create(b, loc, op.getKvLen(), batch);
   length = arith::IndexCastOp::create(b, loc, b.getIndexType(), length);
   KeyRange own{min(max(length, index(0)), all.keys), all.offset};
@@ -113,7 +113,7 @@ SmallVector<TileInterval> Operands::findKeys(const KeyRange &keys, Value firstQu
 
 SmallVector<TileInterval> Operands::findQueries(const KeyRange &keys, Value firstKey, int64_t rows,
                                                 int64_t columns) const {
-  // A tile past kv_len has no key.
+  // A tile past kv_len has no key, but the last key must not be before the first.
   Value lastKey = sub(min(add(firstKey, index(rows)), keys.keys), index(1));
   if (op.getKvLen())
     lastKey = max(lastKey, firstKey);
@@ -239,7 +239,7 @@ Value Operands::loadKeys(Value memref, const ProgramPoint &at, Value tile,
   return loadRows(memref, at.batch, at.kvHead, tile, schedule.getTileN(), counted, ones, joined);
 }
 
-/// A tile along the sequence of a memref of `layout`.
+/// Stores a tile along the sequence of a memref of `layout`.
 static void storeSequence(OpBuilder &b, Location loc, Value rows, Value memref, Layout layout,
                           ArrayRef<Value> at) {
   SmallVector<Value> indices(at);

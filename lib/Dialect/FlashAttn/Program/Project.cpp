@@ -1,7 +1,6 @@
-//===- Project.cpp - flashattn-tile-project: the projection as a program ---===//
+//===- Project.cpp - flashattn-tile-project: the projection as a program --===//
 //
-// The output projection as a program on tile values: the heads, one after the other, are one long
-// reduction.
+// Builds the output projection as a tile program: one long reduction over the heads in turn.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,7 +37,7 @@ private:
 
 } // namespace
 
-/// A tile in the contraction's operand type: what lies past the ends is 0.
+/// Reads a tile in the operand type of the product; elements past the ends are 0.
 Value ProjectBuilder::read(Value memref, ArrayRef<int64_t> shape, ValueRange indices,
                            ArrayRef<int64_t> dims, ArrayRef<bool> inBounds) {
   auto type = VectorType::get(shape, op.getElementType());
@@ -49,8 +48,8 @@ Value ProjectBuilder::read(Value memref, ArrayRef<int64_t> shape, ValueRange ind
   return arith::ExtFOp::create(b, loc, type.clone(schedule.getDotType()), tile);
 }
 
-/// A tile of rows and columns of the result, in f32. `other` is the batch or, with rows along
-/// batches, the row.
+/// Returns a tile of rows and columns of the result in f32. `other` is the batch or, if rows are
+/// along batches, the row.
 Value ProjectBuilder::sumHeads(Value other, Value rowTile, Value columnTile) {
   int64_t parts = llvm::divideCeil(op.getDv(), depth), width = op.getW().getType().getDimSize(2);
   Value sum = splat(f32Vector({m, n}), 0);
@@ -74,7 +73,8 @@ Value ProjectBuilder::sumHeads(Value other, Value rowTile, Value columnTile) {
     std::swap(at[1], at[2]);
   bool wholeParts = op.getDv() % depth == 0;
   Value o = read(op.getO(), {m, depth}, at, {rowDim, 3}, {false, wholeParts});
-  // The CPU copies its tile of the matrix together, whose rows lie far apart, as it pads it.
+  // On the CPU the tile is not in bounds, so that padding copies its rows, which are far apart, to
+  // contiguous memory.
   bool wholeColumns =
       schedule.getThreadsPerRow() > 1 && !ShapedType::isDynamic(width) && width % n == 0;
   Value w =

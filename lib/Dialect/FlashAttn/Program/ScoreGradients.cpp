@@ -1,4 +1,4 @@
-//===- ScoreGradients.cpp --------------------------------------------------===//
+//===- ScoreGradients.cpp -------------------------------------------------===//
 
 #include "ScoreGradients.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -71,8 +71,9 @@ QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &opera
     Type count = b.getI32Type();
     Value tiles = div(rows, index(schedule.getTileN()));
     order = allocate(b, loc, {sizes.batches, sizes.heads, tiles}, count);
-    // A head's element has the number of its first tile, or where tiles are counted at run time
-    // that of the head: what the warps that add have at hand, and no register for another.
+    // A head's element has the linear index of the head's first tile in `order` or, if the number
+    // of tiles is dynamic, of the head: the adding warps hold this index, and lack a register for
+    // another.
     int64_t known = getConstantIntValue(tiles).value_or(0);
     told =
         allocate(b, loc, {sizes.batches, sizes.heads, index(std::max<int64_t>(known, 1))}, count);
@@ -87,7 +88,7 @@ void QuerySums::free() const {
       memref::DeallocOp::create(b, loc, memref);
 }
 
-/// B1: delta = sum_d d_o o - d_lse, and the exponent of 2 that P's are taken against.
+/// B1: computes delta = sum_d d_o o - d_lse, and the exponent of 2 that P is relative to.
 void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands, Value zeroed,
                              FindFirst findFirst, const CountedRows &countedQueries) {
   const Sizes &sizes = operands.getSizes();
@@ -110,7 +111,7 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands, V
         /*withElseRegion=*/false);
     OpBuilder::InsertionGuard inFirst(b);
     b.setInsertionPointToStart(first.thenBlock());
-    // Programs of every head write the same zero.
+    // Programs of all heads write the same zero.
     if (large)
       storeCount(0, large, index(0));
     if (order)
@@ -125,17 +126,17 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands, V
     return arith::ExtFOp::create(b, loc, type.clone(b.getF32Type()), tile).getResult();
   };
   Value dO = loadTile(op.getDO()), o = loadTile(op.getO());
-  // While the tiles are on their way.
+  // While the loads of the tiles are in flight.
   if (adding == Adding::ToZeros || adding == Adding::InTurns)
     storeZeros(gradients, {at.batch, at.head, at.queryTile, index(0)});
   Value products = arith::MulFOp::create(b, loc, dO, o);
   Value delta = vector::MultiDimReductionOp::create(
       b, loc, products, splat(rowType, 0), ArrayRef<bool>{false, true}, vector::CombiningKind::ADD);
-  // B7: what is no number at a query that sees no key is what A6 says. Numbers count in B3: they
-  // may be of more keys than these.
+  // B7: for a query that sees no key, values that are not finite are replaced by those of A6.
+  // Finite values enter B3, because they may come from more keys than these.
   KeyRange keys = operands.getKeys(all, at.batch);
   IndexRange counted = countedQueries.get(keys);
-  // No query sees a key where there is none. Programs that visit keys need not know.
+  // Without keys, no query sees one. Programs that visit keys do not need this.
   if (op.getKvLen())
     counted.end =
         select(less(index(0), keys.keys), counted.end ? counted.end : sizes.queries, index(0));
@@ -144,11 +145,11 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands, V
   if (op.getDLse())
     delta = arith::SubFOp::create(b, loc, delta, loadRow(op.getDLse(), at, rowType));
   Value lse = loadLse(op, at, rowType, counts);
-  // A6: a row that sees nothing has only hidden scores, -inf, which are taken against 0.
+  // A6: a row that sees no key has only scores of -inf, whose exponents are relative to 0.
   Value empty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, lse, minusInf(rowType));
   Value exponent = arith::MulFOp::create(b, loc, lse, splat(rowType, M_LOG2E));
   exponent = arith::SelectOp::create(b, loc, empty, splat(rowType, 0), exponent);
-  // B7: nor does its d_lse count.
+  // B7: its d_lse has no effect either.
   delta = arith::SelectOp::create(b, loc, empty, splat(rowType, 0), delta);
   Value exists = isBelow(sub(sizes.queries, mul(at.queryTile, count)), count);
   Value inf = arith::NegFOp::create(b, loc, minusInf(rowType));
@@ -164,7 +165,7 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands, V
     storeOrder(at, findFirst);
   if (!zeroed)
     return;
-  // The first programs of a batch have a tile of them each.
+  // Each of the first programs of a batch clears one tile of `zeroed`.
   Value number = add(mul(at.head, program.getSizes()[2]), at.queryTile);
   Value tiles = div(dim(zeroed, 1), index(count));
   auto guarded = scf::IfOp::create(b, loc, less(number, tiles), /*withElseRegion=*/false);
@@ -189,7 +190,8 @@ Value QuerySums::loadLse(AttentionBackwardOp op, const ScorePlace &at, VectorTyp
   return takeNumbers(lse, counts, unseeing);
 }
 
-/// `given`, but where not `counts` (null: nowhere) and where it is no number `otherwise`.
+/// Returns `given`, with `otherwise` in place of values that are not finite in rows that are not in
+/// `counts` (null: all are).
 Value QuerySums::takeNumbers(Value given, Value counts, Value otherwise) const {
   if (!counts)
     return given;
@@ -206,7 +208,8 @@ void QuerySums::store(Kind kind, Value rows, const ScorePlace &at) const {
 }
 
 Value QuerySums::isLarge(Value lse) const {
-  // Half a unit in the last place of these is as much as f32 gradients have to spare, or 1 in 2^14.
+  // Half a unit in the last place of 32 is the precision that f32 gradients can spare; that of 1024
+  // is 2^-14, which 16-bit gradients can spare.
   const double largest = isF32 ? 32 : 1024;
   auto type = cast<VectorType>(lse.getType());
   Value size = math::AbsFOp::create(b, loc, lse),
@@ -216,8 +219,8 @@ Value QuerySums::isLarge(Value lse) const {
   return arith::AndIOp::create(b, loc, far, finite);
 }
 
-/// Whether any row is `large`. Threads may know different rows: all have written that none is
-/// before the first writes that one is.
+/// Stores whether any row is `large`. Threads may hold different rows, so all of them write 0
+/// before the first writes 1.
 void QuerySums::storeFlag(const ScorePlace &at, Value large) const {
   auto store = [&](double flag) {
     Value value = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(flag));
@@ -243,7 +246,7 @@ void QuerySums::noteLarge() const {
     storeCount(1, large, index(0));
 }
 
-/// The tiles, of `rows` rows, of a program that asks.
+/// Returns the number of tiles of `rows` rows that one checking program covers.
 static int64_t countAskedTiles(int64_t rows) {
   constexpr int64_t kRows = 1024;
   return llvm::divideCeil(kRows, rows);
@@ -296,7 +299,7 @@ Value QuerySums::hasBases(ScheduleAttr of, Value batch, Value head, Value tile,
   return found;
 }
 
-/// A tile of zeros; `indices` as those of `flashattn.store_tile`.
+/// Stores a tile of zeros; `indices` are those of `flashattn.store_tile`.
 void QuerySums::storeZeros(Value memref, ArrayRef<Value> indices) const {
   auto type = cast<MemRefType>(memref.getType());
   int64_t last = type.getRank() - 1;
@@ -305,7 +308,8 @@ void QuerySums::storeZeros(Value memref, ArrayRef<Value> indices) const {
                       /*shape=*/nullptr, ArrayRef<bool>{true, true});
 }
 
-/// Whose turn is the first at each tile of the schedule's columns, or 0 as nobody has come.
+/// Stores the initial `order` of each tile of `tile_n` queries: the first turn, or 0 if programs do
+/// not take turns.
 void QuerySums::storeOrder(const ScorePlace &at, FindFirst findFirst) const {
   int64_t tiles = schedule.getTileM() / schedule.getTileN();
   for (int64_t i = 0; i < tiles; ++i) {
@@ -331,7 +335,8 @@ Value QuerySums::load(Kind kind, const ScorePlace &at, VectorType type,
 }
 
 Value QuerySums::loadRows(Kind kind, const Operands &operands, const ProgramPoint &at) const {
-  // With roles the last block may have a consumer without a tile, which comes here too.
+  // With warp specialization, a consumer of the last block may have no tile, but executes this
+  // load.
   return toKind(kind, operands.loadQueryRows(operands.isPacked() ? split : buffer,
                                              batchOf(kind, at.batch), at,
                                              /*inBounds=*/!schedule.getHopper()));
@@ -346,7 +351,7 @@ Value QuerySums::toKind(Kind kind, Value kept) const {
 // Gradients
 //===----------------------------------------------------------------------===//
 
-/// Sums of rows or columns as a tile.
+/// Broadcasts values per row to a tile; a tile is returned as it is.
 Value ScoreGradientBuilder::spread(Value sums, VectorType tile) const {
   return sums.getType() == tile ? sums : alongRow(sums, tile.getDimSize(1));
 }
@@ -356,8 +361,8 @@ Value ScoreGradientBuilder::buildWeights(Value products, const ScorePlace &at, V
                                          ScoreDerivative &derivative) const {
   auto type = cast<VectorType>(products.getType());
   Value shaped = scores.shape(products, at, &derivative);
-  // Scores far from 0 may be made in another order here than those that a base is the largest of.
-  // What they are off by must not make weights of more than 1.
+  // Scores far from 0 may be computed here in a different order than those that determined the
+  // base. The difference must not increase P above 1.
   auto buildBased = [&] {
     Value bases = spread(loadBases(), type), zero = splat(type, 0);
     Value x = arith::SubFOp::create(b, loc, shaped, bases);
@@ -369,7 +374,7 @@ Value ScoreGradientBuilder::buildWeights(Value products, const ScorePlace &at, V
   };
   if (hasBases && !branches)
     return math::Exp2Op::create(b, loc, buildBased());
-  // P = exp2(c s - lse log2 e), one FMA and one exp2 an element.
+  // P = exp2(c s - lse log2 e), one FMA and one exp2 per element.
   auto buildPlain = [&](Value x, Value exponents) -> Value {
     Value exponent = arith::NegFOp::create(b, loc, exponents);
     exponent = math::FmaOp::create(b, loc, x, splat(type, factor), spread(exponent, type));
@@ -377,7 +382,8 @@ Value ScoreGradientBuilder::buildWeights(Value products, const ScorePlace &at, V
   };
   if (!hasBases)
     return buildPlain(shaped, exponents);
-  // Exponents with bases are brought back to the scores that these would be of.
+  // With bases, the final exponents are divided by the factor and take the place of scores; no
+  // exponent is then subtracted from them.
   auto based = scf::IfOp::create(
       b, loc, hasBases,
       [&](OpBuilder &, Location) {
@@ -393,8 +399,8 @@ Value ScoreGradientBuilder::buildWeights(Value products, const ScorePlace &at, V
   return buildPlain(based.getResult(0), based.getResult(1));
 }
 
-/// B7: a hidden pair, whose weight is 0, adds nothing, whatever it would be multiplied with: of a
-/// key that does not exist NaN. Full tiles have no such key.
+/// B7: sets the gradient of a hidden pair, whose P is 0, to 0, whatever P was multiplied by: NaN,
+/// for example, for a key that does not exist. Full tiles have no such key.
 Value ScoreGradientBuilder::hide(Value gradient, Value weights, bool inFullTiles) const {
   auto type = cast<VectorType>(gradient.getType());
   auto isShown = [&]() -> Value {
@@ -447,7 +453,7 @@ Value ScoreGradientBuilder::buildInner(Value weights, Value final,
                                        const ScoreDerivative &derivative) const {
   if (!derivative.slope)
     return final;
-  // The slope at a hidden score may be anything too.
+  // The slope of a hidden score may be any value, too.
   return hide(arith::MulFOp::create(b, loc, final, derivative.slope), weights, fullTilesHide);
 }
 

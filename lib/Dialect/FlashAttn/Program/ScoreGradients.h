@@ -1,4 +1,4 @@
-//===- ScoreGradients.h - gradients of scores, in one place ------*- C++ -*-===//
+//===- ScoreGradients.h - gradients of scores -------------------*- C++ -*-===//
 
 #ifndef FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_SCOREGRADIENTS_H
 #define FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_SCOREGRADIENTS_H
@@ -9,68 +9,74 @@
 
 namespace mlir::flashattn {
 
-/// memref<`sizes` x f32>, uninitialised.
+/// Allocates an uninitialized memref<`sizes` x f32>.
 Value allocateF32(OpBuilder &b, Location loc, ArrayRef<Value> sizes);
 
-/// Which of `rows` rows from number `firstRow` on are in `counted`, vector<`rows`xi1>; null: all.
+/// Returns which of the `rows` rows from `firstRow` on are in `counted`, vector<`rows`xi1>; null if
+/// all are.
 Value isCounted(const TileBuilder &build, const IndexRange &counted, Value firstRow, int64_t rows);
 
-/// What the gradients need of each query, f32, made once before them: B1's delta, and the
+/// The f32 values per query that the gradients need, computed once before them: delta (B1), and the
 /// log-sum-exp as an exponent of 2.
 class QuerySums : public TileBuilder {
 public:
   using FindFirst = function_ref<Value(Value batch, Value queryTile)>;
-  /// How programs sum up dq: not there, to zeros, to what the first one makes zeros, or in turns.
+  /// How programs over key tiles add to dq: not at all, to zeros, to a tile that the first of them
+  /// clears, or in turns.
   enum class Adding { None, ToZeros, FirstClears, InTurns };
 
-  /// Makes room for them and, in programs of their own, the sums. `zeroed`, where given, becomes
-  /// zeros: memref<B x N x D x f32> of tiles of the schedule's rows, fewer than the queries have.
-  /// In turns that of the tile of keys is first which `findFirst` gives: the first that a tile of
-  /// queries sees. `negates`: deltas are kept negated, as the programs over keys want them.
+  /// Allocates the values and builds the programs that compute them. These programs also zero
+  /// `zeroed`, if given, a memref<B x N x D x f32> of tiles of the schedule's rows, fewer than the
+  /// queries have. With turns, the first program to add to a query tile is that of the key tile
+  /// that `findFirst` returns, the first that the queries see. `negates`: deltas are stored
+  /// negated, as programs over key tiles need them.
   QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &operands, Adding adding,
             bool negates, Value zeroed, FindFirst findFirst, const CountedRows &countedQueries);
   void free() const;
 
-  /// What is loaded, however deltas are kept. A weight is exp2(c (s - Base) - Exponent).
+  /// The value to load, independent of the stored sign of delta. P = exp2(c (s - Base) - Exponent).
   enum Kind { Exponent, Delta, MinusDelta, Base };
-  /// Of the rows of a query tile, vector<M>.
+  /// Loads the values of the rows of a query tile, vector<M>.
   Value loadRows(Kind kind, const Operands &operands, const ProgramPoint &at) const;
-  /// A tile or rows, `type`, along `dims` of [batch, head, query], -1 for what is the same
-  /// throughout; on these `at` counts tiles. Of tiles larger than the schedule's, what lies past
-  /// the last query may be 0.
+  /// Loads a tile or rows of `type` along `dims` of [batch, head, query], where -1 broadcasts. In
+  /// these dimensions `at` counts tiles. In tiles larger than the schedule's, values past the last
+  /// query may be 0.
   Value load(Kind kind, const ScorePlace &at, VectorType type, ArrayRef<int64_t> dims) const;
-  /// The log-sum-exps that the op was given, of tile `at.queryTile` of `type`. Where not `counts`,
-  /// null: nowhere, what is no number is that of a query without a key (A6).
+  /// Loads the op's log-sum-exps of tile `at.queryTile`, of `type`. If a query is not in `counts`
+  /// (null: all are), a value that is not finite is replaced by that of a query without a key (A6).
   Value loadLse(AttentionBackwardOp op, const ScorePlace &at, VectorType type, Value counts) const;
-  /// Whether any of the `count` queries of tile `tile`, of as many, may have a base other than 0:
-  /// i1, the same for all threads. Null in programs of `of` with warp specialization: loops of
-  /// warpgroups have no registers for bases, and what they make of such rows is made again.
+  /// Returns whether any of the queries of tile `tile` of `count` queries may have a base other
+  /// than 0: an i1 that is the same for all threads. Null if `of`, the schedule of the programs,
+  /// has warp specialization: loops of warpgroups have no registers for bases, and their results
+  /// for such rows are recomputed.
   Value hasBases(ScheduleAttr of, Value batch, Value head, Value tile, int64_t count) const;
-  /// Notes that the op has large rows.
+  /// Records that the op has large rows.
   void noteLarge() const;
-  /// The number of programs over `tiles` tiles of `rows` rows that mostly find nothing to do: each
-  /// has so many tiles that asking takes no time.
+  /// Returns the number of programs that check `tiles` tiles of `rows` rows for large rows. Most
+  /// find none, so each checks enough tiles to make the total time of the checks negligible.
   Value countAsking(Value tiles, int64_t rows) const;
-  /// Whether any tile of program `number` of these may have a base other than 0; as hasBases.
+  /// Returns whether any tile of such a program `number` may have a base other than 0, as hasBases.
   Value haveBases(ScheduleAttr of, Value batch, Value head, Value number, int64_t rows) const;
-  /// Calls `build` for each tile of program `number` of these.
+  /// Builds a loop over the tiles of such a program `number`, with the body that `build` builds.
   void forAskedTiles(Value number, Value tiles, int64_t rows,
                      function_ref<void(Value tile)> build) const;
-  /// Calls `build`, for code that runs if the op has large rows.
+  /// Builds a branch with the code that `build` builds, which runs if the op has large rows.
   void ifLarge(function_ref<void()> build) const;
-  /// Of the rows of tile `at.queryTile`, vector<M>, which are in whole tiles.
+  /// Stores the values of the rows of query tile `at.queryTile`, vector<M>, which is in bounds.
   void store(Kind kind, Value rows, const ScorePlace &at) const;
-  /// Where an f32 log-sum-exp, vector<M>, is so far from 0 that weights would lack precision.
+  /// Returns the rows whose f32 log-sum-exp, vector<M>, is so far from 0 that P would lack
+  /// precision.
   Value isLarge(Value lse) const;
-  /// memref<B x Hq x N x D x f32>, N queries in whole tiles: what programs add dq to.
+  /// Returns the sums to which programs add dq: memref<B x Hq x N x D x f32>, where N is the number
+  /// of queries rounded up to whole tiles.
   Value getQueryGradients() const { return gradients; }
-  /// memref<B x Hq x T x i32>: who adds to each of their tiles of the schedule's columns, as of
-  /// `flashattn.add_tile`; null where anyone may.
+  /// Returns the `order` of `flashattn.add_tile`, with one element for each of the T tiles of
+  /// `tile_n` queries: memref<B x Hq x T x i32>. Null if programs may add at any time.
   Value getOrder() const { return order; }
 
-  /// memref<B x Hq x C x i32>: of a head of keys, at [its first head of queries, 0], how many of
-  /// its programs have added their shares of dq, as of `flashattn.signal_added`; null where none
-  /// tells.
+  /// Returns the counters of `flashattn.signal_added`: memref<B x Hq x C x i32>. For a key/value
+  /// head, the element at [b, its first query head, 0] counts the programs that have added to dq.
+  /// Null if programs do not signal.
   Value getTold() const { return told; }
 
 private:
@@ -89,37 +95,38 @@ private:
   Value flagIndex(Value batch) const { return add(batch, mul(batches, 3)); }
   void storeFlag(const ScorePlace &at, Value large) const;
   void storeCount(int64_t count, Value memref, ValueRange indices) const;
-  /// As `kind` says, of what is kept.
+  /// Converts a stored value to `kind`.
   Value toKind(Kind kind, Value kept) const;
 
   ScheduleAttr schedule;
-  Value batches, rows; ///< of the batches, and N
-  /// memref<4B x Hq x N x f32>: the exponents of all batches, their deltas, their bases, and at the
-  /// number of each tile of the schedule's rows whether it has rows with a base. N are the queries
-  /// in whole tiles: one that is none has the exponent inf, and so weights of 0.
+  Value batches, rows; ///< number of batches, and N
+  /// memref<4B x Hq x N x f32>: the exponents of all batches, their deltas, their bases, and flags.
+  /// At the index of a tile of the schedule's rows, a nonzero flag means that some row has a base.
+  /// N is the number of queries rounded up to whole tiles. Rows past the queries have the exponent
+  /// inf, so that their P is 0.
   Value buffer,
-      split; ///< `split`: with heads as the operands of programs over query tiles have them
+      split; ///< `split`: `buffer` with split heads, for programs over query tiles
   Value gradients, order, told;
-  Value large; ///< memref<1xi32>: whether the op has large rows; null where nothing is made again
+  Value large; ///< memref<1xi32>: whether the op has large rows; null if nothing is recomputed
   Adding adding;
   bool negates, isF32;
-  int64_t whole; ///< queries of which N is a multiple
+  int64_t whole; ///< N is a multiple of this number of queries
 };
 
-/// The schedule of programs beside those of `op`, with tiles as large as theirs or less: without
-/// warp specialization, and with room for two tiles of factors.
+/// Returns the schedule of additional programs of `op`: without warp specialization, with tiles
+/// that are at most as large, and with shared memory for two operand tiles.
 ScheduleAttr getScheduleBeside(AttentionBackwardOp op);
 
-/// B1: in programs of their own, finds the sums of weights again of large rows, whose log-sum-exp
-/// has no room for them, and has `sums` take weights against the largest score of such a row. A row
-/// whose log-sum-exp is not that of its keys, but for rounding, stays as it is.
+/// B1: builds programs that recompute the row sums of large rows, whose log-sum-exp cannot
+/// represent them. P of such a row is then relative to its row maximum in `sums`. A row whose
+/// log-sum-exp, except for rounding, is not that of its own keys stays as it is.
 void buildLargeRows(OpBuilder &b, AttentionBackwardOp op, const Operands &operands,
                     const QuerySums &sums, const CountedRows &countedQueries);
 
-/// P and dS of tiles (B1, B6, B7), with rows and columns as ScoreBuilder has them.
+/// Builds P and dS of tiles (B1, B6, B7), whose rows and columns are those of ScoreBuilder.
 class ScoreGradientBuilder : public TileBuilder {
 public:
-  /// `fullTilesKeep` and `isExact` as of ScoreBuilder.
+  /// See ScoreBuilder for `fullTilesKeep` and `isExact`.
   ScoreGradientBuilder(OpBuilder &b, AttentionBackwardOp op, TileAxis columns,
                        bool fullTilesKeep = false, RowPattern pattern = {}, bool isExact = false)
       : TileBuilder(b, op.getLoc()), scores(b, op, columns, pattern, fullTilesKeep, isExact),
@@ -129,31 +136,32 @@ public:
         hidesPairs(op.getScheduleAttr().getHopper() &&
                    classifyMask(op.getVisibleSets()).shape != MaskShape::Full) {}
 
-  /// Each query of q times each key of k.
+  /// Returns the products of each query of q and each key of k.
   Value multiply(Value q, Value k) const { return scores.multiply(q, k); }
-  /// dP, of d_o and v; dP - delta where its sums begin with `minusDeltas`, as QuerySums gives them.
+  /// Returns dP, computed from d_o and v; or dP - delta if its accumulators start from
+  /// `minusDeltas` (QuerySums::MinusDelta).
   Value multiplyValues(Value dO, Value v, Value minusDeltas = {}) const;
-  /// P, f32, inside of a loop over tiles; `exponents` as QuerySums gives them, and so what
-  /// `loadBases` does, which is asked for where `hasBases` (null: nowhere). `derivative` is set to
-  /// the scores'.
+  /// Returns P in f32, inside a loop over tiles. `exponents` are those of QuerySums, and so are the
+  /// bases that `loadBases` loads, which are used if `hasBases` (null: never). Sets `derivative` to
+  /// that of the scores.
   Value buildWeights(Value products, const ScorePlace &at, Value exponents, Value hasBases,
                      function_ref<Value()> loadBases, ScoreDerivative &derivative) const;
-  /// The gradient of the final scores, f32: what a bias has. `weights` may be of the products'
-  /// type: then they need half the registers. `deltas` as QuerySums gives them, null where `dP` is
-  /// less by them already.
+  /// Returns the gradient of the final scores in f32, which is that of a bias. `weights` (P) may
+  /// have the operand type of products, which takes half the registers. `deltas` are those of
+  /// QuerySums, or null if they are already subtracted from `dP`.
   Value buildFinal(Value weights, Value dP, Value deltas) const;
-  /// What the gradient of the final scores is for the products before their scale, as an operand of
-  /// other products. What is hidden is so in pairs of elements, where weights are.
+  /// Returns the gradient of the products before their scale, as an operand of other products.
+  /// Hidden pairs are set to 0 two elements at a time if `weights` have the operand type.
   Value buildOperand(Value weights, Value dP, Value deltas,
                      const ScoreDerivative &derivative) const;
-  /// The same in f32, of the gradient of the final scores.
+  /// Returns the same in f32, given the gradient of the final scores.
   Value buildInner(Value weights, Value final, const ScoreDerivative &derivative) const;
-  /// Leaves no tile full in `intervals`, of queries, where some of the `rows` keys from `firstKey`
-  /// on do not exist, of which there are `keys`: only a mask hides those from sums over keys. `all`
-  /// is the number of keys without `kv_len`.
+  /// Makes all query tiles in `intervals` partial if some of the `rows` keys from `firstKey` on do
+  /// not exist: only a mask excludes these from sums over keys. `keys` is the number of keys, and
+  /// `all` the number without `kv_len`.
   void requireKeys(MutableArrayRef<TileInterval> intervals, Value firstKey, int64_t rows,
                    Value keys, Value all) const;
-  /// An operand of the next product.
+  /// Converts `tile` to the operand type of products.
   Value toDotType(Value tile) const;
 
 private:
@@ -164,12 +172,11 @@ private:
   ScoreBuilder scores;
   Factor factor;
   FloatType dotType;
-  bool branches;      ///< a branch costs less than an operation for each element
-  bool fullTilesHide; ///< some pairs
-  /// Two elements at once, where they have 16 bits. Without a mask only a sequence's last tile
-  /// hides any, and the loop over all others then suffers from what ptxas makes of it
-  /// (docs/rationale/gradient-step.md). And there are chips without warp specialization that
-  /// compare no bf16.
+  bool branches;      ///< whether a branch costs less than an operation per element
+  bool fullTilesHide; ///< whether pairs are hidden in full tiles
+  /// Whether to hide two 16-bit elements at once. Without a mask, only the last key tile hides any,
+  /// and ptxas generates slower code for the loop over all other tiles
+  /// (docs/rationale/gradient-step.md). Some chips without warp specialization cannot compare bf16.
   bool hidesPairs;
 };
 

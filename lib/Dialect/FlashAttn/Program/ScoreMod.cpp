@@ -1,4 +1,4 @@
-//===- ScoreMod.cpp --------------------------------------------------------===//
+//===- ScoreMod.cpp -------------------------------------------------------===//
 
 #include "ScoreMod.h"
 #include "Differentiate.h"
@@ -24,7 +24,7 @@ LogicalResult mlir::flashattn::verifyScoreModVectorizes(AttentionOpInterface op)
   return success();
 }
 
-/// What the result of `op` changes by; `tangents` knows that of the values before it.
+/// Returns the tangent of the result of `op`; `tangents` contains those of earlier values.
 static std::optional<Value> lookUpTangent(OpBuilder &b, Operation *op, const IRMapping &tangents) {
   return buildTangent(b, op, llvm::map_to_vector(op->getOperands(), [&](Value operand) {
                         return tangents.lookupOrNull(operand);
@@ -34,7 +34,7 @@ static std::optional<Value> lookUpTangent(OpBuilder &b, Operation *op, const IRM
 LogicalResult mlir::flashattn::verifyScoreModHasDerivative(AttentionOpInterface op) {
   if (!op.hasScoreMod())
     return success();
-  // The tangents of the region's own scalars, built to see whether they can be.
+  // Builds the tangents of the region's scalars to check that they all exist.
   Block scratch;
   OpBuilder b(op->getContext());
   b.setInsertionPointToEnd(&scratch);
@@ -61,7 +61,7 @@ public:
   TileCloner(OpBuilder &b, Location loc, VectorType tile)
       : b(b), loc(loc), m(tile.getDimSize(0)), n(tile.getDimSize(1)) {}
 
-  /// first, first + 1, ... along the rows or columns, as vector<Mx1> or vector<1xN>.
+  /// Returns first, first + 1, ... along the rows or columns, as vector<Mx1> or vector<1xN>.
   Value indices(Value first, bool alongRows) {
     Type index = b.getIndexType();
     Value step = vector::StepOp::create(b, loc, VectorType::get({alongRows ? m : n}, index));
@@ -70,7 +70,7 @@ public:
     return arith::AddIOp::create(b, loc, broadcast(first, type.getShape()), step);
   }
 
-  /// `value`, a scalar or a vector of rank 2, at `shape`; empty for scalars.
+  /// Broadcasts `value`, a scalar or a vector of rank 2, to `shape`, which is empty for scalars.
   Value broadcast(Value value, ArrayRef<int64_t> shape) {
     if (shape.empty() || getShape(value) == shape)
       return value;
@@ -78,7 +78,7 @@ public:
         loc, VectorType::get(shape, getElementTypeOrSelf(value.getType())), value);
   }
 
-  /// Returns what has been made of `op`.
+  /// Clones `op` at the smallest shape that holds its operands. Returns the clone.
   Operation *clone(Operation &op, IRMapping &mapping) {
     SmallVector<int64_t> shape;
     SmallVector<Value> operands;
@@ -105,7 +105,8 @@ public:
     return made;
   }
 
-  /// Differentiates `made`, whose values' tangents are known to `tangents`, at its own shape.
+  /// Builds the tangent of `made` at the shape of `made`; `tangents` contains those of its
+  /// operands.
   void cloneTangent(Operation *made, IRMapping &tangents) {
     ArrayRef<int64_t> shape = getShape(made->getResult(0));
     IRMapping spread;
@@ -119,15 +120,15 @@ public:
   }
 
 private:
-  /// What is only broadcast changes as its source does.
+  /// Returns the tangent of `value`. That of a broadcast is the tangent of its source.
   static Value findTangent(Value value, const IRMapping &tangents) {
     Value known = tangents.lookupOrNull(value);
     auto broadcast = value.getDefiningOp<vector::BroadcastOp>();
     return known || !broadcast ? known : tangents.lookupOrNull(broadcast.getSource());
   }
 
-  /// 1 where the division would trap. A tile also holds pairs that are hidden or do not exist, of
-  /// which the region was never meant to be asked.
+  /// Returns the divisor, replaced by 1 if the division would trap. A tile also contains pairs that
+  /// are hidden or do not exist, for which the region was not written.
   Value getDivisor(Value dividend, Value divisor) {
     Type type = divisor.getType();
     auto integer = [&](const APInt &value) -> Value {

@@ -1,4 +1,4 @@
-//===- Scores.cpp ----------------------------------------------------------===//
+//===- Scores.cpp ---------------------------------------------------------===//
 
 #include "Scores.h"
 #include "ScoreMod.h"
@@ -30,8 +30,8 @@ Factor ScoreBuilder::getScale() const {
   return {op.getScaleOrDefault()};
 }
 
-/// The scale, or what the softcap leaves of it, can be folded into the exponent if nothing is added
-/// after it.
+/// The scale, or the cap after a softcap, can be folded into the exponent if nothing is added after
+/// it.
 Factor ScoreBuilder::getFactor() const {
   if (op.getBias() || op.hasScoreMod())
     return {M_LOG2E};
@@ -48,7 +48,7 @@ Value ScoreBuilder::multiply(Value q, Value k, Value from) const {
   return product(q, k, from, /*transposedRhs=*/true);
 }
 
-/// The tile of `bias` or `keep`, 0 past the ends.
+/// Loads the tile of `bias` or `keep`, with 0 past the ends.
 Value ScoreBuilder::load(Value memref, const ScorePlace &at) const {
   SmallVector<Value> indices = {at.batch, at.head, at.queryTile, at.keyTile};
   SmallVector<int64_t> dims = {2, 3};
@@ -75,12 +75,12 @@ Value ScoreBuilder::shape(Value scores, const ScorePlace &at, ScoreDerivative *d
   VectorType type = getTileType(b.getF32Type());
   if (derivative)
     *derivative = {Value(), getScale()};
-  // Multiplications wait for the next step that can take them along; the last one's are the factor.
+  // A factor is deferred to the next operation that can include it; the last one is in `getFactor`.
   Factor factor = getScale();
   if (std::optional<APFloat> softcap = op.getSoftcap()) {
     double cap = softcap->convertToFloat();
     scores = arith::MulFOp::create(b, loc, scores, splat(type, factor / cap));
-    // 11 bits of it are more than bf16 keeps of a weight or an output.
+    // The approximate tanh has 11 bits, more than bf16 keeps of P or of an output.
     auto flags = op.getElementType().isBF16() && !isExact ? arith::FastMathFlags::afn
                                                           : arith::FastMathFlags::none;
     scores = math::TanhOp::create(b, loc, scores, flags);
@@ -107,14 +107,14 @@ Value ScoreBuilder::shape(Value scores, const ScorePlace &at, ScoreDerivative *d
   return arith::SelectOp::create(b, loc, findVisible(at), scores, minusInf(type));
 }
 
-/// The numbers of `count` columns from 0 on: vector<1x`count`xi32>.
+/// Returns the indices of `count` columns from 0 on: vector<1x`count`xi32>.
 Value ScoreBuilder::step(int64_t count) const {
   Value number = vector::StepOp::create(b, loc, VectorType::get({count}, b.getIndexType()));
   number = arith::IndexCastOp::create(b, loc, VectorType::get({count}, b.getI32Type()), number);
   return vector::ShapeCastOp::create(b, loc, VectorType::get({1, count}, b.getI32Type()), number);
 }
 
-/// A7: columns that are queries which exist. Rows that are none make nothing that is written.
+/// A7: returns the columns whose queries exist. Results of rows without a query are not written.
 Value ScoreBuilder::findQueries(const ScorePlace &at) const {
   Value left = arith::IndexCastOp::create(b, loc, b.getI32Type(),
                                           sub(at.queries, mul(at.queryTile, queries)));
@@ -123,10 +123,10 @@ Value ScoreBuilder::findQueries(const ScorePlace &at) const {
                                vector::BroadcastOp::create(b, loc, tile, step(queries)));
 }
 
-/// The pairs that the mask shows. The compacted keys behind each cut have positions of their own.
+/// Returns the pairs that the mask shows. Compacted keys have another offset after each cut.
 Value ScoreBuilder::findInMask(const ScorePlace &at) const {
-  // A thread of a warpgroup keeps the limits of its few rows, and compares them with constants.
-  // Elsewhere, without registers for that, they stand at the queries.
+  // A thread of a warpgroup keeps the limits of its few rows in registers, and compares them with
+  // constants. Elsewhere, without registers for this, the limits are those of the queries.
   TileAxis numbers = op.getScheduleAttr().getHopper() ? columns : TileAxis::Keys;
   auto build = [&](ArrayRef<IntegerSet> sets, Value key) {
     return buildVisibleTile(b, loc, sets, at.position, key, at.queries, at.keys, queries, keys,
@@ -134,7 +134,7 @@ Value ScoreBuilder::findInMask(const ScorePlace &at) const {
   };
   if (!at.joined)
     return build(visible, at.key);
-  // A piece has all of its keys before a cut or behind it: what decides is its first column.
+  // All keys of a piece are on the same side of a cut, so its first column decides.
   Value first = step(keys);
   first = arith::AndIOp::create(
       b, loc, first, broadcast(cast<VectorType>(first.getType()), i32(-LoadTileOp::kPieceRows)));
@@ -146,7 +146,7 @@ Value ScoreBuilder::findInMask(const ScorePlace &at) const {
       shown = mine;
       continue;
     }
-    // So LLVM knows that none but the first tiles have a cut: their number is all that decides.
+    // The comparison of tile indices shows LLVM that only the first tiles contain a cut.
     Value isPast = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, at.keyTile,
                                          ceilDiv(part.cut, keys));
     Value left = arith::IndexCastOp::create(b, loc, b.getI32Type(),
@@ -159,7 +159,7 @@ Value ScoreBuilder::findInMask(const ScorePlace &at) const {
   return shown;
 }
 
-/// M7: a pair is visible where the mask and `keep` both show it.
+/// M7: a pair is visible if the mask and `keep` both show it.
 Value ScoreBuilder::findVisible(const ScorePlace &at) const {
   auto shown = TileMaskOp::create(b, loc, getTileType(b.getI1Type()));
   Value all = shown;
@@ -167,7 +167,7 @@ Value ScoreBuilder::findVisible(const ScorePlace &at) const {
     OpBuilder::InsertionGuard guard(b);
     b.createBlock(&shown.getRegion());
     Value visiblePairs = findInMask(at);
-    // What is made of queries that are none is anything.
+    // A score_mod may return any value for queries that do not exist.
     if (columns == TileAxis::Queries && op.hasScoreMod())
       visiblePairs = arith::AndIOp::create(b, loc, visiblePairs, findQueries(at));
     if (op.getKeep() && fullTilesKeep)

@@ -1,4 +1,4 @@
-//===- Scores.h - the scores of a tile, in their one place -------*- C++ -*-===//
+//===- Scores.h - the scores of a tile --------------------------*- C++ -*-===//
 
 #ifndef FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_SCORES_H
 #define FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_SCORES_H
@@ -9,47 +9,48 @@
 
 namespace mlir::flashattn {
 
-/// Where a tile of scores lies. Index values.
+/// The location of a tile of scores, as index values.
 struct ScorePlace {
   Value batch, head;   ///< query head
-  Value queryTile;     ///< of as many queries as the tile has positions
-  Value keyTile;       ///< of as many as the tile has keys
-  Value position;      ///< of the first query
-  Value key;           ///< the first or, of compacted keys, its place in the sequence
-  Value queries, keys; ///< that exist
+  Value queryTile;     ///< in units of the positions of a tile
+  Value keyTile;       ///< in units of the keys of a tile
+  Value position;      ///< position of the first query
+  Value key;           ///< the first key; its index in the sequence if keys are compacted
+  Value queries, keys; ///< numbers of queries and keys
   const CompactKeys *joined = nullptr;
 };
 
-/// B6: how a tile of shaped scores, where it is not hidden, changes with its products: by `slope`
-/// times `factor` each.
+/// B6: the derivative of a tile of shaped scores, if visible, with respect to its products: `slope`
+/// times `factor`.
 struct ScoreDerivative {
-  Value slope;   ///< as the tile, f32; null where it is 1 throughout
-  Factor factor; ///< the scale (A1), which a sum over the tile may take once
+  Value slope;   ///< a tile of f32; null if it is 1 everywhere
+  Factor factor; ///< the scale (A1), which may be applied to a sum over tiles instead
 };
 
-/// Makes the scores of tiles of one attention, M rows and N columns of its schedule: rules A1 and
-/// A2 up to the mask, and M7. Whatever else shapes a score belongs here.
+/// Builds the scores of tiles of one attention op, with M rows and N columns of its schedule: rules
+/// A1 and A2 up to the mask, and M7. All code that shapes scores belongs here.
 ///
-/// Rows are queries and columns keys, or with `columns` the queries the other way round. Everything
-/// below is of such a tile, vector<MxN>.
+/// Rows are queries and columns are keys or, if `columns` is Queries, vice versa. All tiles below
+/// are such tiles, vector<MxN>.
 class ScoreBuilder : TileBuilder {
 public:
-  /// Queries are at the positions that `pattern` says. `fullTilesKeep`: in full tiles `keep` hides
-  /// nothing, as where key tiles are listed. `isExact`: f32 throughout, whatever the operands keep.
+  /// `pattern` defines the positions of the queries. `fullTilesKeep`: `keep` hides nothing in full
+  /// tiles, as with lists of key tiles. `isExact`: f32 precision throughout, whatever the operand
+  /// type.
   ScoreBuilder(OpBuilder &b, AttentionOpInterface op, TileAxis columns, RowPattern pattern,
                bool fullTilesKeep, bool isExact = false);
 
-  /// Each query of q, rows of D elements, times each key of k; added to `from`, of `getTileType`,
-  /// where that is given.
+  /// Returns the products of each query of q, rows of D elements, and each key of k; added to
+  /// `from`, of `getTileType`, if given.
   Value multiply(Value q, Value k, Value from = {}) const;
-  /// Of the scores of a tile.
+  /// Returns the type of a tile of scores.
   VectorType getTileType(Type element) const;
-  /// The scores before the factor `getFactor()`, -inf where a pair is hidden; `products` are of
-  /// `multiply`, inside of a loop over tiles. With `derivative` it is set to theirs; the op's
-  /// score_mod must have one then (verifyScoreModHasDerivative).
+  /// Returns the scores before the factor `getFactor()`, -inf if a pair is hidden, inside a loop
+  /// over tiles. `products` is a result of `multiply`. Sets `derivative`, if given, to that of the
+  /// scores; the op's score_mod must then have one (verifyScoreModHasDerivative).
   Value shape(Value products, const ScorePlace &at, ScoreDerivative *derivative = nullptr) const;
-  /// What takes scores to exponents of 2: the factor that they still lack when they meet the mask,
-  /// times log2 e.
+  /// Returns the factor that converts scores to exponents of 2: the factor that the scores of
+  /// `shape` still lack, times log2 e.
   Factor getFactor() const;
 
 private:

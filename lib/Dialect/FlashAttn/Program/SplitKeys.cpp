@@ -1,4 +1,4 @@
-//===- SplitKeys.cpp -------------------------------------------------------===//
+//===- SplitKeys.cpp ------------------------------------------------------===//
 
 #include "SplitKeys.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
@@ -6,7 +6,7 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// Tiles of the intervals before each, and of all.
+/// Returns the number of tiles before each interval, and of all intervals.
 static std::pair<SmallVector<Value>, Value> countTiles(const TileBuilder &build,
                                                        ArrayRef<TileInterval> intervals) {
   Value all = build.index(0);
@@ -18,15 +18,16 @@ static std::pair<SmallVector<Value>, Value> countTiles(const TileBuilder &build,
   return {before, all};
 }
 
-/// The `count` tiles from number `first` on; `before` are those of the intervals before each.
+/// Returns the `count` tiles from index `first` on; `before` is the number of tiles before each
+/// interval.
 static SmallVector<TileInterval> clip(const TileBuilder &build, ArrayRef<TileInterval> intervals,
                                       ArrayRef<Value> before, Value first, Value count) {
   SmallVector<TileInterval> result;
   for (auto [interval, skipped] : llvm::zip_equal(intervals, before)) {
-    // Either may lie outside of the interval, which is empty then.
+    // Either may be outside the interval, whose result is then empty.
     Value begin = build.add(interval.begin, build.sub(first, skipped));
     Value end = build.add(begin, count);
-    // Bounds that are one value stay one: nothing lies between them.
+    // Equal bounds stay the same value, so that the run between them is known to be empty.
     DenseMap<Value, Value> known;
     auto clamp = [&](Value bound) {
       Value &clamped = known[bound];

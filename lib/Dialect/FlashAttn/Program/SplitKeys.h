@@ -1,4 +1,4 @@
-//===- SplitKeys.h - one part of a query tile's keys -------------*- C++ -*-===//
+//===- SplitKeys.h - one split of a query tile's keys -----------*- C++ -*-===//
 
 #ifndef FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_SPLITKEYS_H
 #define FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_SPLITKEYS_H
@@ -7,13 +7,13 @@
 
 namespace mlir::flashattn {
 
-/// Part `part` of `parts` of the tiles of `keys`, which are disjoint and ascending: of all of them,
-/// one interval after the other, an equal share. The same number of intervals; full tiles stay
-/// full.
+/// Returns split `part` of `parts` equal splits of the tiles of `keys`, which are disjoint and
+/// ascending and are counted through the intervals in turn. The number of intervals stays the same;
+/// full tiles stay full.
 SmallVector<TileInterval> takeShare(OpBuilder &builder, Location loc, ArrayRef<TileInterval> keys,
                                     Value part, Value parts);
 
-/// In the same way `count` tiles from number `first` on, or as many of these as there are.
+/// Returns, in the same way, at most `count` tiles from index `first` on.
 SmallVector<TileInterval> takeTiles(OpBuilder &builder, Location loc, ArrayRef<TileInterval> tiles,
                                     Value first, Value count);
 

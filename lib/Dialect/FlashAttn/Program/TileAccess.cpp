@@ -1,4 +1,4 @@
-//===- TileAccess.cpp - tiles in memory as transfers -----------------------===//
+//===- TileAccess.cpp - tile accesses as vector transfers -----------------===//
 
 #include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileLoops.h"
@@ -29,7 +29,7 @@ SmallVector<Value> mlir::flashattn::getTileOrigin(OpBuilder &b, StoreTileOp op,
   return tileOriginOf(b, op, indices);
 }
 
-/// From the dimensions of the memref to those of the tile along `dims`.
+/// Returns the map from the dimensions of the memref to those of the tile along `dims`.
 template <typename AccessOp> static AffineMap mapOf(OpBuilder &b, AccessOp op) {
   SmallVector<AffineExpr> results = llvm::map_to_vector(op.getDims(), [&](int64_t dim) {
     return dim < 0 ? b.getAffineConstantExpr(0) : b.getAffineDimExpr(dim);
@@ -59,7 +59,7 @@ void mlir::flashattn::expandToTransfer(RewriterBase &b, LoadTileOp op) {
   SmallVector<Value> origin = getTileOrigin(b, op, op.getIndices());
   Value source = op.getSource();
   if (op.getFrom() || op.getBelow()) {
-    // Reading the part that exists pads from there, and up to there.
+    // A view of the rows that exist makes the read pad before `from` and from `below` on.
     source = takeRows(b, loc, source, *op.getRowDim(), op.getFrom(), op.getBelow());
     if (Value from = op.getFrom()) {
       Value &row = origin[*op.getRowDim()];

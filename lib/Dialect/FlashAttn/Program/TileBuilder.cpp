@@ -1,4 +1,4 @@
-//===- TileBuilder.cpp -----------------------------------------------------===//
+//===- TileBuilder.cpp ----------------------------------------------------===//
 
 #include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -9,7 +9,7 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// What `op`, and the ops in its regions, take from outside of it.
+/// Returns the values from outside `op` that `op` and the ops in its regions use.
 static SetVector<Value> getInputs(Operation *op) {
   SetVector<Value> inputs(op->operand_begin(), op->operand_end());
   getUsedValuesDefinedAbove(op->getRegions(), inputs);

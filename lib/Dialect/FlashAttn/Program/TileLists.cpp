@@ -1,4 +1,4 @@
-//===- TileLists.cpp -------------------------------------------------------===//
+//===- TileLists.cpp ------------------------------------------------------===//
 
 #include "TileLists.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -27,7 +27,7 @@ void TileLists::build(OpBuilder &b, Location loc, Value keep, ArrayRef<Value> si
     lists = b.createOrFold<arith::MulIOp>(loc, lists, size);
     append(size);
   }
-  // One allocation for both: on a GPU each costs the host as much as a launch.
+  // One allocation for both: on a GPU, an allocation costs the host as much as a launch.
   constexpr int64_t kBytes = 4;
   Value boundsBytes = b.createOrFold<arith::MulIOp>(loc, lists, index(2 * kBytes));
   Value listBytes = b.createOrFold<arith::MulIOp>(
@@ -60,7 +60,8 @@ void TileLists::build(OpBuilder &b, Location loc, Value keep, ArrayRef<Value> si
   YieldIntervalsOp::create(b, loc, yielded);
 }
 
-/// Indices into `bounds` or `tiles`, but for the last: what there is one of is at 0.
+/// Returns the indices of `bounds` or `tiles` except for the last. The index is 0 in a dimension of
+/// size 1.
 SmallVector<Value> TileLists::at(OpBuilder &b, Location loc, ValueRange place) const {
   SmallVector<Value> indices(place);
   for (int64_t i = 0; i < 3; ++i)

@@ -1,4 +1,4 @@
-//===- TileLists.h - the tiles that a keep shows -----------------*- C++ -*-===//
+//===- TileLists.h - lists of the tiles that `keep` shows -------*- C++ -*-===//
 
 #ifndef FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_TILELISTS_H
 #define FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_TILELISTS_H
@@ -8,27 +8,28 @@
 
 namespace mlir::flashattn {
 
-/// Lists of key tiles, one for each batch and each tile of heads and of queries; or lists of query
-/// tiles for tiles of keys.
+/// Lists of key tiles, one for each batch, head tile and query tile; or lists of query tiles, one
+/// for each key tile.
 class TileLists {
 public:
-  /// Makes room for the lists and writes them. `keep` is broadcastable to [B, H, Nq, Nk]; `sizes`
-  /// are the numbers of lists along B, H and Nq, one that is 1 for all of them; of `count` keys, or
-  /// queries, the lists have tiles; `tile` is that of `flashattn.list_tiles`, and so are the
-  /// `intervals` of list (b, h, t). With `listed` the queries the lists along Nq are along Nk.
+  /// Allocates the lists and builds the op that writes them. `keep` is broadcastable to [B, H, Nq,
+  /// Nk]. `sizes` are the numbers of lists along B, H and Nq; a size of 1 is one list for the whole
+  /// dimension. The listed tiles are those of `count` keys or queries. `tile` and the `intervals`
+  /// of list (b, h, t) are as in `flashattn.list_tiles`. If `listed` is Queries, lists are along Nk
+  /// instead of Nq.
   void build(OpBuilder &builder, Location loc, Value keep, ArrayRef<Value> sizes, TileAxis listed,
              Value count, ArrayRef<int64_t> tile,
              function_ref<SmallVector<TileInterval>(ValueRange list)> intervals);
 
-  /// The list at `place` (b, h, t), as an interval of places.
+  /// Returns the interval of the list at `place` (b, h, t), as positions in its row.
   TileInterval getInterval(OpBuilder &builder, Location loc, ValueRange place) const;
 
-  /// The memref whose last dimension holds the numbers of the list's tiles, and its other
+  /// Returns the memref whose last dimension holds the tile indices of the list, and its other
   /// indices.
   std::pair<Value, SmallVector<Value>> getList(OpBuilder &builder, Location loc,
                                                ValueRange place) const;
 
-  /// Gives their room back.
+  /// Deallocates the lists.
   void free(OpBuilder &builder, Location loc);
 
 private:
@@ -37,18 +38,18 @@ private:
   Value buffer, bounds, tiles, middle;
 };
 
-/// How many programs of a block run beside each other, and so have the same tiles.
+/// Returns the number of programs that a block runs side by side, which share their tiles.
 int64_t countTogether(ScheduleAttr schedule);
 
-/// Lists the tiles that the `keep` of `op` shows, of those that the mask does, for programs of
-/// `of`: tiles of keys for those over query tiles, and of queries for those over key tiles. Of
-/// several heads, whose number only the run knows, there are none. `all` is that of
-/// Operands::getAllKeys.
+/// Lists the tiles that both `keep` and the mask of `op` show, for programs with the schedule `of`:
+/// key tiles for programs over query tiles, and query tiles for programs over key tiles. Returns
+/// nullopt without `keep`, or if a list would cover several heads whose number is known only at run
+/// time. `all` is the result of Operands::getAllKeys.
 std::optional<TileLists> listGradientTiles(OpBuilder &builder, AttentionBackwardOp op,
                                            const Operands &operands, const KeyRange &all,
                                            TileAxis listed, ScheduleAttr of);
 
-/// A loop over `intervals` of tiles or, with lists, of the list at `place`; its body is empty.
+/// Creates a loop over `intervals` or, with `lists`, over the list at `place`, with an empty body.
 /// `when` and `rounds`, which may be null, and `state` are those of `flashattn.tile_loop`.
 TileLoopOp createTileLoop(OpBuilder &builder, Location loc, const std::optional<TileLists> &lists,
                           ArrayRef<TileInterval> intervals, ArrayRef<Value> place, Value when,

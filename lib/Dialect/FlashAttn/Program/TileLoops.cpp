@@ -1,4 +1,4 @@
-//===- TileLoops.cpp - flashattn-expand-loops ------------------------------===//
+//===- TileLoops.cpp - flashattn-expand-loops -----------------------------===//
 
 #include "flashattn/Dialect/FlashAttn/Program/TileLoops.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
@@ -105,7 +105,7 @@ Value mlir::flashattn::getTileNumber(OpBuilder &b, Location loc, TileLoopOp loop
 // Steps
 //===----------------------------------------------------------------------===//
 
-/// The mask by which `op`, and nothing else, selects of a tile.
+/// Returns the mask that is the condition of `op`, a select, and has no other use; otherwise null.
 static TileMaskOp getMask(Operation *op) {
   auto select = dyn_cast<arith::SelectOp>(op);
   if (!select || !select.getCondition().hasOneUse())
@@ -126,13 +126,13 @@ private:
   struct Stage {
     SmallVector<Operation *> ops;
     bool lags;
-    int64_t behind; ///< of a stage that lags: the stage of the next step before it
+    int64_t behind; ///< for a lagging stage: the stage of the next step that it follows
   };
-  /// A step on its way: what it has of the body's values.
+  /// A step that is being built, with its copies of the body's values.
   struct Step {
     IRMapping values;
-    bool isFull; ///< the tile, whichever it is
-    /// Of a step in the loop of all runs, whether its tile is full; null elsewhere.
+    bool isFull; ///< whether the tile is known to be full
+    /// In one loop over all runs, whether the tile is full at run time; otherwise null.
     Value isFullHere;
   };
 
@@ -140,8 +140,8 @@ private:
   Value isWithin(const TileRun &run, Value place);
   std::pair<scf::ForOp, Value> createLoop(Value from, Value to, ValueRange state);
   void findStages();
-  /// Calls `visit` for each value of the body that `op`, with all in its regions, reads from
-  /// outside.
+  /// Calls `visit` for each value of the body that `op` and the ops in its regions use from outside
+  /// `op`.
   void forEachRead(Operation *op, function_ref<void(Value)> visit);
   bool isOfLaggingStage(Value v) const;
   void findCarried();
@@ -163,14 +163,14 @@ private:
   SmallVector<TileRun> runs;
   SmallVector<Stage> stages;
   bool isSkewed = false;
-  /// What a skewed loop carries from step to step: values of the body.
+  /// The values of the body that a skewed loop carries from step to step.
   SmallVector<Value> carried;
 };
 
 } // namespace
 
-/// A loop over places and, in it, the place of a step. Warpgroups that share a program have no
-/// register to spare: theirs counts in 32 bits.
+/// Creates a loop over positions. Returns the loop and the position of its step. Warpgroups that
+/// share a program have no spare register, so their loop counts in 32 bits.
 std::pair<scf::ForOp, Value> LoopExpander::createLoop(Value from, Value to, ValueRange state) {
   auto threads = loop->getParentOfType<OnThreadsOp>();
   bool isNarrow = threads && threads.getSchedule().sharesProgram();
@@ -210,9 +210,9 @@ bool LoopExpander::isOfLaggingStage(Value v) const {
       stages, [&](const Stage &stage) { return stage.lags && llvm::is_contained(stage.ops, def); });
 }
 
-/// A skewed loop carries the state, but for what stages that lag yield: these have it from the
-/// values, tiles, that they are handed. A value that is handed over has the place of a state of its
-/// type that is left out; the others follow.
+/// A skewed loop carries the state, except for the values that lagging stages yield. Instead, it
+/// carries the tiles from which these stages compute them. Such a tile takes the slot of an omitted
+/// state value of its type; the remaining tiles follow.
 void LoopExpander::findCarried() {
   SetVector<Value> crossing;
   for (const Stage &stage : stages)
@@ -248,11 +248,12 @@ SmallVector<Value> LoopExpander::lookup(ArrayRef<Value> of, const Step &step) co
   return llvm::map_to_vector(of, [&](Value v) { return step.values.lookupOrDefault(v); });
 }
 
-/// Makes `operand` known to a step that runs only some of the stages: numbers are computed again.
+/// Adds `operand` to the values of a step that runs only some of the stages. Numbers are
+/// recomputed.
 LogicalResult LoopExpander::provide(Value operand, Step &step, Operation *reader) {
   if (step.values.contains(operand))
     return success();
-  // Where it is first read: a step may begin by waiting for copies, which a load must not delay.
+  // Built at its first use: a step may begin with a wait for copies, which a load must not delay.
   if (operand == loop.getTile()) {
     Value place = step.values.lookup(loop.getPlace());
     step.values.map(operand, getTileNumber(b, loc, loop, place));
@@ -272,14 +273,14 @@ LogicalResult LoopExpander::provide(Value operand, Step &step, Operation *reader
   return success();
 }
 
-/// `op` and its mask, as of a full tile and as of one that is cut.
+/// Builds `op` and its mask twice, in a branch: for a full tile and for a partial tile.
 LogicalResult LoopExpander::branch(TileMaskOp mask, Operation *op, Step &step) {
   auto made = scf::IfOp::create(b, loc, op->getResultTypes(), step.isFullHere,
                                 /*addThenBlock=*/true, /*addElseBlock=*/true);
   for (bool isFull : {true, false}) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(isFull ? made.thenBlock() : made.elseBlock());
-    // What is computed for the mask is of no use behind the branch.
+    // Values that are computed for the mask are not used after the branch.
     Step here{step.values, isFull, Value()};
     if (failed(copy(mask, here)) || failed(copy(op, here)))
       return failure();
@@ -292,7 +293,7 @@ LogicalResult LoopExpander::branch(TileMaskOp mask, Operation *op, Step &step) {
 LogicalResult LoopExpander::copy(Operation *op, Step &step) {
   if (step.isFullHere) {
     if (isa<TileMaskOp>(op) && op->hasOneUse() && getMask(*op->user_begin()))
-      return success(); // where it selects
+      return success(); // built with its select
     if (TileMaskOp mask = getMask(op))
       return branch(mask, op, step);
   }
@@ -325,15 +326,15 @@ LogicalResult LoopExpander::copy(Operation *op, Step &step) {
       inside |= dim >= 0 && load.getIndices()[dim] == loop.getTile();
     auto full = cast<LoadTileOp>(made);
     full.setInBounds(inBounds);
-    // Nor is there a row before the first.
+    // A full tile has no row before `from` either.
     if (std::optional<unsigned> rowDim = load.getRowDim();
         rowDim && load.getIndices()[*rowDim] == loop.getTile())
       full.getFromMutable().clear();
   }
-  // Scores are made again without a mask.
+  // The region recomputes scores without a mask, so that only full tiles keep it.
   if (auto weights = dyn_cast<SoftmaxStepOp>(made); weights && !step.isFull)
     weights.dropAgain();
-  // A mask that is true throughout leaves nothing of what uses it.
+  // The users of an all-true mask fold away.
   SmallVector<Value> folded;
   if (isa<arith::AndIOp, arith::SelectOp>(made))
     while (succeeded(b.tryFold(made, folded)))
@@ -374,15 +375,16 @@ LogicalResult LoopExpander::runPlain(SmallVectorImpl<Value> &state) {
   return success();
 }
 
-/// Lets `step` begin with the state of a skewed loop; what lagging stages yield is not there yet.
+/// Maps the state of `step` to the values that a skewed loop carries. The values that lagging
+/// stages yield are not available yet.
 void LoopExpander::takeState(Step &step, ValueRange state) {
   for (auto [argument, yielded] : llvm::zip_equal(loop.getState(), loop.getYielded()))
     if (!isOfLaggingStage(yielded))
       step.values.map(argument, state[llvm::find(carried, yielded) - carried.begin()]);
 }
 
-/// The stages of `step` that do not lag and, each behind its own, those of the step `before` that
-/// do; null if there was none and the state is complete.
+/// Builds the stages of `step` that do not lag, each followed by those lagging stages of the step
+/// `before` that belong behind it. `before` is null if there is none and the state is complete.
 LogicalResult LoopExpander::copySkewed(Step &step, Step *before) {
   for (auto [number, stage] : llvm::enumerate(stages)) {
     if (stage.lags)
@@ -402,12 +404,13 @@ LogicalResult LoopExpander::copySkewed(Step &step, Step *before) {
   return success();
 }
 
-/// The full tiles, where one loop can run them and those beside them: two thirds of the code and of
-/// the time that the driver takes to compile it, or half. It is as fast where only a mask tells the
-/// two apart, behind the wait for a product. It is slower where more is made of the scores first,
-/// where scores are made again, where several consumers' exponentials take longer than their
-/// products, and where threads load from memory and would look for its end at every step. Gradients
-/// whose steps add up dQ have no registers for it (docs/rationale/full-and-partial-tiles.md).
+/// Returns the run of full tiles if one loop should run them together with the partial tiles. This
+/// takes half to two thirds of the code, and of the driver's compile time. It is as fast if full
+/// and partial tiles differ only in a mask, after the wait for a product. It is slower if more is
+/// computed from the scores first, if scores are recomputed, if the exponentials of several
+/// consumers take longer than their products, or if threads load from global memory and would check
+/// bounds in every step. Backward passes whose steps add to dQ lack the registers
+/// (docs/rationale/full-and-partial-tiles.md).
 std::optional<TileRun> LoopExpander::findBranching() {
   constexpr int64_t kWide = 128;
   auto full = llvm::find_if(runs, [](const TileRun &run) { return run.isFull; });
@@ -433,7 +436,7 @@ std::optional<TileRun> LoopExpander::findBranching() {
   return *full;
 }
 
-/// Whether the tile at `place` is of `run`.
+/// Returns whether the tile at `place` is in `run`.
 Value LoopExpander::isWithin(const TileRun &run, Value place) {
   Value within;
   if (run.begin != runs.front().begin)
@@ -448,14 +451,14 @@ Value LoopExpander::isWithin(const TileRun &run, Value place) {
 LogicalResult LoopExpander::runSkewed(SmallVectorImpl<Value> &results) {
   findCarried();
   Value begin = runs.front().begin, end = runs.back().end;
-  // A step that is right for any tile, if there is one.
+  // The first and the last step are built for any tile, unless all tiles are full.
   bool allFull = llvm::all_of(runs, [](const TileRun &run) { return run.isFull; });
   Step first = beginStep(begin, allFull);
   first.values.map(loop.getState(), loop.getInits());
   if (failed(copySkewed(first, /*before=*/nullptr)))
     return failure();
   SmallVector<Value> state = lookup(carried, first);
-  // Of the first step no row has a base to keep.
+  // In the first step, no row has a base to keep.
   for (Operation &op : *b.getInsertionBlock())
     if (auto weights = dyn_cast<SoftmaxStepOp>(op)) {
       weights.removeThresholdAttr();
@@ -476,7 +479,7 @@ LogicalResult LoopExpander::runSkewed(SmallVectorImpl<Value> &results) {
     if (branching)
       step.isFullHere = isWithin(*branching, iv);
     takeState(step, made.getRegionIterArgs());
-    // The step before a run's first one may be of the run before.
+    // The step before the first of a run may belong to the previous run.
     Step before = beginStep(sub(iv, index(1)), run.isFull && run.begin == begin);
     before.values.map(carried, made.getRegionIterArgs());
     if (failed(copySkewed(step, &before)))

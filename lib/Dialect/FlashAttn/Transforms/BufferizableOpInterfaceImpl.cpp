@@ -1,4 +1,4 @@
-//===- BufferizableOpInterfaceImpl.cpp - bufferisation, an external model --===//
+//===- BufferizableOpInterfaceImpl.cpp - bufferization interface model ----===//
 
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
@@ -9,8 +9,8 @@ using namespace mlir;
 using namespace mlir::bufferization;
 using namespace mlir::flashattn;
 
-/// R1: the lowerings walk the last dimension with unit stride. Function boundaries bufferise to
-/// fully dynamic strides by default, so the message names the option that keeps them identity.
+/// R1: the lowerings access the last dimension with unit stride. Function boundaries bufferize to
+/// dynamic strides by default, so the message names the option that keeps the identity layout.
 static LogicalResult verifyUnitStride(Operation *op, unsigned operand, Value buffer) {
   auto type = cast<MemRefType>(buffer.getType());
   SmallVector<int64_t> strides;
@@ -23,7 +23,7 @@ static LogicalResult verifyUnitStride(Operation *op, unsigned operand, Value buf
          << "; bufferize functions with function-boundary-type-conversion=identity-layout-map";
 }
 
-/// A buffer of its own for a result: the analysis lets several that nobody reads share one.
+/// Creates a separate buffer: the analysis may assign an unread destination to several results.
 static FailureOr<Value> makeBuffer(OpBuilder &b, Location loc, Value like,
                                    const BufferizationOptions &options) {
   auto type = cast<MemRefType>(like.getType());
@@ -39,8 +39,8 @@ namespace {
 
 template <typename OpT>
 struct Bufferization : DstBufferizableOpInterfaceExternalModel<Bufferization<OpT>, OpT> {
-  /// A7: every element of an output is written and none is read, so what the destinations held
-  /// before need not be kept.
+  /// A7: every element of an output is written and none is read, so the previous contents of
+  /// destinations need not be kept.
   bool bufferizesToMemoryRead(Operation *op, OpOperand &operand, const AnalysisState &) const {
     return !cast<OpT>(op).isDpsInit(&operand);
   }

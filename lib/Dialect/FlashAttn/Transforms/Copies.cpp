@@ -1,6 +1,6 @@
-//===- Copies.cpp - flashattn-fold-copies, flashattn-expand-copies ---------===//
+//===- Copies.cpp - flashattn-fold-copies, flashattn-expand-copies --------===//
 //
-// Copies beside the dialect's ops: those that go, and what the others become.
+// Copies next to the dialect's ops: copies that are folded, and the lowering of all others.
 //
 //===----------------------------------------------------------------------===//
 
@@ -37,7 +37,7 @@ struct Copy {
   SmallVector<int64_t> order;
 };
 
-/// The ops of a block from one on, up to and with another.
+/// A range of consecutive ops in a block.
 using Window = llvm::iterator_range<Block::iterator>;
 } // namespace
 
@@ -70,7 +70,7 @@ static std::optional<Copy> matchCopy(Operation *op) {
   return copy;
 }
 
-/// Whether the type says that the elements lie in their order without gaps.
+/// Whether the type implies that the elements are contiguous in row-major order.
 static bool isContiguous(MemRefType type) {
   if (type.getLayout().isIdentity())
     return true;
@@ -79,7 +79,7 @@ static bool isContiguous(MemRefType type) {
   if (failed(type.getStridesAndOffset(strides, offset)))
     return false;
   for (auto [size, stride] : llvm::reverse(llvm::zip_equal(type.getShape(), strides))) {
-    // Of one element the stride leads nowhere.
+    // The stride of a dimension of size 1 is irrelevant.
     if (size == 1)
       continue;
     if (ShapedType::isDynamic(expected) || stride != expected)
@@ -89,7 +89,7 @@ static bool isContiguous(MemRefType type) {
   return true;
 }
 
-/// Whether `size` is that of all of dimension `dim` of `memref`.
+/// Whether `size` is the whole size of dimension `dim` of `memref`.
 static bool isWhole(OpFoldResult size, Value memref, int64_t dim) {
   int64_t known = cast<MemRefType>(memref.getType()).getDimSize(dim);
   auto value = dyn_cast<Value>(size);
@@ -102,8 +102,8 @@ static bool isWhole(OpFoldResult size, Value memref, int64_t dim) {
   return alloc && alloc.getMixedSizes()[dim] == size;
 }
 
-/// The same of what is known of a value: of a part of something without gaps, whole in all
-/// dimensions behind the first one in which it has several elements, and of other views of such.
+/// The same, also by definition: a subview of contiguous memory that is whole in all dimensions
+/// after the first dimension of several elements, or another view of contiguous memory.
 static bool isContiguous(Value memref) {
   auto type = dyn_cast<MemRefType>(memref.getType());
   if (!type || isContiguous(type))
@@ -124,13 +124,13 @@ static bool isContiguous(Value memref) {
 }
 
 //===----------------------------------------------------------------------===//
-// Copies that go
+// Copies that are folded
 //===----------------------------------------------------------------------===//
 
-/// What the memory of `memref` is named by: it is looked for behind views.
+/// Returns the memref behind all views of `memref`; it identifies the memory.
 static Value getRoot(Value memref) {
   while (Operation *def = memref.getDefiningOp()) {
-    // It lacks the interface.
+    // memref.transpose lacks the interface.
     if (!isa<memref::TransposeOp, ViewLikeOpInterface>(def))
       break;
     memref = def->getOperand(0);
@@ -138,7 +138,7 @@ static Value getRoot(Value memref) {
   return memref;
 }
 
-/// Whether `root` is memory of its own, unless it is another name of what `other` names.
+/// Whether `root` is a buffer that the function allocates.
 static bool isAllocation(Value root) { return root.getDefiningOp<memref::AllocOp>() != nullptr; }
 static bool isArgument(Value root) {
   auto argument = dyn_cast<BlockArgument>(root);
@@ -146,13 +146,13 @@ static bool isArgument(Value root) {
          isa<func::FuncOp>(argument.getOwner()->getParentOp());
 }
 
-/// An output shares memory with no other argument.
+/// Whether two roots may be the same memory. An output shares memory with no other argument.
 static bool mayAlias(Value a, Value b) {
   bool areKnown = (isAllocation(a) || isArgument(a)) && (isAllocation(b) || isArgument(b));
   return a == b || !areKnown;
 }
 
-/// Whether `op` may write memory that `root` names or, unless `writesAlone`, read it.
+/// Whether `op` may write the memory of `root` or, unless `writesAlone`, read it.
 static bool touches(Operation *op, Value root, bool writesAlone) {
   return op
       ->walk([&](Operation *inside) {
@@ -177,7 +177,7 @@ static bool touches(Window ops, Value root, bool writesAlone) {
   return llvm::any_of(ops, [&](Operation &op) { return touches(&op, root, writesAlone); });
 }
 
-/// `memref` with its dimensions in another order.
+/// Returns `memref` with its dimensions in another order.
 static Value transpose(OpBuilder &b, Location loc, Value memref, ArrayRef<int64_t> order) {
   if (isIdentityPermutation(order))
     return memref;
@@ -185,14 +185,14 @@ static Value transpose(OpBuilder &b, Location loc, Value memref, ArrayRef<int64_
   return memref::TransposeOp::create(b, loc, memref, AffineMapAttr::get(map));
 }
 
-/// Whether a GPU's driver copies it.
+/// Whether the GPU driver can perform the copy.
 static bool isDeviceCopy(const Copy &copy) {
   return isIdentityPermutation(copy.order) && isContiguous(copy.source) &&
          isContiguous(copy.target);
 }
 
-/// Whether kernels may have `memref` in the place of a buffer of the copy, which has rows without
-/// gaps. Where the device itself can copy, they need not read and write slower for it.
+/// Whether kernels may access `memref` instead of `buffer`, the side of the copy with contiguous
+/// rows. If the device can perform the copy, the kernels must not become slower.
 static bool canStandFor(Value memref, Value buffer, const Copy &copy) {
   auto type = cast<MemRefType>(memref.getType());
   int64_t last = type.getRank() - 1, offset;
@@ -203,8 +203,8 @@ static bool canStandFor(Value memref, Value buffer, const Copy &copy) {
   return !isDeviceCopy(copy) || hasAlignedRows(memref) || !hasAlignedRows(buffer);
 }
 
-/// The uses of a buffer by kernels beside `copy`, in the order of its block; none where there are
-/// others.
+/// Returns the uses of `buffer` by kernels, except `copy`, in block order; empty if there are other
+/// uses.
 static SmallVector<OpOperand *> findKernelUses(Value buffer, Operation *copy) {
   SmallVector<OpOperand *> uses;
   for (OpOperand &use : buffer.getUses()) {
@@ -226,7 +226,7 @@ static Window makeWindow(Operation *first, Operation *behind) {
   return {Block::iterator(first), Block::iterator(behind)};
 }
 
-/// What kernels alone read of a buffer, they read where the copy would read it.
+/// If only kernels read the target of the copy, redirects these reads to the source.
 static bool foldOperand(RewriterBase &rewriter, const Copy &copy) {
   if (!isAllocation(copy.target) || !canStandFor(copy.source, copy.target, copy))
     return false;
@@ -247,8 +247,8 @@ static bool foldOperand(RewriterBase &rewriter, const Copy &copy) {
   return true;
 }
 
-/// Makes `memref` a value before `op`, of whose block it is: views and allocations that its
-/// definition is made of move there.
+/// Moves the views and the allocation that define `memref` before `op`, an op of the same block.
+/// Returns false if this is not possible.
 static bool moveBefore(RewriterBase &rewriter, Value memref, Operation *op) {
   Operation *root = getRoot(memref).getDefiningOp();
   if (auto alloc = dyn_cast_if_present<memref::AllocOp>(root);
@@ -260,7 +260,7 @@ static bool moveBefore(RewriterBase &rewriter, Value memref, Operation *op) {
   return succeeded(moveValueDefinitions(rewriter, memref, op));
 }
 
-/// What kernels alone write of a buffer, they write where the copy would write it.
+/// If only kernels write the source of the copy, redirects these writes to the target.
 static bool foldResult(RewriterBase &rewriter, const Copy &copy) {
   if (!isAllocation(copy.source) || !canStandFor(copy.target, copy.source, copy))
     return false;
@@ -269,7 +269,7 @@ static bool foldResult(RewriterBase &rewriter, const Copy &copy) {
     return false;
   Operation *first = uses.front()->getOwner(), *last = uses.back()->getOwner();
   Value root = getRoot(copy.target);
-  // Nobody knows the target before the copy, nor changes it while the buffer is read.
+  // No other op accesses the target before the copy, or writes it while kernels read the buffer.
   if (!cast<DestinationStyleOpInterface>(first).isDpsInit(uses.front()) ||
       !first->isBeforeInBlock(copy.op) ||
       touches(makeWindow(first, copy.op), root, /*writesAlone=*/false))
@@ -317,10 +317,10 @@ struct FoldCopiesPass : flashattn::impl::FoldCopiesBase<FoldCopiesPass> {
 } // namespace
 
 //===----------------------------------------------------------------------===//
-// Copies that stay
+// Copies that are lowered
 //===----------------------------------------------------------------------===//
 
-/// The host: what `memref.copy` would leave to a function of MLIR's own runner becomes a loop.
+/// On the host, a copy that upstream would lower to a call of MLIR's runner library becomes a loop.
 static LogicalResult expandHostCopy(RewriterBase &rewriter, memref::CopyOp copy) {
   auto isPlain = [](MemRefType type) {
     return type.getLayout().isIdentity() ||
@@ -338,8 +338,8 @@ static LogicalResult expandHostCopy(RewriterBase &rewriter, memref::CopyOp copy)
   return success();
 }
 
-/// The elements of `memref`, which has no gaps, as a vector that begins at its first one: what
-/// lowers a `gpu.memcpy` reads no offset.
+/// Returns the elements of the contiguous `memref` as a one-dimensional memref that begins at the
+/// first element, because the lowering of `gpu.memcpy` ignores offsets.
 static Value flatten(OpBuilder &b, Location loc, Value memref) {
   auto type = cast<MemRefType>(memref.getType());
   auto metadata = memref::ExtractStridedMetadataOp::create(b, loc, memref);
@@ -366,7 +366,7 @@ static Value flatten(OpBuilder &b, Location loc, Value memref) {
   return UnrealizedConversionCastOp::create(b, loc, flat, Value(descriptor)).getResult(0);
 }
 
-/// A GPU: a copy from contiguous memory to contiguous memory is the device's own.
+/// On a GPU, a copy between contiguous memrefs becomes a copy of the device.
 static void expandDeviceCopy(RewriterBase &rewriter, memref::CopyOp copy) {
   std::optional<Copy> matched = matchCopy(copy);
   if (copy->getParentOfType<gpu::LaunchOp>() || copy->getParentOfType<gpu::GPUModuleOp>() ||

@@ -1,6 +1,6 @@
-//===- FuseProjection.cpp - flashattn-fuse-projection ----------------------===//
+//===- FuseProjection.cpp - flashattn-fuse-projection ---------------------===//
 //
-// The output projection in the epilogue of attention's program.
+// Fuses the output projection into the epilogue of attention's program.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,12 +25,12 @@ namespace {
 /// The attention whose output a projection reads.
 struct Producer {
   ProgramOp program;
-  StoreTileOp store; ///< of the output
-  Value out;         ///< what it writes, in f32: vector<MxDv>
-  bool keepsOutput;  ///< someone else reads it
+  StoreTileOp store; ///< stores the output
+  Value out;         ///< the stored value in f32: vector<MxDv>
+  bool keepsOutput;  ///< another op reads the output
 };
 
-/// Builds the program of both.
+/// Builds the program of attention and projection.
 class FusedBuilder : TileBuilder {
 public:
   FusedBuilder(OpBuilder &b, ProjectOp op, const Producer &attention)
@@ -43,7 +43,7 @@ public:
   void build();
 
 private:
-  static constexpr int64_t kMostColumns = 512; ///< of a chunk, which has code of its own
+  static constexpr int64_t kMostColumns = 512; ///< of a chunk; each chunk has its own code
 
   Value loadMatrix(Value head, int64_t chunk);
   SmallVector<Value> sumHeads(Value batch, Value tile);
@@ -56,10 +56,10 @@ private:
 
 } // namespace
 
-/// The chunk's columns of a head's matrix, in f32.
+/// Returns the chunk's columns of a head's matrix, in f32.
 Value FusedBuilder::loadMatrix(Value head, int64_t chunk) {
   auto type = VectorType::get({op.getDv(), columns}, op.getElementType());
-  // Not in bounds, so that the CPU copies together what lies far apart.
+  // Not in bounds, so that the CPU copies the rows, which are far apart, to contiguous memory.
   Value matrix = LoadTileOp::create(
       b, loc, type, op.getW(), ValueRange{head, index(0), index(chunk)}, /*below=*/Value(),
       ArrayRef<int64_t>{1, 2}, /*shape=*/nullptr, ArrayRef<bool>{true, false});
@@ -68,8 +68,8 @@ Value FusedBuilder::loadMatrix(Value head, int64_t chunk) {
   return arith::ExtFOp::create(b, loc, type.clone(b.getF32Type()), matrix);
 }
 
-/// The sums of a row tile, a value for each chunk: the heads one after the other, each one's output
-/// multiplied as soon as it is finished.
+/// Returns the sums of a row tile, one value per chunk. The loop over the heads multiplies each
+/// head's output as soon as it is finished.
 SmallVector<Value> FusedBuilder::sumHeads(Value batch, Value tile) {
   Value zero = splat(f32Vector({program.getScheduleAttr().getTileM(), columns}), 0);
   auto loop = scf::ForOp::create(b, loc, index(0), program.getSizes()[1], index(1),
@@ -90,7 +90,7 @@ SmallVector<Value> FusedBuilder::sumHeads(Value batch, Value tile) {
   return SmallVector<Value>(loop.getResults());
 }
 
-/// One program for each batch and row tile.
+/// Builds one program for each batch and row tile.
 void FusedBuilder::build() {
   auto fused = ProgramOp::create(b, loc, ValueRange{program.getSizes()[0], program.getSizes()[2]},
                                  ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::QueryTile},
@@ -109,20 +109,20 @@ void FusedBuilder::build() {
   }
 }
 
-/// The program of the attention right before `op` that makes what `op` reads, if it can take `op`
-/// in.
+/// Returns the program of the attention before `op` that computes the input of `op`, if the
+/// projection can be fused into it.
 static std::optional<Producer> findProducer(ProjectOp op) {
-  // The sums of all columns stay in a core's cache.
+  // The sums of all columns must fit in a core's cache.
   constexpr int64_t kMostSums = 1 << 17;
   int64_t width = op.getW().getType().getDimSize(2);
   Operation *before = op->getPrevNode();
-  // Nothing between reads or writes; memory may be made there.
+  // No op in between may access memory; allocations are allowed.
   while (before && !isa<ProgramOp>(before) &&
          (isMemoryEffectFree(before) || isa<memref::AllocOp>(before)))
     before = before->getPrevNode();
   auto program = dyn_cast_if_present<ProgramOp>(before);
   ScheduleAttr schedule = program ? program.getScheduleAttr() : ScheduleAttr();
-  // On a GPU, where lanes share a row, the sums of all columns would not stay in registers.
+  // On a GPU, where threads share a row, the sums of all columns would not fit in registers.
   if (!schedule || schedule.getThreadsPerRow() != 1 || schedule.getPack() != 1 ||
       program.getSizes().size() != 3 || program.getAxis(1) != ProgramAxis::Head ||
       ShapedType::isDynamic(width) || width == 0 || schedule.getTileM() * width > kMostSums)

@@ -1,6 +1,6 @@
-//===- HostCode.cpp - what stands beside the dialect's ops -----------------===//
+//===- HostCode.cpp - host code around the dialect's ops ------------------===//
 //
-// Host tensors before bufferization, the memory that it makes, and what no pipeline can lower.
+// Host tensors before bufferization, buffers, and errors at ops that no pipeline can lower.
 //
 //===----------------------------------------------------------------------===//
 
@@ -52,7 +52,7 @@ using namespace mlir::flashattn;
 // Before bufferization
 //===----------------------------------------------------------------------===//
 
-/// Whether an op names `tensor`, or a view of it, as what it writes.
+/// Whether an op writes `tensor`, or a view of it, as its destination.
 static bool isDestination(Value tensor) {
   return llvm::any_of(tensor.getUses(), [](OpOperand &use) {
     if (auto op = dyn_cast<DestinationStyleOpInterface>(use.getOwner()))
@@ -63,8 +63,8 @@ static bool isDestination(Value tensor) {
   });
 }
 
-/// Bufferization may write to what the caller of a function brings. That is meant of destinations
-/// alone: the values of other arguments are the caller's still.
+/// Bufferization may write to the arguments of a function. Marks all arguments except destinations
+/// as not writable, so that the caller's data is not overwritten.
 static void protectInputs(func::FuncOp function) {
   if (function.isExternal() || function.isPrivate())
     return;
@@ -76,7 +76,7 @@ static void protectInputs(func::FuncOp function) {
 }
 
 namespace {
-/// Ops that say themselves what they are made of.
+/// Decomposes ops that implement AggregatedOpInterface.
 struct Decompose : OpInterfaceRewritePattern<linalg::AggregatedOpInterface> {
   using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
   LogicalResult matchAndRewrite(linalg::AggregatedOpInterface op,
@@ -91,7 +91,7 @@ struct Decompose : OpInterfaceRewritePattern<linalg::AggregatedOpInterface> {
   }
 };
 
-/// On memrefs it cannot, but on tensors of what they hold. Its input may be its output.
+/// Decomposes a softmax on memrefs, possibly in place, through tensors: upstream requires tensors.
 struct DecomposeOnMemRefs : OpRewritePattern<linalg::SoftmaxOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(linalg::SoftmaxOp op, PatternRewriter &rewriter) const override {
@@ -132,8 +132,8 @@ struct LowerUnPack : OpRewritePattern<linalg::UnPackOp> {
   }
 };
 
-/// Takes out of the bodies of linalg ops the tensors that wrap a scalar only to hand it on: each
-/// would be a buffer for every element.
+/// Removes tensors in the bodies of linalg ops that only wrap a scalar, because each would become
+/// one buffer per element.
 static LogicalResult unwrapScalars(Operation *root) {
   SmallVector<Operation *> ops;
   root->walk([&](linalg::LinalgOp op) {
@@ -160,7 +160,7 @@ struct PrepareTensorsPass : flashattn::impl::PrepareTensorsBase<PrepareTensorsPa
     patterns.add<Decompose, DecomposeOnMemRefs, LowerPack, LowerUnPack>(&getContext());
     linalg::populateElementwiseToLinalgConversionPatterns(patterns);
     tensor::populateDecomposeTensorConcatPatterns(patterns);
-    // Nothing is folded or moved: what needs no rewriting stays as it is.
+    // Does not fold or move anything, so that ops without a matching pattern do not change.
     walkAndApplyPatterns(getOperation(), std::move(patterns));
     if (failed(unwrapScalars(getOperation())))
       signalPassFailure();
@@ -169,10 +169,10 @@ struct PrepareTensorsPass : flashattn::impl::PrepareTensorsBase<PrepareTensorsPa
 } // namespace
 
 //===----------------------------------------------------------------------===//
-// Buffers that loops make
+// Buffers that loops allocate
 //===----------------------------------------------------------------------===//
 
-/// Whether `root` makes buffers that nobody frees, itself or in functions that it calls.
+/// Whether `root` allocates buffers that are never freed, directly or in functions that it calls.
 static bool leaks(Operation *root, SymbolTableCollection &symbols,
                   SmallPtrSetImpl<Operation *> &visited) {
   WalkResult result = root->walk<WalkOrder::PreOrder>([&](Operation *op) {
@@ -201,7 +201,7 @@ static bool leaksInLoops(ModuleOp module) {
       .wasInterrupted();
 }
 
-/// What the program frees itself stays its own.
+/// Excludes buffers that the program frees itself.
 static void markManual(ModuleOp module) {
   auto mark = [&](Operation *op) {
     op->setAttr(bufferization::BufferizationDialect::kManualDeallocation,
@@ -215,8 +215,8 @@ static void markManual(ModuleOp module) {
 }
 
 namespace {
-/// Frees what is owned and not retained, and each buffer once. Upstream's lowering keeps its lists
-/// in memory from the allocator, which may be a GPU's.
+/// Frees each buffer that is owned and not retained, once. Upstream's lowering stores its lists in
+/// memory from the allocator, which may be GPU memory.
 struct LowerDealloc : OpRewritePattern<bufferization::DeallocOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(bufferization::DeallocOp op,
@@ -290,7 +290,7 @@ struct FreeLoopBuffersPass : flashattn::impl::FreeLoopBuffersBase<FreeLoopBuffer
 } // namespace
 
 //===----------------------------------------------------------------------===//
-// Loops that LLVM unrolls
+// Loops that LLVM must not unroll
 //===----------------------------------------------------------------------===//
 
 namespace {
@@ -305,17 +305,17 @@ struct KeepLoopsPass : flashattn::impl::KeepLoopsBase<KeepLoopsPass> {
 } // namespace
 
 //===----------------------------------------------------------------------===//
-// Buffers that are needed for a while
+// Temporary buffers
 //===----------------------------------------------------------------------===//
 
-/// The last op of its block that knows the buffer by any of its names, `names`; null where others
-/// may have it longer than the block, or free it.
+/// Returns the last op in the block of `alloc` that uses the buffer under any of its `names`, or
+/// null if the buffer may outlive the block or is already freed.
 static Operation *findLastUser(memref::AllocOp alloc,
                                const BufferViewFlowAnalysis::ValueSetT &names) {
   Operation *last = alloc;
   for (Value name : names)
     for (Operation *user : name.getUsers()) {
-      // Addresses of memory outlive the names that the analysis knows.
+      // The analysis does not follow uses of the address.
       if (isa<memref::DeallocOp, memref::ExtractAlignedPointerAsIndexOp, UnrealizedConversionCastOp,
               bufferization::ToTensorOp>(user))
         return nullptr;
@@ -351,10 +351,10 @@ struct FreeTemporariesPass : flashattn::impl::FreeTemporariesBase<FreeTemporarie
 } // namespace
 
 //===----------------------------------------------------------------------===//
-// Refusals
+// Errors at ops that cannot be lowered
 //===----------------------------------------------------------------------===//
 
-/// Whether the host itself would read or write memory of the function, or give a kernel its own.
+/// Whether the host would access memory of the function, or pass its own memory to a kernel.
 static bool touchesMemory(Operation *op) {
   if (isa<memref::LoadOp, memref::StoreOp>(op))
     return !op->getOperand(isa<memref::StoreOp>(op)).getDefiningOp<memref::AllocaOp>();
@@ -362,7 +362,7 @@ static bool touchesMemory(Operation *op) {
 }
 
 namespace {
-/// Ops that stand in the way. What one op has become stands at one place, and counts once.
+/// Ops that cannot be lowered. Ops of one name and location, created from one op, count once.
 class Obstacles {
 public:
   void add(Operation *op) {
@@ -370,7 +370,8 @@ public:
       first = op;
   }
 
-  /// Success without any; else an error at the first, with `message`, and `note` at each other.
+  /// Returns success if there are none. Otherwise emits `message` at the first and `note` at
+  /// others.
   LogicalResult refuse(StringRef message, StringRef note) const {
     if (!first)
       return success();
@@ -417,8 +418,8 @@ LogicalResult mlir::flashattn::verifyHost(Operation *root) {
       "so would");
 }
 
-/// Whether bufferization knows the op. Asking for an interface that a dialect promises and nobody
-/// has registered, such as those of cf, ends the process where headers of MLIR check.
+/// Whether the op can be bufferized. Querying an interface that is promised but not registered, as
+/// for cf, aborts in builds with assertions.
 static bool hasFormOnBuffers(Operation *op) {
   using Interface = bufferization::BufferizableOpInterface;
   Dialect *dialect = op->getDialect();
@@ -442,9 +443,9 @@ LogicalResult mlir::flashattn::verifyTensors(Operation *root) {
       "cannot either");
 }
 
-/// Whether LLVM or the runtime gives the name a meaning.
+/// Whether the name is reserved by LLVM or the runtime.
 static bool isReserved(StringRef name) {
-  // No symbol of an object holds a zero byte.
+  // A symbol in an object file cannot contain a zero byte.
   if (name.contains('\0') || name.starts_with("llvm.") || name.starts_with("_mlir_"))
     return true;
   return (name.consume_front("flashattn") || name.consume_front("mgpu")) && !name.empty() &&
@@ -453,7 +454,7 @@ static bool isReserved(StringRef name) {
 
 LogicalResult mlir::flashattn::verifyModule(Operation *root) {
   WalkResult result = root->walk<WalkOrder::PreOrder>([&](Operation *op) -> WalkResult {
-    // Without the op, which may be long.
+    // Does not print the op, which may be long.
     if (isa<ModuleOp>(op) && op != root)
       return emitError(op->getLoc()) << "'builtin.module' op stands in another module: expected "
                                         "all functions in one";
@@ -472,7 +473,7 @@ LogicalResult mlir::flashattn::verifyModule(Operation *root) {
 }
 
 LogicalResult mlir::flashattn::verifyLowered(Operation *root) {
-  // A cast only says that something beside it is left.
+  // Casts only remain next to other ops, so casts are reported only if there is no other op.
   Obstacles obstacles, casts;
   root->walk([&](Operation *op) {
     bool isLowered = isa<ModuleOp, gpu::BinaryOp, gpu::LaunchFuncOp>(op) ||

@@ -1,6 +1,6 @@
-//===- InlineCalls.cpp - flashattn-inline-private --------------------------===//
+//===- InlineCalls.cpp - flashattn-inline-private -------------------------===//
 //
-// What private functions do, where they are called.
+// Inlines calls of private functions.
 //
 //===----------------------------------------------------------------------===//
 
@@ -51,7 +51,7 @@ bool mlir::flashattn::inlineCalls(RewriterBase &rewriter, Operation *root, Opera
   return number != 0;
 }
 
-/// Whether a call of `function` may lead to another one of `target`.
+/// Whether a call of `function` may lead to a call of `target`.
 static bool reaches(func::FuncOp function, func::FuncOp target,
                     llvm::SmallPtrSetImpl<Operation *> &seen) {
   return function
@@ -84,7 +84,7 @@ struct InlinePrivatePass : flashattn::impl::InlinePrivateBase<InlinePrivatePass>
       }
       return found->second;
     };
-    // Functions that each call another one twice grow without bound.
+    // A chain of functions that each call the next one twice grows exponentially.
     constexpr unsigned kMostCalls = 1 << 14;
     SmallVector<func::FuncOp> functions(getOperation().getOps<func::FuncOp>());
     for (func::FuncOp function : functions)

@@ -1,4 +1,4 @@
-//===- SelectSchedule.cpp - flashattn-select-schedule ----------------------===//
+//===- SelectSchedule.cpp - flashattn-select-schedule ---------------------===//
 
 #include "flashattn/Analysis/MaskShape.h"
 #include "flashattn/Dialect/FlashAttn/IR/OptionErrors.h"
@@ -20,13 +20,13 @@ static void remarkCost(AttentionOpInterface op, const Machine &machine) {
                                 "so the kernel has small tiles and no warp specialization";
 }
 
-/// An error at `op`, of which nothing is printed: its reason comes first.
+/// Emits an error at `op` without printing the op, so that the reason comes first.
 static InFlightDiagnostic refuse(Operation *op, const Machine &machine) {
   return emitError(op->getLoc()) << "'" << op->getName() << "' op cannot be compiled for "
                                  << machine.getName();
 }
 
-/// R2: an error at `op` with a note for every reason for which a schedule was refused.
+/// R2: selects a schedule. Emits an error at `op` if all are rejected, with a note per reason.
 template <typename OpT> static LogicalResult selectSchedule(OpT op, const Machine &machine) {
   if (ScheduleAttr given = op.getScheduleAttr()) {
     std::string reason = explainRefusal(op, given, machine);
@@ -51,7 +51,7 @@ template <typename OpT> static LogicalResult selectSchedule(OpT op, const Machin
   return diag;
 }
 
-/// With `fields` in their place. What no schedule can change is the only reason that is given.
+/// The same, with `fields` pinned. If no schedule can be valid, only this reason is reported.
 template <typename OpT>
 static LogicalResult selectSchedule(OpT op, const Machine &machine, StringRef fields) {
   if (std::string reason = explainRefusal(op, machine); !reason.empty())
@@ -75,7 +75,7 @@ struct SelectSchedulePass : flashattn::impl::SelectScheduleBase<SelectSchedulePa
       emitOptionError(root) << llvm::toString(machine.takeError());
       return signalPassFailure();
     }
-    // Said once, and also where no op would say it.
+    // Reported once, even if there is no op.
     if (auto fields = completeSchedule(schedule, Float32Type::get(&getContext()), machine->isCPU());
         !fields) {
       emitOptionError(root) << llvm::toString(fields.takeError());

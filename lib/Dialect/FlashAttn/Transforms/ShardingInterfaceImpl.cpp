@@ -1,9 +1,9 @@
-//===- ShardingInterfaceImpl.cpp - one op on a grid of processes -----------===//
+//===- ShardingInterfaceImpl.cpp - one op on a grid of processes ----------===//
 //
-// Upstream's ShardingInterface as an external model. Batches, heads, queries, keys and the columns
-// of a projection are what shards cut; an op on shards is the same op, and where a process has part
-// of what is summed, a collective follows: keys of `flashattn.attention` give parts that
-// `flashattn.combine` merges, all else is a sum.
+// Upstream's ShardingInterface as an external model. Shards split batches, heads, queries, keys and
+// the columns of a projection. An op on shards is the same op. If a process has only part of a sum,
+// a collective follows: `flashattn.combine` merges the results of `flashattn.attention` on splits
+// of the keys, and all other partial results are added.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,16 +24,16 @@ using namespace mlir::shard;
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// What the letters of OperandRule count. From `Rows` on nothing is to be cut; each dimension that
-/// is the same for all of a loop is one of its own, from `Shared` on by its number.
+/// Loops of the interface, by the letters of OperandRule::dims. Loops from `Rows` on must not be
+/// split. Each broadcast dimension is a loop of its own, `Shared` plus the number of the dimension.
 enum Loop : unsigned { Batches, Heads, Queries, Keys, Columns, Rows, Values, Parts, Shared };
 constexpr unsigned kMostDims = 5, kLoops = Shared + kMostDims;
 
 using Axes = SmallVector<GridAxis>;
 } // namespace
 
-/// A4: query heads follow their key/value heads, but for one that all of them share: then each
-/// process has it.
+/// A4: query heads are split like their key/value heads. A single key/value head for all query
+/// heads is replicated to every process.
 static Loop getLoop(KernelOpInterface op, const OperandRole &role, unsigned dim) {
   auto attention = dyn_cast<AttentionOpInterface>(*op);
   auto countHeads = [&](Value value) {
@@ -64,7 +64,7 @@ static Loop getLoop(KernelOpInterface op, const OperandRole &role, unsigned dim)
   return Loop(Shared + dim);
 }
 
-/// Of the operands that there are, in their order.
+/// Returns the roles of the operands that are present, in their order.
 static SmallVector<OperandRole> getRoles(KernelOpInterface op) {
   return llvm::filter_to_vector(op.getOperandRoles(),
                                 [](const OperandRole &role) { return bool(role.value); });
@@ -80,7 +80,7 @@ static bool hasLoop(KernelOpInterface op, const OperandRole &role, Loop loop) {
                       [&](unsigned dim) { return getLoop(op, role, dim) == loop; });
 }
 
-/// Whether an output is a sum over a loop. B3: no key takes part in the gradient of the sinks.
+/// Whether an output is a sum over a loop. B3: the gradient of the sinks is not a sum over keys.
 static bool isSumOver(KernelOpInterface op, const OperandRole &output, Loop loop) {
   return !hasLoop(op, output, loop) && !(loop == Keys && output.getName() == "d_sink_logits") &&
          llvm::any_of(getRoles(op),
@@ -92,11 +92,11 @@ static bool isOnTensors(Operation *op) {
 }
 
 //===----------------------------------------------------------------------===//
-// What can be cut
+// Valid splits
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// The grid axes that cut each loop.
+/// The grid axes that split each loop.
 struct Cut {
   GridOp grid;
   SmallVector<Axes> axes = SmallVector<Axes>(kLoops);
@@ -113,7 +113,7 @@ static std::string print(ArrayRef<GridAxis> axes) {
          "]";
 }
 
-/// Whether a constraint stays the same where positions and keys move together.
+/// Whether a constraint does not change if positions and keys are shifted together.
 static bool goesByDistance(AffineExpr expr) {
   MLIRContext *context = expr.getContext();
   AffineExpr p = getAffineDimExpr(0, context), k = getAffineDimExpr(1, context),
@@ -122,7 +122,7 @@ static bool goesByDistance(AffineExpr expr) {
   return simplifyAffineExpr(shifted - expr, 2, 3) == 0;
 }
 
-/// A3: what asks for positions must ask for the same of each shard.
+/// A3: verifies that the meaning of positions is the same on each shard.
 static LogicalResult verifyPositions(AttentionOpInterface op, const Cut &cut) {
   if (!cut.has(Queries) && !cut.has(Keys))
     return success();
@@ -146,7 +146,7 @@ static LogicalResult verifyPositions(AttentionOpInterface op, const Cut &cut) {
   return success();
 }
 
-/// Errors, at the op: what the grid cannot cut.
+/// Verifies that the grid can split the loops as in `cut`. Emits errors at the op.
 static LogicalResult verifyCut(KernelOpInterface op, Cut &cut) {
   llvm::SmallDenseMap<GridAxis, const OperandRole *> users;
   SmallVector<OperandRole> roles = getRoles(op);
@@ -191,8 +191,8 @@ static LogicalResult verifyCut(KernelOpInterface op, Cut &cut) {
   return success();
 }
 
-/// What the shardings say of each loop. Errors, at the op: they contradict each other, or shards
-/// have sizes of their own.
+/// Returns the split of each loop that the shardings request. Emits an error at the op if they
+/// contradict each other, or if shards differ in size.
 static FailureOr<Cut> findCut(KernelOpInterface op, ArrayRef<Sharding> operands,
                               ArrayRef<Sharding> results, SymbolTableCollection &symbols) {
   Cut cut;
@@ -243,10 +243,10 @@ static FailureOr<Cut> findCut(KernelOpInterface op, ArrayRef<Sharding> operands,
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Makes what one process does of an op.
+/// Builds the ops that one process executes for an op.
 class Partitioner {
 public:
-  /// `shards` has what the op reads.
+  /// `shards` maps the operands of the op to their shards.
   Partitioner(KernelOpInterface op, Cut &cut, IRMapping &shards, OpBuilder &builder)
       : op(op), cut(cut), shards(shards), b(op->getLoc(), builder) {}
 
@@ -254,13 +254,13 @@ public:
 
 private:
   Value getShard(Value whole) { return shards.lookup(whole); }
-  /// The first of this process in a loop that dimension `dim` of `whole` counts.
+  /// Returns this process's first index in `loop`, which splits dimension `dim` of `whole`.
   OpFoldResult getFirst(Loop loop, Value whole, unsigned dim);
   Value makeEmpty(ArrayRef<OpFoldResult> sizes, Type element) {
     return tensor::EmptyOp::create(b, sizes, element);
   }
-  /// `value`, elements converted to `element` and dimensions in the order that `order` reads them
-  /// in.
+  /// Converts the elements of `value` to `element`, and permutes the dimensions. `order` maps the
+  /// dimensions of the result to those of `value`.
   Value convert(Value value, Type element, AffineMap order);
   void shiftPositions(AttentionOpInterface local);
   SmallVector<Value> mergeKeys(AttentionOp local);
@@ -311,7 +311,7 @@ Value Partitioner::sum(Value part, ArrayRef<GridAxis> axes) {
   return convert(whole, type.getElementType(), b.getMultiDimIdentityMap(type.getRank()));
 }
 
-/// Those of all processes that share the keys, along a new first dimension.
+/// Gathers `part` of all processes that share the keys, along a new first dimension.
 Value Partitioner::gather(Value part) {
   auto type = cast<RankedTensorType>(part.getType());
   SmallVector<int64_t> shape(type.getShape());
@@ -325,8 +325,8 @@ Value Partitioner::gather(Value part) {
                              APInt(64, 0));
 }
 
-/// A3: the position of a query and the number of a key both begin at this process's first key. A
-/// mask goes by their distance; a score modification is given those of the whole.
+/// A3: positions of queries and indices of keys both count from this process's first key. A mask
+/// depends only on their distance; a score modification uses the indices of the whole op.
 void Partitioner::shiftPositions(AttentionOpInterface local) {
   auto whole = cast<AttentionOpInterface>(*op);
   unsigned headDim = whole.getHeadDim(), seqDim = whole.getSeqDim();
@@ -359,7 +359,7 @@ void Partitioner::shiftPositions(AttentionOpInterface local) {
         b, local,
         {getFirst(Batches, whole.getQ(), 0), getFirst(Heads, whole.getQ(), headDim), key, key});
   if (whole.getKvLen() && cut.has(Keys)) {
-    // A7: a length below 0 counts as 0, one above the shard's as the shard's.
+    // A7: lengths below 0 count as 0, and lengths above the shard's number of keys as that number.
     Value lengths = getShard(whole.getKvLen());
     Value first = getValueOrCreateConstantIndexOp(b, b.getLoc(), key);
     AffineMap identity = b.getMultiDimIdentityMap(1);
@@ -379,7 +379,7 @@ void Partitioner::shiftPositions(AttentionOpInterface local) {
   }
 }
 
-/// The parts of all processes' keys, merged. Each part is without the sinks.
+/// Merges the partial results of all processes. They do not include the sinks.
 SmallVector<Value> Partitioner::mergeKeys(AttentionOp local) {
   auto whole = cast<AttentionOp>(*op);
   bool isSwapped = whole.getLayout() == Layout::BSHD;
@@ -400,7 +400,7 @@ SmallVector<Value> Partitioner::mergeKeys(AttentionOp local) {
 }
 
 SmallVector<Value> Partitioner::run() {
-  // A clone has what the op has, and is changed; its results are those of a clone of its own.
+  // The first clone is modified; the second has the result types of the modified operands.
   Operation *changed = b.clone(*op, shards);
   b.setInsertionPoint(changed);
   if (auto attention = dyn_cast<AttentionOpInterface>(changed))
@@ -435,11 +435,11 @@ SmallVector<Value> Partitioner::run() {
 }
 
 //===----------------------------------------------------------------------===//
-// The model
+// The external model
 //===----------------------------------------------------------------------===//
 
-/// Whether each sharding that is given is one that must be: upstream's propagation may not leave
-/// any out to try again.
+/// Whether every given sharding is mandatory. Otherwise upstream's propagation may omit one and try
+/// again.
 static bool isLastTry(Operation *op, ArrayRef<Sharding> operands, ArrayRef<Sharding> results) {
   auto mayBeLeftOut = [](auto &&value, const Sharding &given, bool isForced) {
     if (!given)
@@ -494,7 +494,7 @@ template <typename OpT> struct Model : ShardingInterface::ExternalModel<Model<Op
       return ShardingOption::makeEmpty();
     FailureOr<ShardingOption> option =
         shard::detail::defaultGetShardingOption(op, operands, results);
-    // Upstream passes over an op without an option in silence; annotations that fail end the pass.
+    // Upstream silently skips an op without an option, but invalid annotations must be an error.
     SymbolTableCollection symbols;
     if (failed(option) && isLastTry(op, operands, results) &&
         failed(findCut(cast<OpT>(op), operands, results, symbols)))
@@ -522,7 +522,7 @@ template <typename OpT> struct Model : ShardingInterface::ExternalModel<Model<Op
     FailureOr<std::vector<Sharding>> shardings = getShardingAnnotations(op, option);
     if (failed(shardings))
       return failure();
-    // Upstream's default would annotate a scalar too.
+    // Upstream's default would also annotate scalars.
     ArrayRef<Sharding> all = *shardings;
     for (auto [result, sharding] :
          llvm::zip_equal(op->getResults(), all.take_back(op->getNumResults())))

@@ -1,6 +1,6 @@
-//===- ShareKernels.cpp - flashattn-share-kernels --------------------------===//
+//===- ShareKernels.cpp - flashattn-share-kernels -------------------------===//
 //
-// One function for ops that differ in nothing but their operands.
+// One function for ops that differ only in their operands.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +21,7 @@ namespace mlir::flashattn {
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// What the op reads from around it: its operands, then what its regions use.
+/// Returns the values that the op uses: its operands, then the values that its regions capture.
 static SmallVector<Value> getInputs(Operation *op) {
   SmallVector<Value> inputs(op->getOperands());
   llvm::SetVector<Value> captures;
@@ -30,7 +30,7 @@ static SmallVector<Value> getInputs(Operation *op) {
   return inputs;
 }
 
-/// The value of a scalar that a kernel has compiled in; null for what it is given.
+/// Returns the value of a scalar that is compiled into a kernel; null for an argument.
 static Attribute getConstant(Value value) {
   Attribute constant;
   if (!isa<ShapedType>(value.getType()))
@@ -38,7 +38,7 @@ static Attribute getConstant(Value value) {
   return constant;
 }
 
-/// Whether a kernel made for one input is made for the other.
+/// Whether a kernel for one input is also valid for the other.
 static bool serveAlike(Value a, Value b) {
   if (a.getType() != b.getType() || getConstant(a) != getConstant(b))
     return false;
@@ -65,7 +65,7 @@ static bool areEqual(Operation *a, Operation *b) {
   });
 }
 
-/// Equal for equal ops.
+/// Returns a hash that is equal for equal ops.
 static llvm::hash_code hash(Operation *op) {
   return llvm::hash_combine(
       OperationEquivalence::computeHash(op, OperationEquivalence::ignoreHashValue,
@@ -74,7 +74,7 @@ static llvm::hash_code hash(Operation *op) {
       llvm::hash_combine_range(op->operand_type_begin(), op->operand_type_end()));
 }
 
-/// A function that runs `op` on its arguments, the inputs that are no constants.
+/// Creates a function that applies `op` to its arguments, the inputs that are not constants.
 static func::FuncOp outline(Operation *op, SymbolTable &symbols) {
   MLIRContext *context = op->getContext();
   SmallVector<Value> inputs = getInputs(op);
@@ -104,7 +104,7 @@ static func::FuncOp outline(Operation *op, SymbolTable &symbols) {
     }
     mapping.map(input, inside.back());
   }
-  // By position: an op may have one value as several operands.
+  // By position, because an op may use one value as several operands.
   Operation *clone = b.clone(*op, mapping);
   clone->setOperands(ArrayRef(inside).take_front(op->getNumOperands()));
   func::ReturnOp::create(b, op->getLoc());

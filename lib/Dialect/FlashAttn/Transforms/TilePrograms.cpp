@@ -1,6 +1,6 @@
-//===- TilePrograms.cpp - the passes around tile programs ------------------===//
+//===- TilePrograms.cpp - passes on tile programs -------------------------===//
 //
-// Drivers of what stands in Program.
+// Pass drivers for the transformations in Program.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,8 +25,8 @@ namespace mlir::flashattn {
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// Calls `rewrite` for every op of a kind below `root`, found before any is rewritten, until one
-/// fails.
+/// Calls `rewrite` for every OpT below `root` until a call fails. Finds all ops before the first
+/// call.
 template <typename OpT>
 static LogicalResult rewriteAll(Operation *root,
                                 function_ref<LogicalResult(RewriterBase &, OpT)> rewrite) {

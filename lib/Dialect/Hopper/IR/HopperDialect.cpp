@@ -1,4 +1,4 @@
-//===- HopperDialect.cpp - the dialect, its types, tiles -------------------===//
+//===- HopperDialect.cpp - the dialect, types and tiles -------------------===//
 
 #include "flashattn/Dialect/Hopper/IR/Hopper.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -32,7 +32,7 @@ void HopperDialect::initialize() {
       >();
 }
 
-/// Of a row of a box or panel of 16-bit elements: 32, 64 or 128 bytes have a swizzle.
+/// Whether a row of 16-bit elements has the width of a swizzle: 32, 64 or 128 bytes.
 static bool isSwizzledRow(int64_t columns) {
   return columns == 16 || columns == 32 || columns == 64;
 }
@@ -72,7 +72,7 @@ LogicalResult TensorMapType::verify(function_ref<InFlightDiagnostic()> emitError
 }
 
 //===----------------------------------------------------------------------===//
-// Ring
+// Ring buffer
 //===----------------------------------------------------------------------===//
 
 Type RingType::parse(AsmParser &parser) {
@@ -103,7 +103,7 @@ LogicalResult RingType::verify(function_ref<InFlightDiagnostic()> emitError, int
                        << panels;
   if (rows % 8 != 0)
     return emitError() << "expected rows that are a multiple of 8 but got " << rows;
-  // Each tile is what copies have as a box.
+  // A panel must be a valid box of a tensor map.
   if (failed(TensorMapType::verify(emitError, rows, columns, elementType)))
     return failure();
   int64_t most = SharedTile::kMostBytes / (rows * columns * sizeof(uint16_t));
@@ -149,7 +149,7 @@ std::optional<SharedTile> SharedTile::get(Type type) {
   if (failed(memref.getStridesAndOffset(strides, offset)) || strides[2] != 1 ||
       strides[1] != tile.panelColumns)
     return std::nullopt;
-  // A panel that follows another begins where the swizzle does.
+  // Panels after the first must begin at a multiple of the swizzle's period, eight rows.
   tile.panelStride = strides[0];
   if (tile.panels > 1 &&
       (ShapedType::isDynamic(strides[0]) || tile.rows % 8 != 0 ||

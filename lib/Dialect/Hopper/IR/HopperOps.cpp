@@ -1,4 +1,4 @@
-//===- HopperOps.cpp - assembly and verifiers ------------------------------===//
+//===- HopperOps.cpp - assembly and verifiers -----------------------------===//
 
 #include "flashattn/Dialect/Hopper/IR/Hopper.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -8,8 +8,8 @@
 using namespace mlir;
 using namespace mlir::flashattn::hopper;
 
-/// `type(a), type(b), type(acc)`, or `type(a), type(b) -> type(d)` without an accumulator, whose
-/// type is that of the result.
+/// Parses `type(a), type(b), type(acc)` or, without an accumulator, `type(a), type(b) -> type(d)`.
+/// An accumulator has the type of the result.
 static ParseResult parseWgmmaTypes(OpAsmParser &parser, Type &a, Type &first, Type &b, Type &acc,
                                    Type &d) {
   if (parser.parseType(a) ||
@@ -56,7 +56,7 @@ static LogicalResult verifyBarriers(Operation *op, Value barriers) {
   return success();
 }
 
-/// What a barrier counts in one phase, arrivals and bytes, has 20 bits.
+/// An mbarrier counts the arrivals and the bytes of a phase in 20 bits each.
 static LogicalResult verifyCount(Operation *op, StringRef name, int64_t count) {
   constexpr int64_t most = (int64_t(1) << 20) - 1;
   if (count < 1 || count > most)
@@ -66,7 +66,7 @@ static LogicalResult verifyCount(Operation *op, StringRef name, int64_t count) {
 }
 
 //===----------------------------------------------------------------------===//
-// Tensor copies
+// TMA and bulk copies
 //===----------------------------------------------------------------------===//
 
 LogicalResult MakeTensorMapOp::verify() {
@@ -99,7 +99,7 @@ LogicalResult MakeTensorMapOp::verify() {
   return success();
 }
 
-/// What copies take, 2 to 5 coordinates.
+/// Verifies that a TMA copy has 2 to 5 coordinates.
 static LogicalResult verifyCoordinates(Operation *op, ValueRange coordinates) {
   size_t rank = coordinates.size();
   if (rank < 2 || rank > 5)
@@ -107,7 +107,7 @@ static LogicalResult verifyCoordinates(Operation *op, ValueRange coordinates) {
   return success();
 }
 
-/// Whether a copy's tile has panels of the map's box, and coordinates of a memref's rank.
+/// Verifies the number of coordinates of a copy, and that panels have the size of the map's box.
 template <typename Op> static LogicalResult verifyCopy(Op op) {
   FailureOr<SharedTile> tile = SharedTile::verify(op, "tile", op.getTile());
   if (failed(tile))
@@ -120,7 +120,7 @@ template <typename Op> static LogicalResult verifyCopy(Op op) {
   return verifyCoordinates(op, op.getCoordinates());
 }
 
-/// Whether a tile of so many panels has those that are copied.
+/// Verifies that a tile of `most` panels has the `panels` that are copied.
 static LogicalResult verifyPanels(Operation *op, std::optional<int64_t> panels, int64_t most) {
   if (panels.value_or(1) > most)
     return op->emitOpError() << "expected up to " << most << " panels, as the tile has, but got "
@@ -147,7 +147,7 @@ static int64_t getPlaceBytes(MemRefType places) {
   return places.getDimSize(1) * places.getElementTypeBitWidth() / 8;
 }
 
-/// Places of elements in shared memory for a copy from `source`.
+/// Verifies the buffers in shared memory into which elements of `source` are copied.
 static LogicalResult verifyElements(Operation *op, Value source, ValueRange indices, Value places) {
   auto type = cast<MemRefType>(places.getType()), from = cast<MemRefType>(source.getType());
   if (type.getRank() != 2 || !type.hasStaticShape() || !type.getLayout().isIdentity() ||
@@ -170,7 +170,7 @@ LogicalResult BulkLoadOp::verify() {
 }
 
 //===----------------------------------------------------------------------===//
-// Barriers
+// mbarriers
 //===----------------------------------------------------------------------===//
 
 LogicalResult BarrierInitOp::verify() {
@@ -190,7 +190,7 @@ LogicalResult BarrierArriveOp::verify() { return verifyBarriers(*this, getBarrie
 LogicalResult BarrierWaitOp::verify() { return verifyBarriers(*this, getBarriers()); }
 
 //===----------------------------------------------------------------------===//
-// Rings
+// Ring buffers
 //===----------------------------------------------------------------------===//
 
 LogicalResult MakeRingOp::verify() {
@@ -332,7 +332,7 @@ SmallVector<StagedStep> AddTileOp::getStagedSteps() {
   SmallVector<StagedStep> steps;
   for (int64_t first = 0; first < held; first += count) {
     StagedStep step{first, count, first % part, first / part * part, halves - 1};
-    // All that was copied before is of the tile before.
+    // All earlier copies are of the previous tile.
     if (first < part)
       step.pending = first == 0 ? std::optional<int64_t>(0) : std::nullopt;
     steps.push_back(step);
@@ -371,7 +371,7 @@ LogicalResult AwaitAddedOp::verify() { return verifyOrder(*this, getOrder(), get
 LogicalResult ClearOp::verify() {
   if (failed(verifyTarget(*this, getTarget(), getIndices())))
     return failure();
-  constexpr int64_t kAtOnce = 128; // 16 bytes of each lane
+  constexpr int64_t kAtOnce = 128; // 16 bytes per lane
   if (getElements() % kAtOnce != 0)
     return emitOpError() << "expected elements in " << kAtOnce << "s but got " << getElements();
   return success();

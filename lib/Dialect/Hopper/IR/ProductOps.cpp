@@ -1,12 +1,12 @@
-//===- ProductOps.cpp - products of warpgroups, and tiles as values --------===//
+//===- ProductOps.cpp - products of warpgroups, and tile values -----------===//
 
 #include "flashattn/Dialect/Hopper/IR/Hopper.h"
 
 using namespace mlir;
 using namespace mlir::flashattn::hopper;
 
-/// Columns of a value with 64 rows: of a whole tile, or, where one thread of 128 holds its part,
-/// from the number of elements.
+/// Returns the number of columns of a value with 64 rows: a whole tile, or the fragment that one of
+/// 128 threads holds.
 static int64_t getVectorColumns(VectorType type) {
   return type.getRank() == 2 ? type.getDimSize(1)
                              : type.getNumElements() * kWarpgroupThreads / kWarpgroupRows;
@@ -25,7 +25,7 @@ int64_t WgmmaOp::getContraction() {
   return memref.getDimSize(0) * memref.getDimSize(2);
 }
 
-/// Each of `values` that is a vector must be a whole tile of 64 rows, or each what a thread holds.
+/// Verifies that vectors are all whole tiles, in multiples of 64 rows, or all thread fragments.
 static LogicalResult verifyVectors(Operation *op, ValueRange values) {
   VectorType first;
   for (Value value : values) {
@@ -46,8 +46,8 @@ static LogicalResult verifyVectors(Operation *op, ValueRange values) {
   return success();
 }
 
-/// Whether `first`, if there is any, is columns of a tile of 64 rows or what a thread holds of
-/// them, fewer than `columns` or as many.
+/// Verifies that `first`, if present, has a valid number of columns: fewer than `columns` or, with
+/// `mayBeAll`, as many. It is a tile of 64 rows or the fragment of one thread.
 static LogicalResult verifyFirst(Operation *op, Value first, Type element, int64_t columns,
                                  bool mayBeAll) {
   if (!first)
@@ -127,7 +127,7 @@ LogicalResult WgmmaWaitOp::inferReturnTypes(MLIRContext *, std::optional<Locatio
   return success();
 }
 
-/// Registers hold two elements of 16 bits each.
+/// Verifies that 16-bit elements fill whole registers, two in each.
 static LogicalResult verifyPairs(Operation *op, VectorType type) {
   if (type.getElementType().isF32() || type.getNumElements() % 2 == 0)
     return success();
@@ -146,7 +146,7 @@ LogicalResult WgmmaWaitOp::verify() {
   return verifyVectors(*this, getValues());
 }
 
-/// Whether `value` is a whole tile of the rows and first columns of `tile`.
+/// Verifies that `value` is a whole tile with the rows and the first columns of `tile`.
 static LogicalResult verifyTileValue(Operation *op, Value tile, Value value) {
   FailureOr<SharedTile> shape = SharedTile::verify(op, "tile", tile);
   if (failed(shape))
@@ -172,8 +172,8 @@ LogicalResult LoadTileOp::verify() {
                      /*mayBeAll=*/true);
 }
 
-/// Whether `value` is such a tile in multiples of 16 columns, or what one thread holds of it. With
-/// `byWarps` the tile may be of 16 rows, of which each warp has all.
+/// Verifies that `value` is such a tile with a multiple of 16 columns, or the fragment of one
+/// thread. With `byWarps`, the tile may have 16 rows, all of which every warp loads.
 static LogicalResult verifyThreadsTile(Operation *op, Value memref, Value value,
                                        bool byWarps = false) {
   auto type = cast<VectorType>(value.getType());

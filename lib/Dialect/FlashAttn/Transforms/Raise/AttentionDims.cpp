@@ -1,6 +1,6 @@
-//===- AttentionDims.cpp - batches, heads, queries and keys ----------------===//
+//===- AttentionDims.cpp - batches, heads, queries and keys ---------------===//
 //
-// What a variable counts follows from which operands differ by it.
+// Classifies the variables of a match by the operands that depend on them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,7 +17,7 @@ int64_t mlir::flashattn::getExtent(TensorExprs &exprs, ArrayRef<unsigned> digits
   return extent;
 }
 
-/// Variables of `element`, in the order of its dimensions, the larger stride first.
+/// Returns variables with their dimensions, in the order of dimensions, larger strides first.
 static SmallVector<std::pair<unsigned, unsigned>> listDigits(TensorExprs &exprs,
                                                              ArrayRef<AffineExpr> indices) {
   SmallVector<std::pair<unsigned, unsigned>> digits;
@@ -84,7 +84,7 @@ bool AttentionMatcher::findDimensions() {
   return splitHeads(shared, own);
 }
 
-/// Tells batches from heads, and queries from heads of one group.
+/// Separates batches from heads, and queries from the heads of one group.
 bool AttentionMatcher::splitHeads(ArrayRef<unsigned> shared, ArrayRef<unsigned> own) {
   Dimensions &dims = match.dims;
   llvm::SmallSetVector<unsigned, 8> used;
@@ -121,7 +121,7 @@ bool AttentionMatcher::splitHeads(ArrayRef<unsigned> shared, ArrayRef<unsigned> 
             return digit.first == group || digit.first == variable;
           })->first == group)
         return fail(match.q, "expected the query heads of a key head to be neighbours");
-  // The first dimension that queries and keys share is the batch, unless it is the only one.
+  // The first dimension that queries and keys share is the batch, unless they share only one.
   for (auto &map : {inQ, inK}) {
     llvm::SmallSetVector<unsigned, 4> places;
     for (unsigned variable : llvm::concat<const unsigned>(shared, dims.group))

@@ -1,4 +1,4 @@
-//===- AttentionEmitter.h - how the attention op is made ---------*- C++ -*-===//
+//===- AttentionEmitter.h - creation of the attention op --------*- C++ -*-===//
 
 #ifndef LIB_DIALECT_FLASHATTN_TRANSFORMS_RAISE_ATTENTIONEMITTER_H
 #define LIB_DIALECT_FLASHATTN_TRANSFORMS_RAISE_ATTENTIONEMITTER_H
@@ -8,10 +8,10 @@
 
 namespace mlir::flashattn {
 
-/// What each dimension of a tensor counts, as digits.
+/// The digits that index each dimension of a tensor.
 using Roles = SmallVector<SmallVector<unsigned>>;
 
-/// Makes the op of a match, and what its operands need before it.
+/// Creates the op of a match, and the ops that compute its operands.
 class AttentionEmitter {
 public:
   AttentionEmitter(RewriterBase &rewriter, TensorExprs &exprs, const AttentionMatch &match,
@@ -71,9 +71,9 @@ private:
   Location loc;
   MLIRContext *context;
   SmallVector<Term> biases;
-  /// What a score_mod adds, or subtracts.
+  /// Summands that a score_mod adds or subtracts.
   SmallVector<Term> scoreMods;
-  /// Factors of the run time, behind the cap and before it, that a score_mod multiplies by.
+  /// Run-time factors after the softcap and before it, by which a score_mod multiplies.
   SmallVector<Value> factors, cappedFactors;
 };
 

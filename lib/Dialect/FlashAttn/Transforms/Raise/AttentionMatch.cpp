@@ -1,7 +1,7 @@
-//===- AttentionMatch.cpp - attention among tensor ops ---------------------===//
+//===- AttentionMatch.cpp - attention among tensor ops --------------------===//
 //
-// From the second product backwards: probabilities are e^s over its sum along the keys, wherever
-// it is divided, and s one product of queries and keys below a few elementwise ops.
+// Matches backwards from the second product. Probabilities are e^s divided by its sum along the
+// keys, at any point. The scores s are one product of queries and keys and a few elementwise ops.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,7 +14,7 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// Of what a score or a probability is made at most, in parts that are used once each.
+/// Maximum number of parts of a score or a probability, counting shared parts several times.
 static constexpr unsigned mostParts = 128;
 
 bool AttentionMatcher::fail(Operation *at, const Twine &expected, const Twine &found) {
@@ -33,7 +33,7 @@ bool AttentionMatcher::fail(Element *at, const Twine &expected) {
   return fail(where ? where : op.getOperation(), expected, found);
 }
 
-/// Whether `user` only moves or rounds `source`, or divides it.
+/// Whether `user` only moves or rounds `source`, or multiplies or divides it by another tensor.
 bool AttentionMatcher::isView(Operation *user, Value source) {
   if (isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp, tensor::CastOp>(user))
     return true;
@@ -47,7 +47,7 @@ bool AttentionMatcher::isView(Operation *user, Value source) {
   for (OpOperand *input : linalgOp.getDpsInputOperands())
     if (input->get() == source && !linalgOp.getMatchingIndexingMap(input).isPermutation())
       return false;
-  // With sums to divide by this is where softmax ends.
+  // A division by row sums ends the softmax.
   Operation *last = linalgOp.getBlock()->getTerminator()->getOperand(0).getDefiningOp();
   if (!last || last->getBlock() != linalgOp.getBlock())
     return linalgOp.getNumDpsInputs() == 1;
@@ -55,7 +55,7 @@ bool AttentionMatcher::isView(Operation *user, Value source) {
          (isa<arith::DivFOp, arith::MulFOp>(last) && linalgOp.getNumDpsInputs() == 2);
 }
 
-/// What is reduced of a reduction, at the key of the match.
+/// Returns the element that `reduction` reduces, at the key of the match.
 Element *AttentionMatcher::reduceAtKey(Element *reduction) {
   SmallVector<AffineExpr> loops;
   for (int64_t size : exprs.getReducedSizes(reduction))
@@ -63,7 +63,7 @@ Element *AttentionMatcher::reduceAtKey(Element *reduction) {
   return exprs.getReduced(reduction, loops);
 }
 
-/// The same of a reduction along all keys; null where it is none.
+/// The same for a reduction along all keys; null for any other reduction.
 Element *AttentionMatcher::reduceOverKeys(Element *reduction) {
   llvm::SmallSetVector<unsigned, 8> variables;
   exprs.collectVariables(match.key, variables);
@@ -85,7 +85,7 @@ bool AttentionMatcher::sumsExponentials(Element *sum) {
   return product.exps.size() == 1;
 }
 
-/// The last value that is the product moved, rounded or divided by one sum, and nothing else.
+/// Finds the last value that is the product only moved, rounded or divided by one sum.
 void AttentionMatcher::findResult() {
   SmallVector<Value> chain = {op->getResult(0)};
   bool isDivided = false;
@@ -95,7 +95,7 @@ void AttentionMatcher::findResult() {
       break;
     if (auto generic = dyn_cast<linalg::LinalgOp>(user);
         generic && generic.getNumDpsInputs() == 2) {
-      // A division belongs to it where it is by a sum of exponentials.
+      // A division belongs to the result only if the divisor is a sum of exponentials.
       SmallVector<AffineExpr> indices;
       for (int64_t size : cast<RankedTensorType>(user->getResult(0).getType()).getShape())
         indices.push_back(exprs.makeVariable(size));
@@ -111,7 +111,7 @@ void AttentionMatcher::findResult() {
   match.result = chain.back();
 }
 
-/// The factors of `x`, taken apart as far as it multiplies, divides or exponentiates.
+/// Collects the factors of `x`, through multiplications, divisions, casts and guards.
 void AttentionMatcher::flatten(Element *x, bool inverted, Product &product) {
   if (auto constant = exprs.getConstant(x)) {
     product.constant *= inverted ? 1 / *constant : *constant;
@@ -150,7 +150,7 @@ void AttentionMatcher::flatten(Element *x, bool inverted, Product &product) {
   product.others.push_back(x);
 }
 
-/// The factors of a product's body, whose loads are not taken apart.
+/// Collects the factors in the body of a product. Does not expand loads.
 void AttentionMatcher::collectFactors(Element *x, SmallVectorImpl<Element *> &factors,
                                       Product &product) {
   if (factors.size() >= mostParts) {
@@ -179,7 +179,7 @@ void AttentionMatcher::collectTerms(Element *x, double factor, SmallVectorImpl<T
   Element *n = exprs.resolve(x);
   if (n->is("arith.negf"))
     return collectTerms(n->operands[0], -factor, terms, takesAll);
-  // What has no part in the scores is summed up and rounded as it is written.
+  // Terms without scores are kept whole, so that they are summed and rounded as written.
   bool takesApart = takesAll || isMadeOfScores(n);
   if (takesApart && n->isFloatCast())
     return collectTerms(n->operands[0], factor, terms, takesAll);
@@ -198,7 +198,7 @@ void AttentionMatcher::collectTerms(Element *x, double factor, SmallVectorImpl<T
   terms.push_back({x, factor});
 }
 
-/// What `exp` raises e to; powers of 2 are some of e.
+/// Collects the terms of the exponent of `exp`, to base e also for powers of 2.
 void AttentionMatcher::collectExponent(Element *exp, SmallVectorImpl<Term> &terms) {
   collectTerms(exp->operands[0], exp->is("math.exp2") ? llvm::numbers::ln2 : 1, terms);
 }
@@ -207,8 +207,8 @@ bool AttentionMatcher::areEqual(const Term &a, const Term &b) {
   return flashattn::areEqual(a.factor, b.factor) && exprs.areEqual(a.element, b.element);
 }
 
-/// Whether `x` is made of a product of two tensors that differs by key, also by way of what
-/// `inside` gives for its parts. What is near is looked at first.
+/// Whether `x` contains a contraction that depends on the key and on the result's indices, also in
+/// the elements that `inside` returns for its parts. Searches breadth-first.
 bool AttentionMatcher::hasPart(Element *x,
                                llvm::function_ref<SmallVector<Element *>(Element *)> inside) {
   SmallVector<Element *> work = {x};
@@ -228,7 +228,7 @@ bool AttentionMatcher::hasPart(Element *x,
   return false;
 }
 
-/// Whether `x` has a part in the scores, or in what they are shifted by: a maximum of them, or the
+/// Whether `x` contains the scores, or values by which scores are shifted: their maximum, or the
 /// sum of their exponentials.
 bool AttentionMatcher::isMadeOfScores(Element *x) {
   return hasPart(x, [&](Element *n) -> SmallVector<Element *> {
@@ -241,8 +241,8 @@ bool AttentionMatcher::isMadeOfScores(Element *x) {
   });
 }
 
-/// False. Where `x` is made of a reshape whose shape only run time knows, and that of a product of
-/// two tensors or its exponentials, it is said that this is in the way.
+/// Returns false. If `x` contains a reshape with run-time sizes, applied to a contraction or to
+/// exponentials, reports the reshape as the reason for the failed match.
 bool AttentionMatcher::failAtReshape(Element *x) {
   SmallVector<Element *> work = {x};
   tensor::ReshapeOp opaque;
@@ -255,7 +255,7 @@ bool AttentionMatcher::failAtReshape(Element *x) {
     auto reshape = n->kind == Element::Kind::Load ? n->value.getDefiningOp<tensor::ReshapeOp>()
                                                   : tensor::ReshapeOp();
     if (reshape && !opaque && isa<RankedTensorType>(reshape.getSource().getType())) {
-      // From here on only what it is made of matters.
+      // From here on, only the source of the reshape matters.
       opaque = reshape;
       SmallVector<AffineExpr> indices;
       for (int64_t size : cast<RankedTensorType>(reshape.getSource().getType()).getShape())
@@ -268,12 +268,12 @@ bool AttentionMatcher::failAtReshape(Element *x) {
   return false;
 }
 
-/// Whether `x` is what the scores of a row are shifted by, which cancels out.
+/// Whether `x` is a shift of a row's scores, which cancels out.
 bool AttentionMatcher::isShift(Element *x) {
   return !exprs.dependsOn(x, match.key) && isMadeOfScores(x);
 }
 
-/// Whether `x` is made of a product of two tensors that differs by key.
+/// Whether `x` contains a contraction that depends on the key.
 bool AttentionMatcher::hasScores(Element *x) {
   return hasPart(x, [](Element *) { return SmallVector<Element *>(); });
 }
@@ -340,7 +340,7 @@ bool AttentionMatcher::matchProbabilities(Product &product) {
   collectExponent(exp, terms);
   for (const Term &term : terms)
     (isShift(term.element) ? shifts : scoreTerms).push_back(term);
-  // Without a product of queries and keys this is something else altogether.
+  // Without a product of queries and keys, this is not an attention.
   if (llvm::none_of(scoreTerms, [&](auto &term) { return hasScores(term.element); }))
     return failAtReshape(exp);
   if (std::abs(product.constant - 1) > 1e-6 || !product.others.empty()) {
@@ -371,7 +371,7 @@ bool AttentionMatcher::matchProbabilities(Product &product) {
 bool AttentionMatcher::matchGuard(Element *guard, bool hides) {
   Element *n = exprs.resolve(guard);
   auto isHidden = [&](Element *compare) {
-    // -inf == x, where x is a score, a maximum of scores, or a mask that is added to them.
+    // Matches -inf == x for a score x, a maximum of scores, or a mask that is added to scores.
     if (!compare->is("arith.cmpf"))
       return false;
     auto predicate = cast<arith::CmpFOp>(compare->op).getPredicate();
@@ -412,7 +412,7 @@ bool AttentionMatcher::matchGuard(Element *guard, bool hides) {
   }
   if (hides && isHidden(n))
     return true;
-  // jax.nn.softmax(where=): 0 where the pair is hidden.
+  // jax.nn.softmax(where=) sets the probabilities of hidden pairs to 0.
   auto guarded = llvm::find_if(match.conditions, [&](Condition &condition) {
     return condition.shows != hides && exprs.areEqual(condition.value, guard);
   });
@@ -422,7 +422,7 @@ bool AttentionMatcher::matchGuard(Element *guard, bool hides) {
   return true;
 }
 
-/// The op that reads what the scores lead to and is neither part of the match nor unused.
+/// Returns a live op outside of the match that reads a value derived from the scores, or null.
 static Operation *findOtherUser(const AttentionMatch &match, TensorExprs &exprs) {
   SmallVector<Operation *> work = {match.scores};
   llvm::SmallPtrSet<Operation *, 32> seen;

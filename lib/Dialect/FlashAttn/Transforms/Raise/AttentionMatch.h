@@ -1,4 +1,4 @@
-//===- AttentionMatch.h - attention among tensor ops -------------*- C++ -*-===//
+//===- AttentionMatch.h - attention among tensor ops ------------*- C++ -*-===//
 
 #ifndef LIB_DIALECT_FLASHATTN_TRANSFORMS_RAISE_ATTENTIONMATCH_H
 #define LIB_DIALECT_FLASHATTN_TRANSFORMS_RAISE_ATTENTIONMATCH_H
@@ -8,104 +8,104 @@
 
 namespace mlir::flashattn {
 
-/// What stood in the way: an op, what was expected there and what was found.
+/// Why nearly matching ops are not raised: an op, and what was expected and found there.
 struct NearMiss {
   Operation *op = nullptr;
   std::string expected, found;
 };
 
-/// What is added to a score: `element` times `factor`.
+/// A summand of a score: `element` times `factor`.
 struct Term {
   Element *element;
   double factor;
 };
 
-/// Where scores are shown or hidden: by an i1 of each pair, or by a float that is 0 where they are
-/// shown.
+/// A condition that shows or hides scores: an i1 for each pair, or a float that is 0 for visible
+/// pairs.
 struct Condition {
   Element *value;
-  /// Whether pairs are visible where `value` is true.
+  /// Whether pairs are visible if `value` is true.
   bool shows;
-  /// Whether hidden scores are a finite number: a row without a visible key then has equal weights.
+  /// Whether hidden scores are finite. A row without a visible key then has equal probabilities.
   bool isFinite;
-  /// The bias that says the same, where there is one.
+  /// The bias that is equivalent to the condition, if there is one.
   std::optional<Term> bias;
-  /// Whether weights of hidden pairs are set to 0 behind the softmax.
+  /// Whether the probabilities of hidden pairs are set to 0 after the softmax.
   bool isGuarded = false;
 };
 
-/// A factor of all scores that is known at run time alone, and of which sign is not.
+/// A factor of all scores that is only known at run time, including its sign.
 struct RunTimeFactor {
   Element *value;
   bool divides;
-  /// Whether scores are capped before they are multiplied.
+  /// Whether scores are capped before they are multiplied by the factor.
   bool isBehindCap;
 };
 
-/// A factor that the scores of a query, or of a key, have in common.
+/// A factor that is common to the scores of a query, or of a key.
 struct OperandFactor {
   Element *value;
   bool divides, isOfKeys;
-  /// What multiplies or divides by it.
+  /// The multiplication or division by `value`.
   Element *product;
 };
 
-/// Digits of the variables that each dimension of the operands counts, most significant first.
+/// The digits (variables) that index each dimension of the operands, most significant first.
 struct Dimensions {
   SmallVector<unsigned> batch, head, group, query, key, inner, value;
 };
 
-/// An attention, as elements of its operands at the indices of one element of the result.
+/// A matched attention: elements of its operands at the indices of one element of the result.
 struct AttentionMatch {
-  /// The value that the op gives, at `indices`.
+  /// The value that the op replaces, at `indices`.
   Value result;
   SmallVector<AffineExpr> indices;
-  /// The products: of probabilities and values, and of queries and keys.
+  /// The two products: of probabilities and values, and of queries and keys.
   Operation *output = nullptr, *scores = nullptr;
   Element *q = nullptr, *k = nullptr, *v = nullptr;
   AffineExpr key, inner;
   double scale = 1;
-  SmallVector<RunTimeFactor> factors; ///< beside `scale`
+  SmallVector<RunTimeFactor> factors; ///< in addition to `scale`
   SmallVector<OperandFactor> operandFactors;
   std::optional<double> softcap;
   SmallVector<Term> biases;
   SmallVector<Condition> conditions;
   Element *sink = nullptr;
-  /// What probabilities are divided by, and a value that is the log-sum-exp at `lseIndices`.
+  /// The divisor of the probabilities, and a value that is the log-sum-exp at `lseIndices`.
   Element *sum = nullptr;
   Value lse;
   SmallVector<AffineExpr> lseIndices;
   Dimensions dims;
 };
 
-/// The attention whose second product is `op`, of which nothing else reads scores or probabilities;
-/// none where it is not, and `miss` says why where it nearly is.
+/// Returns the attention whose second product is `op`, if no other op reads its scores or
+/// probabilities. Otherwise returns nullopt, and sets `miss` to the reason if `op` nearly matches.
 std::optional<AttentionMatch> matchAttention(TensorExprs &exprs, linalg::LinalgOp op,
                                              NearMiss &miss);
 
-/// What conditions show, as far as it is a set: the mask, null where every pair is visible, and how
-/// queries and keys are aligned. Conditions that are none are left in `others`, or in `biases`.
-/// None where a row of hidden scores that are finite would see nothing, if that is not up to the
-/// data.
+/// The conditions of a match as a mask of the op (null: every pair is visible) and an alignment of
+/// queries and keys, as far as they are sets. All others are in `others` or `biases`.
 struct RaisedMask {
   Attribute mask;
   Align align = Align::BottomRight;
-  /// Booleans, and whether pairs are visible where they are true.
+  /// Booleans, and whether pairs are visible if they are true.
   SmallVector<std::pair<Element *, bool>> others;
   Element *offset = nullptr;  ///< position of query 0
   Element *lengths = nullptr; ///< number of keys of each batch
-  SmallVector<Term> biases;   ///< conditions that are biases after all
+  SmallVector<Term> biases;   ///< conditions that remain biases
   bool mayHideRows = false;   ///< whether data may hide whole rows by a finite number
 };
+/// Returns the mask of `match`. Returns nullopt, and sets `miss`, if a row with finite hidden
+/// scores sees no key, independently of data.
 std::optional<RaisedMask> raiseMask(TensorExprs &exprs, const AttentionMatch &match,
                                     NearMiss &miss);
 
-/// Replaces `match.result`. False, and nothing is changed, where the operands cannot be brought to
-/// the op's form; `miss` says why.
+/// Replaces `match.result` by the op. Returns false, without a change, if the operands cannot be
+/// converted to the form of the op; `miss` is set to the reason.
 bool emitAttention(RewriterBase &rewriter, TensorExprs &exprs, const AttentionMatch &match,
                    const RaisedMask &mask, NearMiss &miss);
 
-/// Extent of a list of digits.
+/// Returns the product of the extents of `digits`.
 int64_t getExtent(TensorExprs &exprs, ArrayRef<unsigned> digits);
 
 } // namespace mlir::flashattn

@@ -1,4 +1,4 @@
-//===- AttentionMatcher.h - how attention is found ---------------*- C++ -*-===//
+//===- AttentionMatcher.h - matching of attention ---------------*- C++ -*-===//
 
 #ifndef LIB_DIALECT_FLASHATTN_TRANSFORMS_RAISE_ATTENTIONMATCHER_H
 #define LIB_DIALECT_FLASHATTN_TRANSFORMS_RAISE_ATTENTIONMATCHER_H
@@ -10,39 +10,40 @@ namespace mlir::flashattn {
 
 inline bool isExponential(Element *x) { return x->is("math.exp") || x->is("math.exp2"); }
 
-/// Equal but for roundings.
+/// Whether two numbers are equal except for rounding.
 inline bool areEqual(double a, double b) { return std::abs(a - b) <= 1e-6 * std::abs(a); }
 
-/// A product: what it multiplies and divides by.
+/// The factors and divisors of a product.
 struct Product {
   SmallVector<Element *> exps, divisors, others;
-  /// Conditions, and whether the product is 0 where they hold.
+  /// Conditions, and whether the product is 0 if they are true.
   SmallVector<std::pair<Element *, bool>> guards;
   Element *contraction = nullptr;
   double constant = 1;
 };
 
-/// What is done to a score, in the order of the elementwise ops.
+/// An elementwise step between the product of queries and keys and the final score.
 struct ScoreStep {
   enum Kind { Mul, MulValue, MulOperand, Tanh, Bias, Mask } kind;
   double factor = 1;
   Element *element = nullptr;
-  /// Of a value, whether it divides; of a mask, whether pairs are visible where it is true.
+  /// For a value, whether it divides; for a mask, whether pairs are visible if it is true.
   bool flag = false;
-  /// What a mask makes of hidden scores.
+  /// The value of hidden scores after a mask.
   double low = 0;
-  /// What multiplies or divides by a factor of queries or keys.
+  /// The multiplication or division by a factor of queries or keys.
   Element *product = nullptr;
 };
 
-/// Finds the attention whose second product is `op`, from there backwards.
+/// Finds the attention whose second product is `op`, by matching backwards from `op`.
 class AttentionMatcher {
 public:
   AttentionMatcher(TensorExprs &exprs, linalg::LinalgOp op, NearMiss &miss)
       : exprs(exprs), op(op), miss(miss) {}
 
   std::optional<AttentionMatch> run();
-  /// After `run`: whether what `op` gives, or what its users make of it alone, is the log-sum-exp.
+  /// After `run`: finds the log-sum-exp in `user` or its chain of single uses, and sets
+  /// `found.lse`.
   bool findLogSumExp(Operation *user, AttentionMatch &found);
 
 private:
@@ -87,7 +88,7 @@ private:
   AttentionMatch match;
   SmallVector<ScoreStep> steps;
   SmallVector<Term> scoreTerms;
-  /// The highest number that hidden scores are, before what follows the mask.
+  /// The highest finite value of hidden scores so far.
   double highestLow = -std::numeric_limits<double>::infinity();
 };
 

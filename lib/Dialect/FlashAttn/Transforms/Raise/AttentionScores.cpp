@@ -1,4 +1,4 @@
-//===- AttentionScores.cpp - scale, cap, bias and mask of scores -----------===//
+//===- AttentionScores.cpp - scale, cap, bias and mask of scores ----------===//
 
 #include "AttentionMatcher.h"
 #include "ElementEvaluator.h"
@@ -9,10 +9,10 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// Below this a score is hidden: what is added to it can no longer be seen.
+/// Scores up to this value are hidden: summands no longer have a visible effect.
 static constexpr double lowScore = -1e4;
 
-/// A factor that is the same for all scores, known at run time alone; null where `x` is none.
+/// Returns a run-time factor that is the same for all scores; null if `x` is not one.
 Element *AttentionMatcher::findUniform(Element *x) {
   Element *found = exprs.force(x);
   bool isOne = allParts(found, [](Element *part) {
@@ -99,7 +99,7 @@ bool AttentionMatcher::parseSelect(Element *select) {
   return fail(select, "expected hidden scores to be one low number");
 }
 
-/// The values that `x` has by constants and booleans; empty where they are not known.
+/// Returns the values that `x` takes, from constants and booleans; empty if they are not known.
 static SmallVector<double> listValues(TensorExprs &exprs, Element *x) {
   Attribute matrix;
   if (x->kind != Element::Kind::Load || !matchPattern(x->value, m_Constant(&matrix))) {
@@ -110,7 +110,7 @@ static SmallVector<double> listValues(TensorExprs &exprs, Element *x) {
                              [&](Number number) { return toDouble(number, x->type); });
 }
 
-/// The highest low number, where `values` times `factor` are 0 or low; none where they are not.
+/// Returns the highest low number if `values` times `factor` are all 0 or low, and both occur.
 static std::optional<double> findLow(ArrayRef<double> values, double factor) {
   double highest = -std::numeric_limits<double>::infinity();
   bool hasZero = false, hasLow = false;
@@ -118,7 +118,7 @@ static std::optional<double> findLow(ArrayRef<double> values, double factor) {
     double low = value * factor;
     hasZero |= value == 0;
     hasLow |= low <= lowScore;
-    // A NaN is none of both.
+    // A NaN is neither 0 nor low.
     if (value != 0 && !(low <= lowScore))
       return std::nullopt;
     if (value != 0)
@@ -127,7 +127,7 @@ static std::optional<double> findLow(ArrayRef<double> values, double factor) {
   return hasZero && hasLow ? std::optional(highest) : std::nullopt;
 }
 
-/// A bias that is 0 or a low number is a mask.
+/// Adds a bias. A bias whose values are 0 or a low number becomes a mask.
 bool AttentionMatcher::parseBias(Element *x, double factor) {
   if (exprs.getConstant(x) == 0.0)
     return true;
@@ -151,7 +151,7 @@ bool AttentionMatcher::parseBias(Element *x, double factor) {
   SmallVector<double> values = listValues(exprs, n);
   if (std::optional<double> low = findLow(values, factor))
     return addMask(n, false, *low);
-  // What is added to hidden scores may not bring them back.
+  // Summands must not make hidden scores visible again.
   if (std::isfinite(highestLow))
     for (double value : values)
       if (value * factor > -highestLow / 2)
@@ -160,7 +160,7 @@ bool AttentionMatcher::parseBias(Element *x, double factor) {
   return true;
 }
 
-/// Multiplies all that scores are made of so far but their product. Masks stay what they are.
+/// Multiplies all summands of the scores so far, except the product. Masks do not change.
 bool AttentionMatcher::applyFactor(double factor) {
   if (!match.conditions.empty()) {
     highestLow *= factor;
@@ -176,7 +176,7 @@ bool AttentionMatcher::applyFactor(double factor) {
   return true;
 }
 
-/// From the product outwards: scale, cap, bias and mask.
+/// Applies the steps from the product outwards: scale, cap, bias and mask.
 bool AttentionMatcher::applySteps() {
   double inside = match.scale, outside = 1;
   bool hasCap = false;
@@ -215,7 +215,7 @@ bool AttentionMatcher::applySteps() {
       break;
     }
   }
-  // Powers of 2 have the factor log2(e) in the scores.
+  // With exp2, scores contain log2(e), which the ln 2 of the exponent cancels up to rounding.
   auto round = [](Term &bias) {
     if (std::abs(std::abs(bias.factor) - 1) <= 1e-6)
       bias.factor = bias.factor < 0 ? -1 : 1;
@@ -234,15 +234,15 @@ bool AttentionMatcher::applySteps() {
   return true;
 }
 
-/// The operand of a product behind views, extensions and, where it `takesFactors`, factors that are
-/// the same for all.
+/// Returns the operand of a product behind views, extensions and, with `takesFactors`, factors that
+/// are the same for all scores, which become factors of the match.
 Element *AttentionMatcher::peel(Element *load, bool takesFactors) {
   Element *found = load;
   double scale = 1;
   SmallVector<RunTimeFactor> factors;
   for (Element *next = load; next;) {
     if (next->kind == Element::Kind::Load) {
-      // A reshape that does not divide evenly is left, unless one behind it undoes it.
+      // Stop before a reshape that does not divide evenly, unless a reshape behind it undoes it.
       if (exprs.isLinear(next)) {
         found = next;
         match.scale *= scale;

@@ -1,6 +1,6 @@
-//===- AttentionSums.cpp - sums of exponentials along the keys -------------===//
+//===- AttentionSums.cpp - sums of exponentials along the keys ------------===//
 //
-// What probabilities are divided by, and logarithms of it.
+// Matches the divisor of the probabilities and its logarithm.
 //
 //===----------------------------------------------------------------------===//
 
@@ -10,8 +10,8 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// The sum of exponentials of which `term` is the natural logarithm, up to its sign; null where it
-/// is none.
+/// Returns the sum of exponentials whose natural logarithm `term` is, up to the sign; null if
+/// `term` is not such a logarithm.
 Element *AttentionMatcher::findSumOfLogarithm(const Term &term) {
   Element *log = exprs.resolve(term.element);
   double factor = log->is("math.log") ? 1 : log->is("math.log2") ? llvm::numbers::ln2 : 0;
@@ -23,7 +23,7 @@ Element *AttentionMatcher::findSumOfLogarithm(const Term &term) {
   return sum->kind == Element::Kind::Reduce && sum->name == "arith.addf" ? sum : nullptr;
 }
 
-/// Whether `divisor` is the sum of `exp` along the keys, perhaps with a sink behind them.
+/// Whether the divisor is the sum of `exp` along the keys, possibly with a sink after the last key.
 bool AttentionMatcher::matchDivisor(Product &product, Element *exp) {
   Element *divisor = product.divisors[0];
   SmallVector<AffineExpr> loops;
@@ -47,7 +47,7 @@ bool AttentionMatcher::matchDivisor(Product &product, Element *exp) {
   Element *summand = exprs.getReduced(divisor, loops);
   summand = summand ? exprs.resolve(summand) : nullptr;
   while (summand && (summand->isFloatCast() || summand->is("arith.select"))) {
-    // What is hidden may be left out of the sum, if it is hidden in the scores.
+    // The sum may omit hidden pairs if the scores hide them too.
     if (summand->is("arith.select") && exprs.getConstant(summand->operands[2]) != 0.0)
       break;
     if (summand->is("arith.select"))
@@ -66,7 +66,7 @@ bool AttentionMatcher::matchDivisor(Product &product, Element *exp) {
     last = exprs.resolve(last->operands[0]);
   if (!last || !isExponential(last))
     return false;
-  // The sink is shifted by what the scores are.
+  // The sink is shifted by the same values as the scores.
   SmallVector<Term> terms, all;
   collectExponent(last, terms);
   collectExponent(exp, all);
@@ -91,7 +91,7 @@ bool AttentionMatcher::matchLogSum(ArrayRef<Term> shifts, Element *exp) {
     Element *sum = shift.factor < 0 ? findSumOfLogarithm(shift) : nullptr;
     if (!sum)
       continue;
-    // What else the scores are shifted by is what the summands are shifted by.
+    // All other shifts of the scores must be the shifts of the summands.
     SmallVector<Term> terms, others;
     collectExponent(exp, terms);
     llvm::erase_if(terms, [&](const Term &term) { return term.element == shift.element; });
@@ -110,8 +110,8 @@ bool AttentionMatcher::matchLogSum(ArrayRef<Term> shifts, Element *exp) {
   return false;
 }
 
-/// Whether `value` is `log(sum(exp(s - m))) + m`, at indices that then are in terms of the
-/// result's.
+/// Whether `value` is `log(sum(exp(s - m))) + m`. If so, expresses its indices in terms of the
+/// result's indices.
 bool AttentionMatcher::isLogSumExp(Value value) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
   if (!type || !type.getElementType().isF32())
@@ -138,7 +138,7 @@ bool AttentionMatcher::isLogSumExp(Value value) {
   summand = summand ? exprs.resolve(summand) : nullptr;
   if (!summand || !isExponential(summand))
     return false;
-  // The scores, and no more than what stands beside the logarithm.
+  // The exponent must be the scores and the shifts that are added to the logarithm, and no more.
   SmallVector<Term> all;
   collectExponent(summand, all);
   if (all.size() != shifts.size() + scoreTerms.size())

@@ -1,4 +1,4 @@
-//===- ElementEvaluator.cpp - numbers that an element takes ----------------===//
+//===- ElementEvaluator.cpp - evaluation of elements ----------------------===//
 
 #include "ElementEvaluator.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -17,7 +17,7 @@ enum class ElementEvaluator::Code : uint8_t {
   Constant,
   Index,
   Load,
-  // Ops on integers; those without a sign read operands as such.
+  // Ops on integers. Unsigned ops read their operands as unsigned.
   AddI,
   SubI,
   MulI,
@@ -93,7 +93,7 @@ ElementEvaluator::Code ElementEvaluator::getCode(StringRef name) {
 
 static unsigned getWidth(Type type) { return type.isIndex() ? 64 : type.getIntOrFloatBitWidth(); }
 
-/// The low bits of `value` that `type` has, with the sign that they then have.
+/// Truncates `value` to the bits of `type` and sign-extends the result.
 static int64_t wrap(Type type, int64_t value) { return llvm::SignExtend64(value, getWidth(type)); }
 
 static uint64_t dropSign(Type type, int64_t value) {
@@ -137,7 +137,7 @@ Number ElementEvaluator::compute(const Part &part, Number a, Number b, Number c)
     return integer(x - y);
   case Code::MulI:
     return integer(x * y);
-  // Divisions by 0 are undefined; those by -1 turn the sign.
+  // Division by 0 is undefined. Division by -1 is `x * y`, which cannot trap.
   case Code::DivSI:
     return integer(divides ? a.integer / b.integer : x * y);
   case Code::FloorDivSI:
@@ -373,7 +373,7 @@ Number ElementEvaluator::run(ArrayRef<int64_t> variables, ArrayRef<Number> given
   return values.back();
 }
 
-/// The two values that a constant tensor holds; none where it holds others.
+/// Returns the at most two values in a constant tensor; nullopt if there are more.
 static std::optional<std::array<double, 2>> findTwoValues(Element *load) {
   Attribute constant;
   if (!matchPattern(load->value, m_Constant(&constant)))

@@ -1,4 +1,4 @@
-//===- ElementEvaluator.h - numbers that an element takes --------*- C++ -*-===//
+//===- ElementEvaluator.h - evaluation of elements --------------*- C++ -*-===//
 
 #ifndef LIB_DIALECT_FLASHATTN_TRANSFORMS_RAISE_ELEMENTEVALUATOR_H
 #define LIB_DIALECT_FLASHATTN_TRANSFORMS_RAISE_ELEMENTEVALUATOR_H
@@ -7,20 +7,20 @@
 
 namespace mlir::flashattn {
 
-/// A number of some type: an integer with its sign, or a float.
+/// A number of some type: a signed integer or a float.
 union Number {
   int64_t integer;
   double real;
 };
 
-/// Computes an element as its ops do: integers wrap, floats round.
+/// Evaluates an element with the semantics of its ops: integers wrap and floats round.
 class ElementEvaluator {
 public:
-  /// False where `root` has parts that are neither constants, positions, `given`, nor made of such.
+  /// Returns false if `root` has parts other than constants, indices, `given` and supported ops.
   bool prepare(TensorExprs &exprs, Element *root, ArrayRef<Element *> given = {});
-  /// The value of `root` where `variables` and what was given have these values.
+  /// Returns the value of `root` for these values of `variables` and of the given elements.
   Number run(ArrayRef<int64_t> variables, ArrayRef<Number> given = {});
-  /// How many parts `run` computes.
+  /// Returns the number of parts that `run` computes.
   size_t getNumParts() const { return parts.size(); }
 
 private:
@@ -44,23 +44,23 @@ private:
   llvm::DenseMap<Element *, unsigned> known;
 };
 
-/// Reads a constant tensor; empty where its numbers are not known.
+/// Returns the numbers of a constant tensor; empty if they are not known.
 std::vector<Number> readNumbers(Attribute constant);
 
-/// A number as a float.
+/// Converts a number of type `type` to a double.
 double toDouble(Number number, Type type);
 
-/// `x` as a float of `type`.
+/// Rounds `x` to the float type `type`.
 double roundTo(Type type, double x);
 
-/// The few values that an element takes, by parts that have one of two values each.
+/// The values that an element takes, as a function of leaves with two possible values each.
 struct ValueTable {
   struct Leaf {
     Element *element;
-    std::array<double, 2> values; ///< 0 and 1 of an i1
+    std::array<double, 2> values; ///< 0 and 1 for an i1
   };
   SmallVector<Leaf, 4> leaves;
-  /// By the choices of the leaves as bits, the first one lowest.
+  /// Indexed by the choices of the leaves as bits; the first leaf is the lowest bit.
   SmallVector<double> values;
 };
 std::optional<ValueTable> tabulate(TensorExprs &exprs, Element *element);

@@ -1,4 +1,4 @@
-//===- EmitAttention.cpp - the attention op in place of what it says -------===//
+//===- EmitAttention.cpp - creation of the attention op -------------------===//
 
 #include "AttentionEmitter.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -24,7 +24,7 @@ bool AttentionEmitter::isDirect(ArrayRef<AffineExpr> indices, const Roles &roles
          });
 }
 
-/// Whether a value of `type` at `indices` has the dimensions of `roles` but for some of size 1.
+/// Whether `type` at `indices` has the dimensions of `roles`, except for dimensions of size 1.
 bool AttentionEmitter::isDirectButForOnes(RankedTensorType type, ArrayRef<AffineExpr> indices,
                                           const Roles &roles) {
   AffineExpr zero = getAffineConstantExpr(0, context);
@@ -42,7 +42,7 @@ bool AttentionEmitter::isDirectButForOnes(RankedTensorType type, ArrayRef<Affine
                            getReassociationIndicesForReshape(type, type.clone(sizes)).has_value());
 }
 
-/// The dimensions of `roles` at `indices`; not a permutation where some are another's.
+/// Returns the dimensions of `roles` at `indices`; not a permutation if an index matches none.
 SmallVector<int64_t> AttentionEmitter::findPermutation(ArrayRef<AffineExpr> indices,
                                                        const Roles &roles) {
   SmallVector<int64_t> permutation;
@@ -53,7 +53,7 @@ SmallVector<int64_t> AttentionEmitter::findPermutation(ArrayRef<AffineExpr> indi
   return permutation;
 }
 
-/// Size of what `digit` counts, of one of the values that have it as a dimension.
+/// Returns the size that `digit` counts, read from a value with such a dimension if it is dynamic.
 OpFoldResult AttentionEmitter::getSize(unsigned digit, ArrayRef<Element *> loads) {
   if (!ShapedType::isDynamic(exprs.getExtent(digit)))
     return rewriter.getIndexAttr(exprs.getExtent(digit));
@@ -80,7 +80,7 @@ Roles AttentionEmitter::rolesOf(ArrayRef<unsigned> heads, ArrayRef<unsigned> row
   return roles;
 }
 
-/// Flattened to one dimension and cut anew where it has to be.
+/// Reshapes `value`, through one dimension if no single reshape is sufficient.
 Value AttentionEmitter::reshape(Value value, ArrayRef<int64_t> shape) {
   auto type = cast<RankedTensorType>(value.getType());
   if (type.getShape() == shape)
@@ -128,7 +128,7 @@ Value AttentionEmitter::emitIndex(OpBuilder &b, AffineExpr expr,
   if (auto dim = dyn_cast<AffineDimExpr>(expr))
     return digits(dim.getPosition());
   if (auto symbol = dyn_cast<AffineSymbolExpr>(expr)) {
-    // Where it is made: a score_mod may read it, but not make it.
+    // Inserted after the definition, because a score_mod can read the value but not compute it.
     Element *leaf = exprs.getSymbol(symbol.getPosition());
     OpBuilder::InsertionGuard guard(rewriter);
     rewriter.setInsertionPointAfterValue(leaf->value);
@@ -186,7 +186,7 @@ Value AttentionEmitter::emit(OpBuilder &b, Element *x, llvm::function_ref<Value(
   return made[x] = value;
 }
 
-/// `x` at every digit of `roles`, as a tensor of those dimensions.
+/// Computes `x` for all digits of `roles`, as a tensor with these dimensions.
 Value AttentionEmitter::compute(Element *x, const Roles &roles, bool negated) {
   SmallVector<unsigned> digits;
   SmallVector<int64_t> sizes;
@@ -231,7 +231,7 @@ Value AttentionEmitter::compute(Element *x, const Roles &roles, bool negated) {
   return reshape(generic.getResult(0), sizes);
 }
 
-/// `load` with the dimensions of `roles`: as it is, reshaped, or moved.
+/// Returns `load` with the dimensions of `roles`: unchanged, reshaped or copied.
 Value AttentionEmitter::gather(Element *load, const Roles &roles) {
   if (isDirect(load->indices, roles))
     return load->value;
@@ -241,7 +241,7 @@ Value AttentionEmitter::gather(Element *load, const Roles &roles) {
     sizes.push_back(getExtent(exprs, role));
     digits.append(role.begin(), role.end());
   }
-  // In memory's order already, where the flat index is the same.
+  // A reshape is sufficient if the row-major index is the same.
   AffineExpr flat = getAffineConstantExpr(0, context);
   auto type = cast<RankedTensorType>(load->value.getType());
   if (isDirectButForOnes(type, load->indices, roles))
@@ -254,7 +254,7 @@ Value AttentionEmitter::gather(Element *load, const Roles &roles) {
   return compute(load, roles, false);
 }
 
-/// `x` for pairs: only the dimensions along which it differs.
+/// Returns the dimensions of pairs, empty except for those on which `x` depends.
 Roles AttentionEmitter::pairRoles(Element *x) {
   llvm::SmallSetVector<unsigned, 8> used;
   allParts(x, [&](Element *part) {
@@ -271,7 +271,7 @@ Roles AttentionEmitter::pairRoles(Element *x) {
   return roles;
 }
 
-/// The layout that needs fewer copies.
+/// Returns the layout that needs fewer copies.
 Layout AttentionEmitter::chooseLayout() {
   const Dimensions &d = match.dims;
   SmallVector<unsigned> heads(d.head);
@@ -285,7 +285,7 @@ Layout AttentionEmitter::chooseLayout() {
   return count(Layout::BSHD) > count(Layout::BHSD) ? Layout::BSHD : Layout::BHSD;
 }
 
-/// Whether the op has what it needs; nothing is made before.
+/// Whether the op can be created. Creates nothing.
 bool AttentionEmitter::check(Layout layout) {
   const Dimensions &d = match.dims;
   SmallVector<unsigned> heads(d.head);
@@ -308,7 +308,7 @@ bool AttentionEmitter::check(Layout layout) {
       return refuse("expected tensors without an encoding", llvm::formatv("{0}", encoding).str());
   Roles q = rolesOf(heads, d.query, d.inner, layout), k = rolesOf(d.head, d.key, d.inner, layout),
         v = rolesOf(d.head, d.key, d.value, layout), o = rolesOf(heads, d.query, d.value, layout);
-  // Of dimensions that are not known none may be cut or merged.
+  // Dynamic dimensions must be neither split nor merged.
   bool areStatic = isStatic(q) && isStatic(k) && isStatic(v);
   auto canMake = [&](Element *x, const Roles &roles) {
     return isDirect(x->indices, roles) ||
@@ -334,7 +334,7 @@ bool AttentionEmitter::check(Layout layout) {
     Element *value = findSource(factor.value, factor.isOfKeys ? k : q);
     if (!value || !isKnown(value->type))
       return refuseFactor("expected a factor of each query or of each key");
-    // Where scores are wider than what would be multiplied instead, that rounds too early.
+    // If scores are wider than the operand, the multiplied operand is rounded too early.
     if (product->type.getIntOrFloatBitWidth() > operand->type.getIntOrFloatBitWidth())
       return refuseFactor("expected a factor of scores in the type of queries and keys");
   }
@@ -349,7 +349,7 @@ bool AttentionEmitter::check(Layout layout) {
   return true;
 }
 
-/// Queries or keys, with the factors that their scores have in common.
+/// Returns queries or keys, multiplied by the factors that are common to their scores.
 Value AttentionEmitter::makeFactors(Element *operand, bool isKeys, const Roles &roles) {
   Element *product = operand;
   for (const OperandFactor &factor : match.operandFactors) {
@@ -366,7 +366,7 @@ Value AttentionEmitter::makeFactors(Element *operand, bool isKeys, const Roles &
   return makeOperand(product, roles, /*negated=*/false);
 }
 
-/// `o`, whose dimensions are `roles`, as the value that it replaces.
+/// Converts `o`, whose dimensions are `roles`, to the shape and type of the value that it replaces.
 Value AttentionEmitter::makeResult(Value o, const Roles &roles, Value replaced,
                                    ArrayRef<AffineExpr> resultIndices) {
   auto type = cast<RankedTensorType>(replaced.getType());
@@ -395,7 +395,7 @@ Value AttentionEmitter::makeResult(Value o, const Roles &roles, Value replaced,
     return reshape(convert(o, type.getElementType()), type.getShape());
   if (isPermuted)
     return transpose();
-  // In the order of the result: the digit with the largest stride first.
+  // The order of the result in memory: the digit with the largest stride first.
   llvm::DenseMap<unsigned, int64_t> strides;
   for (unsigned digit : digits) {
     llvm::DenseMap<AffineExpr, AffineExpr> only;
@@ -430,7 +430,7 @@ Value AttentionEmitter::makeLengths() {
   auto i32 = type.clone(rewriter.getI32Type());
   if (type == i32)
     return lengths;
-  // Lengths past the keys count as all of them, so none is lost.
+  // Clamp before truncating: a length past the keys means all keys.
   int64_t keys = getExtent(exprs, match.dims.key);
   auto number = [&](int64_t value) -> Value {
     Attribute element = rewriter.getIntegerAttr(type.getElementType(), value);
@@ -452,7 +452,7 @@ bool AttentionEmitter::run() {
   Value q = makeFactors(match.q, false, rolesOf(heads, d.query, d.inner, layout)),
         k = makeFactors(match.k, true, rolesOf(d.head, d.key, d.inner, layout)),
         v = gather(match.v, rolesOf(d.head, d.key, d.value, layout));
-  // The widest of their types and the result's is that of all.
+  // The common type of operands and result: f32 if their types differ.
   Type element = match.q->type;
   for (Type other : {match.k->type, match.v->type, getElementTypeOrSelf(match.result.getType())})
     if (other != element && !(other.getIntOrFloatBitWidth() < 32 && element.isF32()))

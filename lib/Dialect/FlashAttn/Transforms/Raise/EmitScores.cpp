@@ -1,4 +1,4 @@
-//===- EmitScores.cpp - bias, mask, factors and score_mod of the op --------===//
+//===- EmitScores.cpp - bias, mask, factors and score_mod of the op -------===//
 
 #include "AttentionEmitter.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -8,7 +8,7 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// Whether `x` can be computed from what it loads, for the digits of `roles`.
+/// Whether `x` can be computed from its loads for the digits of `roles`.
 bool AttentionEmitter::isMadeOf(Element *x, const Roles &roles) {
   SmallVector<Element *> loads;
   collectLoads(x, loads);
@@ -23,7 +23,7 @@ bool AttentionEmitter::isMadeOf(Element *x, const Roles &roles) {
   });
 }
 
-/// The view that `x` is of another value, if it is one; null where `roles` do not say what `x` is.
+/// Returns the last element behind views in `x` that can be computed for `roles`, or null.
 Element *AttentionEmitter::findSource(Element *x, const Roles &roles) {
   Element *source = nullptr;
   for (Element *next = x; next; next = exprs.expand(next)) {
@@ -42,7 +42,7 @@ Value AttentionEmitter::makeOperand(Element *x, const Roles &roles, bool negated
 }
 
 Value AttentionEmitter::makeBias() {
-  // Positions are what the mask's alignment makes of queries.
+  // The position argument of a score_mod must be the index of the query.
   bool isPosition =
       !mask.offset && (mask.align == Align::TopLeft ||
                        getExtent(exprs, match.dims.query) == getExtent(exprs, match.dims.key));
@@ -102,7 +102,7 @@ Value AttentionEmitter::makeSink() {
   return convert(makeOperand(source, {heads}, false), rewriter.getF32Type());
 }
 
-/// The one element of a leaf that is the same for all.
+/// Extracts the single element of a leaf that is the same for all scores.
 Value AttentionEmitter::extractScalar(Element *leaf) {
   if (leaf->kind != Element::Kind::Load)
     return leaf->value;
@@ -118,7 +118,7 @@ Value AttentionEmitter::toIndex(Value value) {
   return value.getType() == index ? value : arith::IndexCastOp::create(rewriter, loc, index, value);
 }
 
-/// Whether a bias is made of positions and numbers alone, so that a score_mod can say it.
+/// Whether a bias depends only on positions and scalars, so that a score_mod can compute it.
 bool AttentionEmitter::isComputed(Element *x) {
   return allParts(x, [](Element *part) {
     if (part->kind == Element::Kind::Scalar)
@@ -127,7 +127,7 @@ bool AttentionEmitter::isComputed(Element *x) {
   });
 }
 
-/// Whether a factor is above 0, whatever it is made of.
+/// Whether a factor is positive for all inputs.
 static bool isAboveZero(const RunTimeFactor &factor) {
   Element *x = factor.value;
   while (x->isFloatCast())
@@ -135,7 +135,7 @@ static bool isAboveZero(const RunTimeFactor &factor) {
   return x->is(factor.divides ? "math.sqrt" : "math.rsqrt");
 }
 
-/// One factor, in f32, where the op will stand.
+/// Creates one factor, in f32, before the op.
 Value AttentionEmitter::emitFactor(const RunTimeFactor &factor) {
   SmallVector<Element *> loads;
   collectLoads(factor.value, loads);
@@ -153,8 +153,8 @@ Value AttentionEmitter::emitFactor(const RunTimeFactor &factor) {
   return arith::DivFOp::create(rewriter, loc, one, value);
 }
 
-/// The op's scale where factors of the run time are a part of it. Where one may be 0 or less, a
-/// score_mod has them, and the cap behind which it is.
+/// Returns the op's scale if run-time factors are part of it. If any factor may be 0 or less, a
+/// score_mod applies the factors instead, and the softcap if a factor precedes it.
 Value AttentionEmitter::emitFactors() {
   bool isScale = llvm::all_of(match.factors, [](const RunTimeFactor &factor) {
     return isAboveZero(factor) && !factor.isBehindCap;
@@ -173,7 +173,7 @@ Value AttentionEmitter::emitFactors() {
   return arith::MulFOp::create(rewriter, loc, scale, constant);
 }
 
-/// `score` times the factors, and capped between them.
+/// Multiplies `score` by the factors, with the softcap between those before and after it.
 Value AttentionEmitter::emitFactors(Value score) {
   auto multiply = [&](Value factor) {
     score = arith::MulFOp::create(rewriter, loc, score, factor);
@@ -199,7 +199,7 @@ void AttentionEmitter::emitScoreMod(AttentionOp op) {
                                       SmallVector<Location>(5, loc));
   llvm::DenseMap<unsigned, Value> values;
   auto setDigits = [&](ArrayRef<unsigned> digits, Value argument) {
-    // Digits of an index: the last one varies fastest.
+    // Splits an index into digits; the last digit varies fastest.
     for (unsigned digit : llvm::reverse(digits)) {
       Value extent = arith::ConstantIndexOp::create(rewriter, loc, exprs.getExtent(digit));
       bool isFirst = digit == digits.front();

@@ -1,4 +1,4 @@
-//===- EvaluateExprs.cpp - numbers, equality and dependence of elements ----===//
+//===- EvaluateExprs.cpp - values, equality and dependence of elements ----===//
 
 #include "ElementEvaluator.h"
 #include "mlir/Dialect/Utils/IndexingUtils.h"
@@ -32,7 +32,7 @@ std::vector<int64_t> mlir::flashattn::readIntegers(Attribute value) {
   return numbers;
 }
 
-/// Numbers that grow by the same along each dimension, as an index.
+/// Returns numbers that are an affine function of their indices as an index expression, or null.
 static AffineExpr fitIndices(ArrayRef<int64_t> numbers, RankedTensorType type,
                              ArrayRef<AffineExpr> indices, MLIRContext *context) {
   SmallVector<int64_t> slopes(type.getRank()), strides = computeStrides(type.getShape());
@@ -58,7 +58,7 @@ static bool isSmallInteger(int64_t value) {
   return value > -TensorExprs::mostIndex && value < TensorExprs::mostIndex;
 }
 
-/// A constant; an integer that is no i1 is an index, if it is one that sums do not wrap.
+/// Creates a constant. An integer other than i1 becomes an index if sums of it do not wrap.
 Element *TensorExprs::makeNumber(Attribute number, Type type) {
   auto integer = dyn_cast<IntegerAttr>(number);
   if (integer && !type.isInteger(1) && integer.getValue().getSignificantBits() <= 64 &&
@@ -90,7 +90,7 @@ static bool isIntegerConstant(TensorExprs &exprs, Element *element, int64_t &val
   return bool(constant);
 }
 
-/// An integer that is the same everywhere becomes a symbol.
+/// Replaces an integer that is the same everywhere by a symbol.
 Element *TensorExprs::nameSymbol(Element *element) {
   bool isLeaf = element->kind == Element::Kind::Load || element->kind == Element::Kind::Scalar;
   bool isUniform = llvm::all_of(
@@ -104,8 +104,8 @@ Element *TensorExprs::nameSymbol(Element *element) {
   return makeIndex(getAffineSymbolExpr(position, context), element->type);
 }
 
-/// Whether `type`, with its sign, holds every value of `expr`. Lengths and positions that only run
-/// time knows count as below 2^24: what is narrower than 32 bits has to be known.
+/// Whether `type`, as a signed type, can hold every value of `expr`. Lengths and positions that are
+/// only known at run time are assumed to be below 2^24, so types below 32 bits need known lengths.
 bool TensorExprs::fits(AffineExpr expr, Type type) {
   unsigned width = type.isIndex() ? 64 : type.getIntOrFloatBitWidth();
   int64_t size = std::min(mostIndex, int64_t(1) << (std::min(width, 63u) - 1));
@@ -113,7 +113,7 @@ bool TensorExprs::fits(AffineExpr expr, Type type) {
   return low && high && *low >= -size && *high < size;
 }
 
-/// Integer arithmetic on indices, where it neither wraps nor cuts bits off.
+/// Folds integer arithmetic on indices if it neither wraps nor truncates.
 Element *TensorExprs::fold(Element *element) {
   if (element->kind != Element::Kind::Op || element->operands.empty() ||
       llvm::any_of(element->operands, [](Element *x) { return x->kind != Element::Kind::Index; }))
@@ -145,7 +145,7 @@ Element *TensorExprs::fold(Element *element) {
       std::swap(x, y);
     else if (!isIntegerConstant(*this, element->operands[1], value))
       return element;
-    // Nor may it wrap here.
+    // The affine expression must not wrap either.
     int64_t most = mostIndex / std::max<int64_t>(1, std::abs(value));
     auto [least, greatest] = getRange(x, /*unknown=*/1 << 24);
     bool isSmall = least && greatest && *least >= -most && *greatest <= most;
@@ -237,7 +237,7 @@ std::optional<double> TensorExprs::getConstant(Element *element, unsigned depth)
                    .Default(std::nullopt));
 }
 
-/// Whether the op that makes `a` stands behind the one that makes `b`.
+/// Whether the op that defines `a` comes after the op that defines `b`.
 static bool isMadeLater(Element *a, Element *b) {
   Operation *x = a->value.getDefiningOp(), *y = b->value.getDefiningOp();
   return x && (!y || (x->getBlock() == y->getBlock() && y->isBeforeInBlock(x)));
@@ -263,7 +263,7 @@ bool TensorExprs::areEqual(Element *a, Element *b) {
                  (b->kind != Element::Kind::Load || !isMadeLater(b, a) || a->value == b->value);
     bool both = a->kind == b->kind && a->value == b->value;
     Element *x = first ? expand(a) : nullptr, *y = !first || both ? expand(b) : nullptr;
-    // What one of them cannot be taken apart by, the other may.
+    // If one element cannot be expanded, the other element may be.
     if (!both && first && !x && b->kind == Element::Kind::Load)
       y = expand(b);
     if (!both && !first && !y && a->kind == Element::Kind::Load)
@@ -308,7 +308,7 @@ bool TensorExprs::dependsOn(Element *element, ArrayRef<AffineExpr> variables) {
       work.append(next->operands.begin(), next->operands.end());
       continue;
     }
-    // Anew each time: what is expanded may have cut variables.
+    // Collected each time, because expansion may have split variables.
     llvm::SmallSetVector<unsigned, 8> asked, present;
     for (AffineExpr variable : variables)
       collectVariables(variable, asked);

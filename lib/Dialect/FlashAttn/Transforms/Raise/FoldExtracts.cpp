@@ -1,4 +1,4 @@
-//===- FoldExtracts.cpp - elements of tensors that are known ---------------===//
+//===- FoldExtracts.cpp - folding of extracted elements -------------------===//
 
 #include "TensorExpr.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Transforms.h"
@@ -11,7 +11,7 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// What `op` takes out of a tensor, where that is computed of constants; null otherwise.
+/// Returns the element that `op` extracts if it is computed from constants, and null otherwise.
 static TypedAttr evaluate(tensor::ExtractOp op) {
   TensorExprs exprs(op.getContext());
   SmallVector<AffineExpr> indices;
@@ -43,7 +43,7 @@ LogicalResult mlir::flashattn::foldExtracts(RewriterBase &rewriter, func::FuncOp
   });
   if (!folded)
     return success();
-  // What was computed for nothing else goes, with what is asserted of it.
+  // Removes assertions that now hold, and ops that are now dead.
   RewritePatternSet patterns(function.getContext());
   cf::AssertOp::getCanonicalizationPatterns(patterns, function.getContext());
   return applyPatternsGreedily(function, std::move(patterns));

@@ -1,7 +1,7 @@
-//===- IndexDigits.cpp - indices as sums of digits -------------------------===//
+//===- IndexDigits.cpp - indices as sums of digits ------------------------===//
 //
-// A chain of reshapes divides an index and takes remainders. Each variable that is so cut is
-// replaced by its digits, so that every index becomes a sum of variables times strides.
+// A chain of reshapes computes quotients and remainders of an index. Each variable that is divided
+// is replaced by its digits, so that every index becomes a sum of variables times strides.
 //
 //===----------------------------------------------------------------------===//
 
@@ -11,7 +11,7 @@ using namespace mlir;
 using namespace mlir::flashattn;
 
 namespace {
-/// A sum of atoms, which are variables, divisions and remainders, times factors.
+/// A constant plus a sum of atoms (variables, quotients and remainders) times factors.
 struct Linear {
   SmallVector<std::pair<AffineExpr, int64_t>> terms;
   int64_t constant = 0;
@@ -31,7 +31,7 @@ struct Linear {
   }
   AffineExpr get(MLIRContext *context) {
     llvm::erase_if(terms, [](auto &term) { return term.second == 0; });
-    // One order for all sums of the same terms.
+    // All sums of the same terms have the same order.
     llvm::sort(terms, [](auto &a, auto &b) {
       auto key = [](AffineExpr atom) {
         auto dim = dyn_cast<AffineDimExpr>(atom);
@@ -89,7 +89,7 @@ public:
   }
 
 private:
-  /// The terms that `divisor` divides, divided, and the others.
+  /// Returns the terms that `divisor` divides, divided by it, and the remaining terms.
   std::pair<Linear, Linear> split(const Linear &lhs, int64_t divisor) {
     Linear quotient, rest;
     for (auto [atom, factor] : lhs.terms)
@@ -215,7 +215,7 @@ bool TensorExprs::splitVariable(unsigned variable, int64_t stride) {
   return replaceVariable(getAffineDimExpr(variable, context), high * stride + low);
 }
 
-/// Cuts a variable of the innermost division or remainder that one can be cut for.
+/// Splits a variable of the innermost division or remainder for which this is possible.
 bool TensorExprs::cutOnce(AffineExpr expr) {
   bool cut = false;
   expr.walk([&](AffineExpr part) {

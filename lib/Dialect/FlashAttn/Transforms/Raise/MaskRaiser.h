@@ -1,4 +1,4 @@
-//===- MaskRaiser.h - how masks become sets ----------------------*- C++ -*-===//
+//===- MaskRaiser.h - conversion of masks to sets ---------------*- C++ -*-===//
 
 #ifndef LIB_DIALECT_FLASHATTN_TRANSFORMS_RAISE_MASKRAISER_H
 #define LIB_DIALECT_FLASHATTN_TRANSFORMS_RAISE_MASKRAISER_H
@@ -7,21 +7,21 @@
 
 namespace mlir::flashattn {
 
-/// `expr >= 0`, or `expr == 0`.
+/// `expr >= 0`, or `expr == 0` if `isEq`.
 struct Constraint {
   AffineExpr expr;
   bool isEq = false;
 };
 using Conjunction = SmallVector<Constraint, 4>;
-/// A union of intersections.
+/// A union of conjunctions.
 using Union = SmallVector<Conjunction, 4>;
 
-/// A constraint `query * p + key * k + constant`, where it is one.
+/// The coefficients of a constraint `query * p + key * k + constant`.
 struct Plane {
   int64_t query, key, constant;
 };
 
-/// Takes the conditions of a match apart.
+/// Converts the conditions of a match to a mask.
 class MaskRaiser {
   static constexpr unsigned mostParts = 1000;
 
@@ -35,8 +35,8 @@ public:
       key = getAffineDimExpr(match.dims.key[0], context);
   }
 
-  /// None where scores that are hidden by a finite number may hide whole rows. Where such numbers
-  /// are added they may stay biases.
+  /// Returns nullopt if scores that are hidden by a finite number may hide whole rows. With
+  /// `asBiases`, such numbers remain biases if they are added to the scores.
   std::optional<RaisedMask> run(bool asBiases);
 
 private:
@@ -67,10 +67,10 @@ private:
   int64_t queries, keys, shift = 0;
   AffineExpr query, key, unmoved;
   bool isMoved = false;
-  /// Parts of conditions that were looked at; one that is used twice counts twice.
+  /// Number of visited parts of conditions; a part that is used twice counts twice.
   unsigned parts = 0;
   Union visible = {{}};
-  /// What does not depend on data: parts, and whether pairs are visible where they are true.
+  /// Conditions that do not depend on data, and whether pairs are visible if they are true.
   SmallVector<std::pair<Element *, bool>> fixed;
   bool isAllSets = true, hasData = false;
   RaisedMask result;

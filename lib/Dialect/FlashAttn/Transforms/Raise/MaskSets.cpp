@@ -1,7 +1,7 @@
-//===- MaskSets.cpp - conditions as unions of integer sets -----------------===//
+//===- MaskSets.cpp - conditions as unions of integer sets ----------------===//
 //
-// What is compared of indices, matrices of constants that are bands, and what is made of these,
-// also through numbers, become integer sets in disjunctive form.
+// Comparisons of indices, constant matrices that are bands, and logical combinations of both, also
+// if computed with numbers, become integer sets in disjunctive normal form.
 //
 //===----------------------------------------------------------------------===//
 
@@ -33,7 +33,7 @@ std::optional<Union> MaskRaiser::unite(std::optional<Union> a, std::optional<Uni
   return a;
 }
 
-/// Where a comparison of indices holds, or does not.
+/// Returns the set of pairs for which a comparison of indices is true or, without `shows`, false.
 std::optional<Union> MaskRaiser::compare(Element *x, bool shows) {
   auto predicate = cast<arith::CmpIOp>(x->op).getPredicate();
   using P = arith::CmpIPredicate;
@@ -66,7 +66,7 @@ std::optional<Union> MaskRaiser::compare(Element *x, bool shows) {
   }
 }
 
-/// Whether an index compares so with an integer that no index reaches.
+/// Returns the result of comparing an index with an integer out of its range, or nullopt.
 static std::optional<bool> compareWithFar(Element *x) {
   auto compare = dyn_cast_or_null<arith::CmpIOp>(x->op);
   if (!compare || compare.getPredicate() >= arith::CmpIPredicate::ult)
@@ -87,15 +87,15 @@ static std::optional<bool> compareWithFar(Element *x) {
   return arith::applyCmpPredicate(compare.getPredicate(), sides[0], sides[1]);
 }
 
-/// Where the value of `x` is one that `holds`: of a matrix of constants, or of what is made of
-/// booleans.
+/// Returns the set of pairs for which `holds` is true for the value of `x`, a constant matrix or a
+/// function of booleans.
 std::optional<Union> MaskRaiser::getWhere(Element *x, llvm::function_ref<bool(double)> holds) {
   if (x->kind == Element::Kind::Load)
     return fitMatrix(x, holds);
   std::optional<ValueTable> table = tabulate(exprs, x);
   if (!table)
     return std::nullopt;
-  // A cover of the choices for which it holds, by as few leaves each as do.
+  // Covers the choices for which it holds by conjunctions of as few leaves as possible.
   unsigned all = table->values.size() - 1;
   auto holdsAt = [&](unsigned choice) { return holds(table->values[choice]); };
   SmallVector<bool> covered(all + 1);
@@ -127,7 +127,7 @@ std::optional<Union> MaskRaiser::getWhere(Element *x, llvm::function_ref<bool(do
   return sets;
 }
 
-/// Where `x` is true, or where it is false; of a float, where it is 0 instead of true.
+/// Returns the set of pairs for which `x` is true (a float: 0) or, without `shows`, false.
 std::optional<Union> MaskRaiser::getSet(Element *x, bool shows) {
   if (++parts > mostParts)
     return std::nullopt;
@@ -158,11 +158,11 @@ std::optional<Union> MaskRaiser::getSet(Element *x, bool shows) {
     return compare(x, shows);
   if (std::optional<bool> holds = compareWithFar(x))
     return *holds == shows ? Union{{}} : Union{};
-  // Otherwise it may be a bool that went through numbers.
+  // Otherwise `x` may be a boolean that is computed with numbers.
   return getWhere(x, isShown);
 }
 
-/// A matrix of constants that is a band, a prefix and a band, or sinks and a band.
+/// Returns the set of a constant matrix that is a band, a prefix and a band, or sinks and a band.
 std::optional<Union> MaskRaiser::fitMatrix(Element *x, llvm::function_ref<bool(double)> holds) {
   ElementsAttr values;
   if (x->kind != Element::Kind::Load || !matchPattern(x->value, m_Constant(&values)) || !query ||
@@ -189,7 +189,7 @@ std::optional<Union> MaskRaiser::fitMatrix(Element *x, llvm::function_ref<bool(d
           return false;
     return true;
   };
-  // From the last row: the keys from its end, and those from its beginning.
+  // From the last row: the run of keys at its end, and the run at its beginning.
   int64_t last = queries - 1, end = keys, begin = 0;
   while (end > 0 && !at(last, end - 1))
     --end;

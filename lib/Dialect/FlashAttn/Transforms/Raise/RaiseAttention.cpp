@@ -1,4 +1,4 @@
-//===- RaiseAttention.cpp - flashattn-raise-attention ----------------------===//
+//===- RaiseAttention.cpp - flashattn-raise-attention ---------------------===//
 
 #include "AttentionMatch.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
@@ -16,7 +16,7 @@ namespace mlir::flashattn {
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// Whether `op` sums products, as both products of an attention do.
+/// Whether `op` is a sum of products, as both products of an attention are.
 static bool isContraction(linalg::LinalgOp op) {
   if (op->getNumResults() != 1 || op.getNumReductionLoops() == 0 || op.getNumDpsInputs() < 2)
     return false;
@@ -27,7 +27,7 @@ static bool isContraction(linalg::LinalgOp op) {
          });
 }
 
-/// Erases `root`, and what it alone had use for.
+/// Erases `root` and the ops that are dead without it.
 static void eraseDead(RewriterBase &rewriter, Operation *root) {
   llvm::SetVector<Operation *> work;
   work.insert(root);
@@ -38,7 +38,7 @@ static void eraseDead(RewriterBase &rewriter, Operation *root) {
     for (Value operand : op->getOperands())
       if (Operation *definition = operand.getDefiningOp())
         work.insert(definition);
-    // What bodies read from outside stays for canonicalization, if it is a constant.
+    // Constants that bodies capture are left for canonicalization.
     rewriter.eraseOp(op);
   }
 }
@@ -50,7 +50,7 @@ static void report(const NearMiss &miss) {
       << (miss.expected + " but got " + miss.found);
 }
 
-/// Whether nothing reads `lse` before `last`, where the op will stand.
+/// Whether `lse` is only read after `last`, before which the op is created.
 static bool comesFirst(Operation *last, Value lse, NearMiss &miss) {
   if (!lse)
     return true;
@@ -65,7 +65,7 @@ static bool comesFirst(Operation *last, Value lse, NearMiss &miss) {
   return true;
 }
 
-/// Whether `op`, as second product, was raised.
+/// Raises the attention whose second product is `op`. Returns whether it was raised.
 static bool raise(RewriterBase &rewriter, linalg::LinalgOp op) {
   TensorExprs exprs(op->getContext());
   NearMiss miss;
@@ -104,7 +104,7 @@ static bool raiseBelow(RewriterBase &rewriter, Operation *root) {
   } listener;
   rewriter.setListener(&listener);
   bool raised = false;
-  // The second product first, with which the first one goes.
+  // Second products first: raising one also erases its first product.
   for (linalg::LinalgOp op : llvm::reverse(candidates))
     if (!listener.erased.contains(op))
       raised |= raise(rewriter, op);
@@ -121,7 +121,7 @@ void mlir::flashattn::raiseAttention(RewriterBase &rewriter, Operation *root) {
       callers.push_back(function);
   });
   raiseBelow(rewriter, root);
-  // What is called may be part of an attention. A function without one stays as it is.
+  // A callee may contain part of an attention. Callers without an attention do not change.
   for (func::FuncOp function : callers) {
     OwningOpRef<func::FuncOp> clone = function.clone();
     constexpr unsigned kMostCalls = 256;

@@ -1,6 +1,6 @@
-//===- RaiseLinalg.cpp - flashattn-raise-linalg, flashattn-verify-host -----===//
+//===- RaiseLinalg.cpp - flashattn-raise-linalg ---------------------------===//
 //
-// What upstream's structured ops say of the dialect's own.
+// Replaces upstream's structured ops by equivalent ops of the dialect.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,12 +22,12 @@ namespace mlir::flashattn {
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// The fill that gives `destination` of `op` its contents: on tensors where it is made, on memrefs
-/// the last op before that has anything to do with it.
+/// Returns the fill of `destination` of `op`: its definition for a tensor, the last op before `op`
+/// that accesses it for a memref.
 static linalg::FillOp findFill(Operation *op, Value destination) {
   if (isa<TensorType>(destination.getType()))
     return destination.getDefiningOp<linalg::FillOp>();
-  // What goes by another name too might be read by it, or by the op itself.
+  // Memory with several names may be read through another name, even by `op` itself.
   if (llvm::count(op->getOperands(), destination) != 1 ||
       isa_and_nonnull<ViewLikeOpInterface>(destination.getDefiningOp()) ||
       llvm::any_of(destination.getUsers(), llvm::IsaPred<ViewLikeOpInterface>))
@@ -36,7 +36,7 @@ static linalg::FillOp findFill(Operation *op, Value destination) {
     if (auto fill = dyn_cast<linalg::FillOp>(before))
       if (fill.getOutputs()[0] == destination)
         return fill;
-    // Who knows what others do.
+    // Any other op may access the memory.
     bool isKnown = isa<KernelOpInterface, linalg::LinalgOp>(before) &&
                    !llvm::is_contained(before->getOperands(), destination);
     if (!isMemoryEffectFree(before) && !isKnown && !isa<memref::AllocOp>(before))
@@ -45,7 +45,7 @@ static linalg::FillOp findFill(Operation *op, Value destination) {
   return {};
 }
 
-/// What `op` does not read need not be filled: the destination as it was before.
+/// Drops the fill of a destination that `op` does not read. Returns the unfilled destination.
 static Value dropFill(RewriterBase &rewriter, Operation *op, Value destination) {
   linalg::FillOp fill = findFill(op, destination);
   if (!fill)
@@ -56,7 +56,7 @@ static Value dropFill(RewriterBase &rewriter, Operation *op, Value destination) 
   return before;
 }
 
-/// The block argument of `body` that `value` is, itself or extended.
+/// Returns the number of the block argument of `body` that `value` is, directly or extended.
 static std::optional<unsigned> getExtendedArgument(Value value, Block *body) {
   if (auto extend = value.getDefiningOp<arith::ExtFOp>())
     value = extend.getIn();
@@ -83,14 +83,14 @@ static bool addsProduct(linalg::LinalgOp op) {
 }
 
 namespace {
-/// A linalg op as a projection.
+/// A linalg op that is a projection.
 struct Projection {
   Value o, w;
   Layout layout;
 };
 } // namespace
 
-/// o[b,h,n,d] (or [b,n,h,d]) and w[h,d,e], in either order, to p[b,n,e], summed over h and d.
+/// Matches o[b,h,n,d] (or [b,n,h,d]) times w[h,d,e], in any order, summed over h and d to p[b,n,e].
 static std::optional<Projection> matchProjection(linalg::LinalgOp op) {
   if (op.getNumDpsInputs() != 2 || op.getNumDpsInits() != 1 || op.getNumLoops() != 5 ||
       op.hasIndexSemantics() || !addsProduct(op))
@@ -129,7 +129,7 @@ static std::optional<Projection> matchProjection(linalg::LinalgOp op) {
   return Projection{oValue, wValue, layout};
 }
 
-/// The op that does nothing but round the elements of `value`, its only use, to `element`.
+/// Returns the only user of `value` if it only rounds elements to `element`; null otherwise.
 static linalg::LinalgOp findTruncation(Value value, Type element) {
   if (!value.hasOneUse())
     return {};
@@ -171,13 +171,13 @@ static void raise(RewriterBase &rewriter, linalg::LinalgOp op) {
 void mlir::flashattn::raiseLinalg(RewriterBase &rewriter, Operation *root) {
   SmallVector<linalg::LinalgOp> ops;
   root->walk([&](linalg::LinalgOp op) {
-    // The truncation is found from its producer.
+    // A truncation is matched from its producer.
     if (op.getNumDpsInputs() == 2)
       ops.push_back(op);
   });
   for (linalg::LinalgOp op : ops)
     raise(rewriter, op);
-  // Destinations of the dialect's ops are not read.
+  // The dialect's ops do not read their destinations.
   root->walk([&](DestinationStyleOpInterface op) {
     if (!isa<KernelOpInterface>(op.getOperation()))
       return;

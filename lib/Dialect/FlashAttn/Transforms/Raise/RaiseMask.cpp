@@ -1,7 +1,6 @@
-//===- RaiseMask.cpp - the op's mask from conditions of scores -------------===//
+//===- RaiseMask.cpp - mask of the op from conditions of scores -----------===//
 //
-// Conditions that are sets become the masks that have a name; lengths, offsets, booleans and biases
-// are what is left.
+// Conditions that are sets become named masks. Lengths, offsets, booleans and biases remain.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,8 +12,8 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// Where a query's index is compared with a symbol added, their sum is the query's position, and
-/// the mask is made of that. False where symbols are compared otherwise.
+/// If a query's index plus a symbol is compared, this sum is the query's position, in which the
+/// mask is expressed. Returns false if symbols occur in any other way.
 bool MaskRaiser::movePosition(Constraint &constraint) {
   std::optional<unsigned> symbol;
   bool isOne = true;
@@ -31,7 +30,7 @@ bool MaskRaiser::movePosition(Constraint &constraint) {
     return false;
   AffineExpr position = isMoved ? query : exprs.makeVariable(ShapedType::kDynamic);
   AffineExpr index = isMoved ? unmoved : query, sum = getAffineSymbolExpr(*symbol, context);
-  // One query has no variable of its own.
+  // The index of a single query has no variable.
   AffineExpr moved = exprs.simplify(index ? constraint.expr.replace(index, position - sum)
                                           : constraint.expr.replace(sum, position));
   bool isLeft = false;
@@ -46,7 +45,7 @@ bool MaskRaiser::movePosition(Constraint &constraint) {
   return true;
 }
 
-/// Keys below a length of each batch.
+/// Matches keys below a length for each batch.
 bool MaskRaiser::takeLengths(Element *x, bool shows) {
   x = exprs.force(x);
   if (!x->is("arith.cmpi") || result.lengths || !key)
@@ -56,7 +55,7 @@ bool MaskRaiser::takeLengths(Element *x, bool shows) {
   if (!shows)
     predicate = arith::invertPredicate(predicate);
   Element *keys = x->operands[0], *lengths = x->operands[1];
-  // Without a sign a length below 0 would be a large one.
+  // As an unsigned number, a negative length would be a large one.
   if (predicate == P::sgt)
     std::swap(keys, lengths);
   else if (predicate != P::slt)
@@ -77,7 +76,7 @@ bool MaskRaiser::takeLengths(Element *x, bool shows) {
   return true;
 }
 
-/// Takes a condition as sets, where it is some.
+/// Adds a condition as sets. Returns false, without a change, if it is not a union of sets.
 bool MaskRaiser::takeSet(Element *x, bool shows) {
   std::optional<Union> set = getSet(x, shows);
   if (!set)
@@ -96,7 +95,7 @@ bool MaskRaiser::takeSet(Element *x, bool shows) {
     return llvm::all_of(*both,
                         [&](Conjunction &conjunction) { return llvm::all_of(conjunction, holds); });
   };
-  // A position may change what the query of earlier sets is.
+  // A position may replace the query variable of earlier sets.
   if (both && all([&](Constraint &constraint) { return movePosition(constraint); }) &&
       all(isOfPairs)) {
     visible = *both;
@@ -107,7 +106,7 @@ bool MaskRaiser::takeSet(Element *x, bool shows) {
   return false;
 }
 
-/// Takes a boolean condition, or the parts of it that all have to hold.
+/// Adds a boolean condition, or each of its parts if all of them must hold.
 void MaskRaiser::take(Element *x, bool shows) {
   if (takeSet(x, shows)) {
     fixed.emplace_back(x, shows);
@@ -139,7 +138,7 @@ void MaskRaiser::take(Element *x, bool shows) {
 void MaskRaiser::take(const Condition &condition) {
   if (!isa<FloatType>(condition.value->type))
     return take(condition.value, condition.shows);
-  // 0 where it shows.
+  // Pairs are visible if the float is 0.
   if (takeSet(condition.value, true)) {
     fixed.emplace_back(condition.value, false);
     return;
@@ -148,11 +147,11 @@ void MaskRaiser::take(const Condition &condition) {
   result.biases.push_back(*condition.bias);
 }
 
-/// Constraints that always hold go, and with those that never do, their set.
+/// Drops constraints that always hold, and sets with a constraint that never holds.
 void MaskRaiser::dropTrivial() {
   using Range = std::pair<std::optional<int64_t>, std::optional<int64_t>>;
   auto getRange = [&](AffineExpr expr) -> Range {
-    // An offset may be below 0, and positions with it.
+    // An offset may be negative, and so may positions.
     bool hasPosition = false;
     expr.walk([&](AffineExpr part) { hasPosition |= isMoved && part == query; });
     return hasPosition ? Range() : exprs.getRange(expr);
@@ -171,7 +170,7 @@ void MaskRaiser::dropTrivial() {
     visible = {{}};
 }
 
-/// Whether every row sees a key of what does not depend on data, by computing it.
+/// Whether every row sees a key in the conditions that do not depend on data, by evaluating them.
 bool MaskRaiser::everyRowSeesByNumbers() {
   constexpr int64_t mostSteps = 1 << 26;
   SmallVector<ElementEvaluator> conditions(fixed.size());
@@ -229,7 +228,7 @@ bool MaskRaiser::everyRowSees() {
     return everyRowSeesByNumbers();
   if (llvm::any_of(visible, [](Conjunction &set) { return set.empty(); }))
     return true;
-  // Every row sees key 0, whatever the lengths.
+  // Whether every row sees key 0, for any lengths.
   AffineExpr zero = getAffineConstantExpr(0, context);
   for (Conjunction &set : visible)
     if (llvm::all_of(set, [&](Constraint &constraint) {
@@ -250,11 +249,12 @@ bool MaskRaiser::everyRowSees() {
   return true;
 }
 
-/// Where queries and keys differ in number, a bound at the last query's and the last key's corner.
+/// Returns bottom_right for a bound through the corner of the last query and key, if lengths
+/// differ.
 Align MaskRaiser::align() {
   if (result.offset)
     return Align::BottomRight;
-  // With lengths of its own the corner of a batch is elsewhere.
+  // With a length for each batch, the corner differs between batches.
   if (result.lengths)
     return Align::TopLeft;
   if (queries == keys && !ShapedType::isDynamic(queries))
@@ -333,7 +333,7 @@ Attribute MaskRaiser::nameAll() {
 std::optional<RaisedMask> MaskRaiser::run(bool asBiases) {
   bool hasFinite = false;
   for (const Condition &condition : match.conditions) {
-    // A guard sets the weights of hidden rows to 0, but not what their log-sum-exp is.
+    // A guard sets the probabilities of hidden rows to 0, but does not change their log-sum-exp.
     bool isFinite = condition.isFinite && !(condition.isGuarded && !match.lse);
     if (asBiases && isFinite && condition.bias) {
       exprs.touch(condition.value);

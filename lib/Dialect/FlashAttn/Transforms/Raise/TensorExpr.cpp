@@ -1,4 +1,4 @@
-//===- TensorExpr.cpp - what an element of a tensor is made of -------------===//
+//===- TensorExpr.cpp - elements of tensors as expressions ----------------===//
 
 #include "TensorExpr.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -42,7 +42,7 @@ Element *TensorExprs::makeLoad(Value value, ArrayRef<AffineExpr> indices, ArrayR
   for (auto [size, known] : llvm::zip(element->shape, shape))
     if (ShapedType::isDynamic(size))
       size = known;
-  // The only index into one element is 0.
+  // The only index in a dimension of size 1 is 0.
   for (auto [index, size] : llvm::zip_equal(element->indices, element->shape))
     if (size == 1)
       index = getAffineConstantExpr(0, context);
@@ -77,13 +77,13 @@ static bool hasSymbols(AffineExpr expr) {
 }
 
 namespace mlir::flashattn {
-/// Makes elements of the values in the body of a linalg op, with its loops at given indices.
+/// Builds elements for the values in the body of a linalg op, at given indices of its loops.
 class ElementBuilder {
 public:
   ElementBuilder(TensorExprs &exprs, linalg::LinalgOp op, ArrayRef<AffineExpr> loops)
       : exprs(exprs), op(op), loops(loops) {}
 
-  /// Null where the value is not known, as one that is carried from step to step.
+  /// Returns null if the value is not known, such as a loop-carried value.
   Element *get(Value value) {
     auto [it, isNew] = known.try_emplace(value, nullptr);
     if (!isNew)
@@ -127,7 +127,7 @@ private:
     Value value = operand->get();
     if (!isa<RankedTensorType>(value.getType()))
       return isa<ShapedType>(value.getType()) ? nullptr : getScalarOrConstant(value);
-    // What a reduction starts from is not known here.
+    // The initial value of a reduction is not known here.
     if (op.isDpsInit(operand) && op.getNumReductionLoops() != 0)
       return nullptr;
     SmallVector<AffineExpr> indices;
@@ -163,7 +163,7 @@ private:
     if (auto extract = value.getDefiningOp<tensor::ExtractOp>())
       if (Element *element = getExtracted(extract))
         return element;
-    // Numbers that were multiplied before they came here.
+    // Scalars that are multiplied outside of the body.
     Operation *definition = value.getDefiningOp();
     if (definition && depth < 8 &&
         isa<arith::MulFOp, arith::DivFOp, math::SqrtOp, math::RsqrtOp>(definition)) {
@@ -202,7 +202,7 @@ private:
 };
 } // namespace mlir::flashattn
 
-/// A value that went through a tensor of one element is that value.
+/// Looks through a tensor of one element to the scalar that it wraps.
 static Value lookThroughTensor(Value value) {
   while (auto extract = value.getDefiningOp<tensor::ExtractOp>()) {
     auto made = extract.getTensor().getDefiningOp<tensor::FromElementsOp>();
@@ -217,7 +217,7 @@ static bool isMaximum(StringRef name) {
   return name == "arith.maximumf" || name == "arith.maxnumf";
 }
 
-/// The constant that all of `init` is, from which a reduction starts; null where it is none.
+/// Returns the splat constant `init`, from which a reduction starts; null if `init` is not one.
 static Attribute getStart(Value init) {
   Value start;
   if (auto fill = init.getDefiningOp<linalg::FillOp>())
@@ -235,7 +235,7 @@ static Attribute getStart(Value init) {
   return constant;
 }
 
-/// Whether reducing with `name` from `start` is reducing alone; for a maximum any low number.
+/// Whether `start` is neutral for a reduction with `name`. For a maximum, any low number is.
 static bool isNeutral(Attribute start, StringRef name) {
   if (auto number = dyn_cast_or_null<FloatAttr>(start)) {
     if (name == "arith.addf")
@@ -250,7 +250,7 @@ static bool isNeutral(Attribute start, StringRef name) {
                      (name == "arith.ori" && integer.getValue().isZero()));
 }
 
-/// The op that result `number` of a reduction is reduced with, and what it takes in.
+/// Returns the op that reduces into result `number`, and the reduced value.
 static std::pair<Operation *, Value> findReducer(linalg::LinalgOp op, unsigned number) {
   Value yielded = lookThroughTensor(op.getBlock()->getTerminator()->getOperand(number));
   Operation *reducer = yielded.getDefiningOp();
@@ -263,8 +263,8 @@ static std::pair<Operation *, Value> findReducer(linalg::LinalgOp op, unsigned n
   return {};
 }
 
-/// Whether `element` is 0, as a sum that an online softmax starts from is: 0 times e^(x - m), where
-/// m is the maximum that starts from x.
+/// Whether `element` is 0, as the initial sum of an online softmax is: 0 times e^(x - m), with a
+/// maximum m that starts from x.
 bool TensorExprs::isZero(Element *element) {
   if (getConstant(element) == 0.0)
     return true;
@@ -319,7 +319,7 @@ Element *TensorExprs::expandLinalg(linalg::LinalgOp op, Element *load,
     element->shape = load->shape;
     element->name = name;
     element->op = op;
-    // A maximum that starts from another number is that of both.
+    // A maximum that starts from another number is the maximum of both.
     return isBounded ? makeOp(name, load->type, {element, makeConstant(start, load->type)}, reducer)
                      : element;
   }
@@ -372,7 +372,7 @@ Element *TensorExprs::expandReshape(Operation *op, Element *load) {
     if (!isCollapse) {
       AffineExpr sum = getAffineConstantExpr(0, context);
       for (int64_t dim : group) {
-        // The first size does not matter: what stands before it is 0.
+        // The first size does not matter, because the sum before it is 0.
         if (ShapedType::isDynamic(load->shape[dim]) && sum != getAffineConstantExpr(0, context))
           return nullptr;
         int64_t size = ShapedType::isDynamic(load->shape[dim]) ? 1 : load->shape[dim];
@@ -381,7 +381,7 @@ Element *TensorExprs::expandReshape(Operation *op, Element *load) {
       indices[i] = simplify(sum);
       continue;
     }
-    // One size that is not known follows from the others.
+    // A single unknown size follows from the other sizes.
     int64_t known = 1, unknown = 0;
     for (int64_t dim : group)
       ShapedType::isDynamic(shape[dim]) ? ++unknown : known *= shape[dim];
@@ -408,7 +408,7 @@ Element *TensorExprs::expandReshape(Operation *op, Element *load) {
   return makeLoad(source, indices, shape);
 }
 
-/// A reshape by a tensor of sizes, where types say what these are.
+/// Expands a reshape by a shape tensor if the types have static sizes.
 Element *TensorExprs::expandReshapeBySizes(tensor::ReshapeOp op, Element *load) {
   auto source = dyn_cast<RankedTensorType>(op.getSource().getType());
   if (!source || !source.hasStaticShape() || llvm::any_of(load->shape, ShapedType::isDynamic))
@@ -446,7 +446,7 @@ Element *TensorExprs::expandSlice(Operation *op, Element *load) {
       llvm::any_of(slice.getStaticStrides(), ShapedType::isDynamic))
     return nullptr;
   if (auto extract = dyn_cast<tensor::ExtractSliceOp>(op)) {
-    // A part of unknown size is no longer all of the source, whatever their types say.
+    // A slice of unknown size need not be the whole source, even if the types are equal.
     for (auto [dim, size] : llvm::enumerate(slice.getMixedSizes())) {
       auto value = dyn_cast<Value>(size);
       auto whole = value ? value.getDefiningOp<tensor::DimOp>() : tensor::DimOp();

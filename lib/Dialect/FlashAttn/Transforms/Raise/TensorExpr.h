@@ -1,4 +1,4 @@
-//===- TensorExpr.h - what an element of a tensor is made of -----*- C++ -*-===//
+//===- TensorExpr.h - elements of tensors as expressions --------*- C++ -*-===//
 
 #ifndef LIB_DIALECT_FLASHATTN_TRANSFORMS_RAISE_TENSOREXPR_H
 #define LIB_DIALECT_FLASHATTN_TRANSFORMS_RAISE_TENSOREXPR_H
@@ -12,21 +12,21 @@
 
 namespace mlir::flashattn {
 
-/// What one element of a tensor is, at indices that are affine in variables.
+/// An element of a tensor, at indices that are affine in variables.
 struct Element {
   enum class Kind {
-    Load,   ///< an element of `value` at `indices`, of which nothing more is known yet
-    Reduce, ///< the same, where the op that makes `value` reduces with the op `name`
-    Const,  ///< `constant`: a float, an i1 or an integer that is no index
+    Load,   ///< an element of `value` at `indices`, not expanded yet
+    Reduce, ///< such an element, if the op that defines `value` reduces with the op `name`
+    Const,  ///< `constant`: a float, an i1, or an integer that is not an index
     Index,  ///< the integer `indices[0]`
-    Scalar, ///< the scalar `value`, from outside
-    Op      ///< `name` applied to `operands`; `op` has the attributes, where it has any
+    Scalar, ///< the scalar `value`, defined outside
+    Op      ///< `name` applied to `operands`; `op` has the attributes, if there are any
   };
   Kind kind;
   Type type;
   Value value;
   SmallVector<AffineExpr, 4> indices;
-  /// Of a load: the sizes of `value`, more of which may be known than its type says.
+  /// For a load: the sizes of `value`, of which more may be known than from its type.
   SmallVector<int64_t, 4> shape;
   Attribute constant;
   Operation *op = nullptr;
@@ -34,40 +34,40 @@ struct Element {
   SmallVector<Element *, 3> operands;
 
   bool is(StringRef opName) const { return kind == Kind::Op && name == opName; }
-  /// Whether it only rounds or extends a float.
+  /// Whether the element only rounds or extends a float.
   bool isFloatCast() const { return is("arith.extf") || is("arith.truncf"); }
 };
 
-/// Whether `holds` is true of `root` and of all that it is made of, operands in their order; asked
-/// once of each, up to the first of which it is not.
+/// Whether `holds` is true for `root` and all of its transitive operands, visited in their order
+/// and once each, up to the first element for which `holds` is false.
 bool allParts(Element *root, llvm::function_ref<bool(Element *)> holds);
 
-/// Elements of tensors, taken apart op by op on request. What a view, a copy or a broadcast does
-/// shows in the indices alone; a variable that a reshape cuts is replaced by its digits.
+/// Elements of tensors, expanded op by op on request. Views, copies and broadcasts only change the
+/// indices; a variable that a reshape splits is replaced by its digits.
 class TensorExprs {
 public:
-  /// Indices lie below this, and above its negative, so that their sums and products do not wrap.
+  /// Bound on the absolute value of indices, so that their sums and products do not wrap.
   static constexpr int64_t mostIndex = int64_t(1) << 31;
 
   explicit TensorExprs(MLIRContext *context) : context(context) {}
 
-  /// A variable from 0 to `extent`, exclusive, which may be dynamic; 0 where that is 1.
+  /// Creates a variable from 0 to `extent`, exclusive, maybe dynamic. Returns 0 if `extent` is 1.
   AffineExpr makeVariable(int64_t extent);
-  /// `expr` in terms of the variables that are left, simplified by their ranges.
+  /// Returns `expr` in terms of the remaining variables, simplified by their ranges.
   AffineExpr simplify(AffineExpr expr);
-  /// From now on `variable` stands for `expr`. False where `variable` is none.
+  /// Replaces `variable` by `expr` from now on. Returns false if this is not possible.
   bool replaceVariable(AffineExpr variable, AffineExpr expr);
-  /// Cuts variables until no division or remainder is left in `expr`; the rest stays.
+  /// Splits variables to remove divisions and remainders from `expr`, and returns the result.
   AffineExpr cutDigits(AffineExpr expr);
   int64_t getExtent(unsigned variable) const { return extents[variable]; }
-  /// The smallest and largest value of `expr`, where lengths that are not known are at most
-  /// `unknown`, and symbols no further from 0.
+  /// Returns the smallest and the largest value of `expr`, if known. Unknown lengths, and absolute
+  /// values of symbols, are assumed to be at most `unknown`.
   std::pair<std::optional<int64_t>, std::optional<int64_t>>
   getRange(AffineExpr expr, std::optional<int64_t> unknown = std::nullopt);
-  /// The variables in `expr`, simplified.
+  /// Adds the variables in `expr`, after simplification, to `variables`.
   void collectVariables(AffineExpr expr, llvm::SmallSetVector<unsigned, 8> &variables);
 
-  /// The leaf that a symbol of an index stands for: an integer that is the same everywhere.
+  /// Returns the leaf that a symbol of an index stands for: an integer that is the same everywhere.
   Element *getSymbol(unsigned position) const { return symbols[position]; }
 
   Element *makeLoad(Value value, ArrayRef<AffineExpr> indices, ArrayRef<int64_t> shape = {});
@@ -76,28 +76,28 @@ public:
   Element *makeNumber(Attribute number, Type type);
   Element *makeOp(StringRef name, Type type, ArrayRef<Element *> operands, Operation *op = nullptr);
 
-  /// What a load is made of, one op further; null where that is not known.
+  /// Expands a load by one op. Returns null if this is not possible.
   Element *expand(Element *load);
-  /// `element` with its loads taken apart until an op, a reduction or a leaf shows.
+  /// Expands the loads of `element` until an op, a reduction or a leaf is reached.
   Element *resolve(Element *element);
-  /// `element` taken apart all the way; integer arithmetic on indices becomes an index.
+  /// Expands `element` completely. Integer arithmetic on indices becomes an index.
   Element *force(Element *element);
-  /// Takes all of `element` apart, up to reductions, so that its ops count as visited.
+  /// Expands all of `element`, up to reductions, so that its ops count as visited.
   void touch(Element *element);
-  /// What is reduced of a reduction, at `indices` of the loops that reduce.
+  /// Returns the element that a reduction reduces, at `indices` of the reduction loops.
   Element *getReduced(Element *reduction, ArrayRef<AffineExpr> indices);
-  /// The sizes of the loops over which a reduction reduces.
+  /// Returns the sizes of the reduction loops.
   SmallVector<int64_t> getReducedSizes(Element *reduction);
-  /// The one number that a float element is, whatever the indices.
+  /// Returns the value of an element that is one number for all indices, and nullopt otherwise.
   std::optional<double> getConstant(Element *element);
-  /// Whether both are the same but for roundings.
+  /// Whether both elements are the same except for rounding.
   bool areEqual(Element *a, Element *b);
-  /// Whether the indices of `load` are sums of variables times strides, with nothing left to cut.
+  /// Whether the indices of `load` are sums of variables times strides, without divisions.
   bool isLinear(Element *load);
-  /// Whether the value differs along one of `variables`.
+  /// Whether the value of `element` depends on one of `variables`.
   bool dependsOn(Element *element, ArrayRef<AffineExpr> variables);
 
-  /// Ops that were taken apart.
+  /// Returns the ops that were expanded.
   const llvm::SetVector<Operation *> &getVisited() const { return visited; }
 
 private:
@@ -128,11 +128,11 @@ private:
   llvm::DenseSet<std::pair<Element *, Element *>> equal;
   llvm::DenseSet<Element *> touched;
   llvm::SetVector<Operation *> visited;
-  /// Elements that may still be made: what bounds the work for each candidate.
+  /// Number of elements that may still be created, which bounds the work for each candidate.
   unsigned budget = 20000;
 };
 
-/// The integers of a constant tensor; none where they are not known.
+/// Returns the integers of a constant tensor; empty if they are not known.
 std::vector<int64_t> readIntegers(Attribute value);
 
 } // namespace mlir::flashattn
