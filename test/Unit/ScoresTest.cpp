@@ -67,8 +67,8 @@ public:
     ScoreBuilder builder(b, op, columns, RowPattern(), /*fullTilesKeep=*/false);
     auto load = [&](Value memref, Value tile, int64_t size) -> Value {
       return LoadTileOp::create(b, loc, VectorType::get({size, kDim}, b.getF32Type()), memref,
-                                ValueRange{batch, head, tile, zero}, Value(),
-                                ArrayRef<int64_t>{2, 3}, nullptr, ArrayRef<bool>{false, true});
+                                ValueRange{batch, head, tile, zero}, ArrayRef<int64_t>{2, 3},
+                                ArrayRef<bool>{false, true});
     };
     // Loop-invariant operands are loaded before the loop.
     bool rowsAreQueries = columns == TileAxis::Keys;
@@ -92,7 +92,7 @@ public:
       slope = arith::MulFOp::create(b, loc, derivative.slope, slope);
     for (auto [tile, to] : {std::pair(shaped, scores), {slope, slopes}})
       StoreTileOp::create(b, loc, tile, to, ValueRange{batch, head, row, loop.getTile()},
-                          ArrayRef<int64_t>{2, 3}, nullptr, ArrayRef<bool>{false, false});
+                          ArrayRef<int64_t>{2, 3}, ArrayRef<bool>{false, false});
     TileYieldOp::create(b, loc, ValueRange());
   }
 

@@ -115,8 +115,8 @@ struct ConvertFlashAttnToCPUPass
     getOperation().walk([&](CountSplitsOp op) { countSplits(op, getSymbols(op)); });
     IRRewriter rewriter(&getContext());
     WalkResult walk = getOperation().walk([&](LoadTileOp op) {
-      if (op.getOnes() || !op.getCuts().empty()) {
-        op.emitOpError() << "expected " << (op.getOnes() ? "ones" : "cuts")
+      if (op.getOnes() || !op.getSegments().empty()) {
+        op.emitOpError() << "expected " << (op.getOnes() ? "ones" : "compacted rows")
                          << " only where the schedule has warp specialization";
         return WalkResult::interrupt();
       }

@@ -37,10 +37,10 @@ LogicalResult Distributor::load(LoadTileOp op) {
   if (isFactor(op))
     return op.emitOpError() << "expected a contraction to read shared memory; run "
                                "flashattn-stage-shared first";
-  if (op.getOnes() || !op.getCuts().empty())
-    return op.emitOpError() << "expected " << (op.getOnes() ? "ones" : "cuts")
+  if (op.getOnes() || !op.getSegments().empty())
+    return op.emitOpError() << "expected " << (op.getOnes() ? "ones" : "compacted rows")
                             << " only where a contraction reads them";
-  bool hasEnds = op.getFrom() || op.getBelow();
+  bool hasEnds = op.getBeginRow() || op.getEndRow();
   if (op.getTileType().getRank() == 1 && op.getDims().size() <= 2 && !hasEnds && op.getRowDim() &&
       layout.isRow(op.getTileType())) {
     values[op] = loadRowsFromGlobal(op);

@@ -120,8 +120,8 @@ void Stager::copyChunk(const Copy &copy, Value buffer, Value stage, Value row, V
   from.back() = add(from.back(), arith::MulIOp::create(b, loc, inRow, chunkElements));
   Value inBounds;
   if (!copy.inBounds[0]) {
-    inBounds = less(from[rowDim], load.getBelow() ? load.getBelow() : dim(source, rowDim));
-    if (Value first = load.getFrom())
+    inBounds = less(from[rowDim], load.getEndRow() ? load.getEndRow() : dim(source, rowDim));
+    if (Value first = load.getBeginRow())
       inBounds = arith::AndIOp::create(
           b, loc, inBounds,
           arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, from[rowDim], first));
@@ -296,8 +296,8 @@ static LogicalResult verifyChunks(LoadTileOp load) {
   if (dims.size() != 2 || !load.isDense() || dims.back() != last)
     return load.emitOpError() << "expected rows along one dimension and columns along the last, "
                               << last << ", of what a contraction multiplies but got dims " << dims;
-  if (load.getOnes() || !load.getCuts().empty())
-    return load.emitOpError() << "expected " << (load.getOnes() ? "ones" : "cuts")
+  if (load.getOnes() || !load.getSegments().empty())
+    return load.emitOpError() << "expected " << (load.getOnes() ? "ones" : "compacted rows")
                               << " only where the schedule has warp specialization";
   VectorType tile = load.getTileType();
   if (!tile.getElementType().isIntOrFloat() ||

@@ -94,7 +94,7 @@ static LeftOut getLeftOut(LoadTileOp load, bool inBlock) {
     return end && scope->isAncestor(end.getParentRegion()->getParentOp()) == inBlock ? end
                                                                                      : Value();
   };
-  return {get(load.getFrom()), get(load.getBelow())};
+  return {get(load.getBeginRow()), get(load.getEndRow())};
 }
 
 LeftOut mlir::flashattn::getLeftOutByMap(LoadTileOp load) {
@@ -124,9 +124,9 @@ static bool isStreamedRow(LoadTileOp load, TileLoopOp loop) {
   int64_t last = load.getMemRefType().getRank() - 1;
   return tile.getRank() == 2 && tile.getElementType().isF32() && tile.getDimSize(1) % 4 == 0 &&
          load.getDims() == ArrayRef<int64_t>{-1, last} &&
-         llvm::all_of(load.getInBounds(), [](bool b) { return b; }) && !load.getFrom() &&
-         !load.getBelow() && load.getIndices()[last] == loop.getTile() &&
-         loop->getParentOp()->isProperAncestor(load) && hasAlignedRows(load.getSource());
+         llvm::all_of(load.getInBounds(), [](bool b) { return b; }) && !load.getRows() &&
+         load.getIndices()[last] == loop.getTile() && loop->getParentOp()->isProperAncestor(load) &&
+         hasAlignedRows(load.getSource());
 }
 
 SmallVector<BlockPlan::Row> BlockPlan::findRows(TileLoopOp loop, const SumSplit &split) {
@@ -192,8 +192,8 @@ static LogicalResult verifyShared(LoadTileOp load, const BlockPlan &plan) {
     return load.emitOpError() << "expected a tile of " << plan.schedule.getDotType()
                               << ", the schedule's dot_type, but got " << load.getTileType();
   if (LeftOut missing = getLeftOutInBlock(load);
-      !load.getCuts().empty() && (missing.begin || missing.end))
-    return load.emitOpError() << "expected the ends of rows with cuts from outside of the program, "
+      !load.getSegments().empty() && (missing.begin || missing.end))
+    return load.emitOpError() << "expected the ends of compacted rows from outside of the program, "
                                  "where a tensor map is made of them, but got '"
                               << (missing.begin ? "from" : "below") << "' from inside";
   Operation *source = load.getSource().getDefiningOp();
@@ -202,14 +202,17 @@ static LogicalResult verifyShared(LoadTileOp load, const BlockPlan &plan) {
                                  "makes a tensor map, but got a result of '"
                               << source->getName() << "'";
   TileLoopOp loop = plan.loop;
-  if (!load.getCuts().empty() && !llvm::is_contained(plan.streams, load))
-    return load.emitOpError() << "expected cuts on tiles that are loaded at each step";
-  for (Value place : llvm::concat<Value>(load.getCuts(), load.getSkips()))
-    if (llvm::any_of(loop.getBody()->getArguments(),
-                     [&](Value argument) { return dependsOn(place, argument); }))
+  SmallVector<RowSegment> segments = load.getSegments();
+  if (!segments.empty() && !llvm::is_contained(plan.streams, load))
+    return load.emitOpError()
+           << "expected compacted rows only of tiles that are loaded at each step";
+  for (const RowSegment &segment : segments)
+    if (llvm::any_of(loop.getBody()->getArguments(), [&](Value argument) {
+          return dependsOn(segment.start, argument) || dependsOn(segment.skip, argument);
+        }))
       return load.emitOpError()
-             << "expected cuts and skips that are the same for all steps but got "
-                "one that depends on the step";
+             << "expected the same compacted rows for all steps but got a start or "
+                "a skip that depends on the step";
   // The producer tracks only the tile index and the round, not the state of the loop.
   for (auto [dim, index] : llvm::enumerate(load.getIndices()))
     for (Value argument : loop.getBody()->getArguments())

@@ -76,7 +76,7 @@ struct BlockPlan {
   /// Programs share a sequence in groups of `getPrograms()`, starting at a multiple of that number.
   bool sharesSequence() const {
     return TileLoopOp(loop).getList() ||
-           llvm::any_of(streams, [](LoadTileOp load) { return !load.getCuts().empty(); });
+           llvm::any_of(streams, [](LoadTileOp load) { return !load.getSegments().empty(); });
   }
   /// Number of programs that a block runs side by side.
   int64_t getPrograms() const { return sharesProgram() ? 1 : getConsumers(); }
@@ -144,9 +144,9 @@ inline int64_t getPanelColumns(VectorType tile) {
   return getPanelColumns(tile.getDimSize(1), tile.getElementTypeBitWidth() / 8);
 }
 
-/// Whether rows of a tile of `load` may be discontiguous in memory. A single cut lies at the start
-/// of the first tile and does not split a tile.
-inline bool mayBeCut(LoadTileOp load) { return load.getCuts().size() > 1; }
+/// Whether rows of a tile of `load` may be discontiguous in memory. A single segment starts at the
+/// first tile and does not split a tile.
+inline bool mayBeCut(LoadTileOp load) { return load.getSegments().size() > 1; }
 
 /// Returns the number of panels that TMA copies of a tile of `load`. Any further panels are ones.
 inline int64_t countCopiedPanels(LoadTileOp load) {

@@ -152,8 +152,7 @@ void ConsumerBuilder::useRows(TileLoopOp loop, Value first, Value step) {
       hopper::RingGetOp::create(b, loc, block.rings[row.stream], now);
     Value place = placeOf(toI32(now), plan.memory.rings[row.stream].stages);
     b.replaceOpWithNewOp<LoadTileOp>(load, load.getTileType(), places, ValueRange{place, index(0)},
-                                     /*below=*/Value(), ArrayRef<int64_t>{-1, 1},
-                                     /*shape=*/nullptr, load.getInBounds());
+                                     ArrayRef<int64_t>{-1, 1}, load.getInBounds());
   }
 }
 

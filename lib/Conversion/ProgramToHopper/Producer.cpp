@@ -59,11 +59,12 @@ void ProducerBuilder::prepare(const Group &group, Value slot) {
 /// producer has few registers.
 SmallVector<Value> ProducerBuilder::findPieces(LoadTileOp load, IRMapping &mapping, Value first) {
   SmallVector<Value> pieces;
-  for (int64_t row = 0; row < load.getTileType().getDimSize(0); row += LoadTileOp::kPieceRows) {
+  for (int64_t row = 0; row < load.getTileType().getDimSize(0);
+       row += CompactRowsOp::kGranularity) {
     Value number = add(first, i32(row)), place = number;
-    for (auto [cut, skip] : llvm::zip_equal(load.getCuts(), load.getSkips()))
-      place = add(place, select(less(number, toI32(clone(cut, mapping))), i32(0),
-                                toI32(clone(skip, mapping))));
+    for (const RowSegment &segment : load.getSegments())
+      place = add(place, select(less(number, toI32(clone(segment.start, mapping))), i32(0),
+                                toI32(clone(segment.skip, mapping))));
     pieces.push_back(toMap(load, toIndex(place)));
   }
   return pieces;
@@ -87,17 +88,18 @@ SmallVector<hopper::RingPutOp> ProducerBuilder::put(unsigned stream, IRMapping &
                                      /*beside=*/IntegerAttr(), panels);
   };
   Value &row = origin[*load.getRowDim()];
-  if (load.getCuts().empty()) {
+  SmallVector<RowSegment> segments = load.getSegments();
+  if (segments.empty()) {
     row = toMap(load, row);
     return {put(maps.tile, {})};
   }
   Value first = toI32(row), place = first;
-  for (Value skip : load.getSkips())
-    place = add(place, toI32(clone(skip, mapping)));
+  for (const RowSegment &segment : segments)
+    place = add(place, toI32(clone(segment.skip, mapping)));
   row = toMap(load, toIndex(place));
   if (!mayBeCut(load))
     return {put(maps.tile, {})};
-  Value isCut = less(first, toI32(clone(load.getCuts().back(), mapping)));
+  Value isCut = less(first, toI32(clone(segments.back().start, mapping)));
   auto branch = scf::IfOp::create(b, loc, isCut, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.thenBlock());
@@ -114,10 +116,17 @@ Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value inte
                         : sharedRanges.read(slot, interval, /*byWarp=*/false);
   // Cloned before the loop: `mapping` caches clones, and nested clones do not dominate other uses.
   TileLoopOp program = plan.loop;
-  for (LoadTileOp load : plan.streams)
-    for (Value v : llvm::concat<Value>(load.getIndices(), load.getCuts(), load.getSkips()))
+  for (LoadTileOp load : plan.streams) {
+    SmallVector<Value> values(load.getIndices());
+    SmallVector<RowSegment> segments = load.getSegments();
+    for (const RowSegment &segment : segments)
+      values.push_back(segment.start);
+    for (const RowSegment &segment : segments)
+      values.push_back(segment.skip);
+    for (Value v : values)
       if (!dependsOn(v, program.getTile()))
         clone(v, mapping);
+  }
   for (const BlockPlan::Row &row : plan.rows)
     for (Value v : LoadTileOp(row.load).getIndices().drop_back())
       clone(v, mapping);

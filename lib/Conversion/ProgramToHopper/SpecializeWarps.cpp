@@ -45,7 +45,7 @@ private:
 void LaunchBuilder::makeMaps() {
   auto make = [&](auto access, Value memref, bool inPieces) -> Value {
     VectorType tile = access.getTileType();
-    int64_t rows = inPieces ? LoadTileOp::kPieceRows : tile.getDimSize(0);
+    int64_t rows = inPieces ? CompactRowsOp::kGranularity : tile.getDimSize(0);
     auto type = hopper::TensorMapType::get(b.getContext(), rows, getPanelColumns(tile),
                                            tile.getElementType());
     IntegerAttr outerDim, outerRows;

@@ -50,19 +50,21 @@ func.func @rows_of_a_factor(%thread: index, %k: memref<1x16x64xf16, #shared>) {
 func.func @below(%thread: index, %bias: memref<?x?xf32>) {
   flashattn.on_threads %thread
       schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
+    %rows = flashattn.dense_rows below %thread
     // expected-error @+1 {{'flashattn.load_tile' op expected a tile of 64 rows along one dimension and no ends of its own}}
-    %t = flashattn.load_tile %bias[%thread, %thread] dims [0, 1] below %thread in_bounds [false, false] : memref<?x?xf32> -> vector<64x16xf32>
+    %t = flashattn.load_tile %bias[%thread, %thread] dims [0, 1] rows %rows in_bounds [false, false] : memref<?x?xf32> -> vector<64x16xf32>
   }
   return
 }
 
 // -----
 
-func.func @cuts(%thread: index, %bias: memref<?x?xf32>) {
+func.func @compact_rows(%thread: index, %bias: memref<?x?xf32>) {
   flashattn.on_threads %thread
       schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
-    // expected-error @+1 {{'flashattn.load_tile' op expected cuts only where a contraction reads them}}
-    %t = flashattn.load_tile %bias[%thread, %thread] dims [0, 1] cuts(%thread) skips(%thread) in_bounds [false, false] : memref<?x?xf32> -> vector<64x16xf32>
+    %rows = flashattn.compact_rows starts(%thread) skips(%thread) lower_bounds [0]
+    // expected-error @+1 {{'flashattn.load_tile' op expected compacted rows only where a contraction reads them}}
+    %t = flashattn.load_tile %bias[%thread, %thread] dims [0, 1] rows %rows in_bounds [false, false] : memref<?x?xf32> -> vector<64x16xf32>
   }
   return
 }
@@ -83,8 +85,9 @@ func.func @ones(%thread: index, %bias: memref<?x8xf32>) {
 func.func @rows_of_heads(%thread: index, %bias: memref<?x?x?xf32>) {
   flashattn.on_threads %thread
       schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
+    %packed = flashattn.packed_rows [4, 16]
     // expected-error @+1 {{'flashattn.load_tile' op expected a tile of 64 rows along one dimension and no ends of its own}}
-    %t = flashattn.load_tile %bias[%thread, %thread, %thread] dims [0, 1, 2] shape [4, 16, 16] in_bounds [false, false, false] : memref<?x?x?xf32> -> vector<64x16xf32>
+    %t = flashattn.load_tile %bias[%thread, %thread, %thread] dims [0, 1, 2] rows %packed in_bounds [false, false, false] : memref<?x?x?xf32> -> vector<64x16xf32>
   }
   return
 }
@@ -107,8 +110,9 @@ func.func @stored_along_three(%thread: index, %o: memref<?x?x?x64xf32>, %x: f32)
   flashattn.on_threads %thread
       schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
     %t = vector.broadcast %x : f32 to vector<64x64xf32>
+    %packed = flashattn.packed_rows [2, 2, 16]
     // expected-error @+1 {{'flashattn.store_tile' op has no distribution to threads of 'vector<64x64xf32>'}}
-    flashattn.store_tile %t to %o[%thread, %thread, %thread, %thread] dims [0, 1, 2, 3] shape [2, 2, 16, 64] in_bounds [false, false, false, true] : vector<64x64xf32>, memref<?x?x?x64xf32>
+    flashattn.store_tile %t to %o[%thread, %thread, %thread, %thread] dims [0, 1, 2, 3] rows %packed in_bounds [false, false, false, true] : vector<64x64xf32>, memref<?x?x?x64xf32>
   }
   return
 }

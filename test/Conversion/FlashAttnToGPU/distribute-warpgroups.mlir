@@ -93,7 +93,8 @@ func.func @added(%thread: index, %sums: memref<2x4x?x16xf32>, %b: index, %h: ind
 // CHECK: return
 func.func @rows_of_heads(%thread: index, %lse: memref<?x?xf32>, %h: index, %t: index, %o: memref<?xf32>) {
   flashattn.on_threads %thread schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
-    %x = flashattn.load_tile %lse[%h, %t] dims [0, 1] shape [4, 16] in_bounds [true, false] : memref<?x?xf32> -> vector<64xf32>
+    %packed = flashattn.packed_rows [4, 16]
+    %x = flashattn.load_tile %lse[%h, %t] dims [0, 1] rows %packed in_bounds [true, false] : memref<?x?xf32> -> vector<64xf32>
     flashattn.store_tile %x to %o[%t] dims [0] in_bounds [true] : vector<64xf32>, memref<?xf32>
   }
   return

@@ -327,10 +327,11 @@ func.func @heads(%out: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>, %head: ind
         schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 4, hopper = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
       %one = arith.constant dense<1.0> : vector<64x64xf16>
       %ones = arith.addf %one, %one : vector<64x64xf16>
-      flashattn.store_tile %ones to %out[%c0, %head, %at, %c0] dims [1, 2, 3] shape [4, 16, 64] in_bounds [false, false, true] : vector<64x64xf16>, memref<?x?x?x64xf16>
+      %packed = flashattn.packed_rows [4, 16]
+      flashattn.store_tile %ones to %out[%c0, %head, %at, %c0] dims [1, 2, 3] rows %packed in_bounds [false, false, true] : vector<64x64xf16>, memref<?x?x?x64xf16>
       %zero = arith.constant dense<0.0> : vector<64xf32>
       %zeros = arith.addf %zero, %zero : vector<64xf32>
-      flashattn.store_tile %zeros to %lse[%c0, %head, %at] dims [1, 2] shape [4, 16] in_bounds [false, false] : vector<64xf32>, memref<?x?x?xf32>
+      flashattn.store_tile %zeros to %lse[%c0, %head, %at] dims [1, 2] rows %packed in_bounds [false, false] : vector<64xf32>, memref<?x?x?xf32>
     }
     gpu.terminator
   }

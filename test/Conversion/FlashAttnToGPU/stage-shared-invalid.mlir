@@ -36,8 +36,9 @@ func.func @heads(%c1: index, %q: memref<?x?x64xf16>) {
         schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
       %none = arith.constant dense<0.0> : vector<64x16xf32>
       %one = arith.constant dense<1.0> : vector<16x64xf16>
+      %packed = flashattn.packed_rows [4, 16]
       // expected-error @+1 {{'flashattn.load_tile' op expected rows along one dimension and columns along the last, 2, of what a contraction multiplies but got dims 0, 1, 2}}
-      %qt = flashattn.load_tile %q[%bx, %bx, %c1] dims [0, 1, 2] shape [4, 16, 64] in_bounds [false, false, true] : memref<?x?x64xf16> -> vector<64x64xf16>
+      %qt = flashattn.load_tile %q[%bx, %bx, %c1] dims [0, 1, 2] rows %packed in_bounds [false, false, true] : memref<?x?x64xf16> -> vector<64x64xf16>
       %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %one, %none : vector<64x64xf16>, vector<16x64xf16> into vector<64x16xf32>
     }
     gpu.terminator
@@ -114,14 +115,15 @@ func.func @ones(%c1: index, %q: memref<?x64xf16>) {
 #nk = affine_map<(m, n, k) -> (n, k)>
 #mn = affine_map<(m, n, k) -> (m, n)>
 
-func.func @cuts(%c1: index, %q: memref<?x64xf16>) {
+func.func @compact_rows(%c1: index, %q: memref<?x64xf16>) {
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c1, %sy = %c1, %sz = %c1) {
     flashattn.on_threads %tx
         schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
       %none = arith.constant dense<0.0> : vector<64x16xf32>
       %one = arith.constant dense<1.0> : vector<16x64xf16>
-      // expected-error @+1 {{'flashattn.load_tile' op expected cuts only where the schedule has warp specialization}}
-      %qt = flashattn.load_tile %q[%bx, %c1] dims [0, 1] cuts(%c1) skips(%c1) in_bounds [false, false] : memref<?x64xf16> -> vector<64x64xf16>
+      %rows = flashattn.compact_rows starts(%c1) skips(%c1) lower_bounds [0]
+      // expected-error @+1 {{'flashattn.load_tile' op expected compacted rows only where the schedule has warp specialization}}
+      %qt = flashattn.load_tile %q[%bx, %c1] dims [0, 1] rows %rows in_bounds [false, false] : memref<?x64xf16> -> vector<64x64xf16>
       %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %one, %none : vector<64x64xf16>, vector<16x64xf16> into vector<64x16xf32>
     }
     gpu.terminator

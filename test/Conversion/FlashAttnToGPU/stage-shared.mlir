@@ -134,7 +134,8 @@ func.func @intervals(%k: memref<?x64xf16>, %bias: memref<64x?xf32>, %list: memre
     flashattn.on_threads %tx
         schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
       %r = flashattn.tile_loop (%i, %j) in [(%a, %a, %b, %b), (%c, %c, %c, %d)] list(%list[] : memref<?xi32>) iter_args(%acc = %none) -> (vector<64x16xf32>) {
-        %kt = flashattn.load_tile %k[%j, %c0] dims [0, 1] below %length in_bounds [false, true] : memref<?x64xf16> -> vector<16x64xf16>
+        %rows = flashattn.dense_rows below %length
+        %kt = flashattn.load_tile %k[%j, %c0] dims [0, 1] rows %rows in_bounds [false, true] : memref<?x64xf16> -> vector<16x64xf16>
         %bt = flashattn.load_tile %bias[%c0, %j] dims [0, 1] in_bounds [true, false] : memref<64x?xf32> -> vector<64x16xf32>
         %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %one, %kt, %bt : vector<64x64xf16>, vector<16x64xf16> into vector<64x16xf32>
         %sum = arith.addf %acc, %s : vector<64x16xf32>

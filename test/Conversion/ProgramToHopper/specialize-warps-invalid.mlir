@@ -1314,15 +1314,16 @@ func.func @condition_of_blocks_that_stay(%order: memref<2x8x?xi32>, %k: !mem, %q
 #mn = affine_map<(m, n, k) -> (m, n)>
 !mem = memref<2x4x?x64xf16>
 
-func.func @cuts_of_a_resident(%q: !mem, %k: !mem, %o: memref<2x4x?x32xf32>, %tiles: index, %n: index) {
+func.func @compact_resident(%q: !mem, %k: !mem, %o: memref<2x4x?x32xf32>, %tiles: index, %n: index) {
   %c0 = arith.constant 0 : index
   %c2 = arith.constant 2 : index
   %c4 = arith.constant 4 : index
   %zs = arith.constant dense<0.0> : vector<64x32xf32>
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, query_tile)
       schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1>>) {
-    // expected-error @+1 {{'flashattn.load_tile' op expected cuts on tiles that are loaded at each step}}
-    %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] cuts(%n) skips(%n) in_bounds [false, true] : !mem -> vector<64x64xf16>
+    %rows = flashattn.compact_rows starts(%n) skips(%n) lower_bounds [0]
+    // expected-error @+1 {{'flashattn.load_tile' op expected compacted rows only of tiles that are loaded at each step}}
+    %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] rows %rows in_bounds [false, true] : !mem -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%s0 = %zs) -> (vector<64x32xf32>) {
       %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<32x64xf16>
       %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %s0 : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
@@ -1340,7 +1341,7 @@ func.func @cuts_of_a_resident(%q: !mem, %k: !mem, %o: memref<2x4x?x32xf32>, %til
 #mn = affine_map<(m, n, k) -> (m, n)>
 !mem = memref<2x4x?x64xf16>
 
-func.func @cuts_of_a_step(%q: !mem, %k: !mem, %o: memref<2x4x?x32xf32>, %tiles: index, %n: index) {
+func.func @compact_rows_of_a_step(%q: !mem, %k: !mem, %o: memref<2x4x?x32xf32>, %tiles: index, %n: index) {
   %c0 = arith.constant 0 : index
   %c2 = arith.constant 2 : index
   %c4 = arith.constant 4 : index
@@ -1349,8 +1350,9 @@ func.func @cuts_of_a_step(%q: !mem, %k: !mem, %o: memref<2x4x?x32xf32>, %tiles: 
       schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%s0 = %zs) -> (vector<64x32xf32>) {
-      // expected-error @+1 {{'flashattn.load_tile' op expected cuts and skips that are the same for all steps but got one that depends on the step}}
-      %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] cuts(%c0) skips(%j) in_bounds [false, true] : !mem -> vector<32x64xf16>
+      %rows = flashattn.compact_rows starts(%c0) skips(%j) lower_bounds [0]
+      // expected-error @+1 {{'flashattn.load_tile' op expected the same compacted rows for all steps but got a start or a skip that depends on the step}}
+      %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] rows %rows in_bounds [false, true] : !mem -> vector<32x64xf16>
       %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %s0 : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
       flashattn.tile_yield %s : vector<64x32xf32>
     }
@@ -1367,7 +1369,7 @@ func.func @cuts_of_a_step(%q: !mem, %k: !mem, %o: memref<2x4x?x32xf32>, %tiles: 
 #mn = affine_map<(m, n, k) -> (m, n)>
 !mem = memref<2x4x?x64xf16>
 
-func.func @ends_of_cuts(%q: !mem, %k: !mem, %o: memref<2x4x?x64xf32>, %tiles: index, %n: index) {
+func.func @ends_of_compact_rows(%q: !mem, %k: !mem, %o: memref<2x4x?x64xf32>, %tiles: index, %n: index) {
   %c0 = arith.constant 0 : index
   %c2 = arith.constant 2 : index
   %c4 = arith.constant 4 : index
@@ -1377,8 +1379,9 @@ func.func @ends_of_cuts(%q: !mem, %k: !mem, %o: memref<2x4x?x64xf32>, %tiles: in
       schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%o0 = %zo) -> (vector<64x64xf32>) {
-      // expected-error @+1 {{'flashattn.load_tile' op expected the ends of rows with cuts from outside of the program, where a tensor map is made of them, but got 'below' from inside}}
-      %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] below %t cuts(%c0) skips(%n) in_bounds [false, true] : !mem -> vector<32x64xf16>
+      %rows = flashattn.compact_rows below %t starts(%c0) skips(%n) lower_bounds [0]
+      // expected-error @+1 {{'flashattn.load_tile' op expected the ends of compacted rows from outside of the program, where a tensor map is made of them, but got 'below' from inside}}
+      %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] rows %rows in_bounds [false, true] : !mem -> vector<32x64xf16>
       %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %zs : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
       %p = arith.truncf %s : vector<64x32xf32> to vector<64x32xf16>
       %o1 = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %p, %kt, %o0 : vector<64x32xf16>, vector<32x64xf16> into vector<64x64xf32>

@@ -103,8 +103,9 @@ func.func @score_mod(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 // CHECK: %[[L0:.*]] = arith.maxsi %[[LI]], %c0
 // CHECK: %[[N:.*]] = arith.minsi %[[L0]], %[[NK]]
 // CHECK: arith.subi %[[N]], %[[NQ]]
-// CHECK: flashattn.load_tile %[[K]]{{.*}} dims [2, 3] below %[[N]] in_bounds [false, true]
-// CHECK: flashattn.load_tile %[[K]]{{.*}} dims [2, 3] below %[[N]] in_bounds [false, true]
+// CHECK: %[[ROWS:.*]] = flashattn.dense_rows below %[[N]]
+// CHECK: flashattn.load_tile %[[K]]{{.*}} dims [2, 3] rows %[[ROWS]] in_bounds [false, true]
+// CHECK: flashattn.load_tile %[[K]]{{.*}} dims [2, 3] rows %[[ROWS]] in_bounds [false, true]
 func.func @kv_len(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %len: memref<?xi32>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention mask(#flashattn.causal) ins(%q, %k, %k : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     kv_len(%len : memref<?xi32>) outs(%o : memref<?x?x?x64xf16>)

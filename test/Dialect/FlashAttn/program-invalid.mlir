@@ -138,8 +138,9 @@ func.func @repeated_rows(%k: memref<?x64xf16>, %n: index) {
 // -----
 
 func.func @repeated_rows_end(%k: memref<?x64xf16>, %n: index) {
-  // expected-error @+1 {{'flashattn.load_tile' op expected rows of their own with below but got rows that are the same}}
-  %t = flashattn.load_tile %k[%n, %n] dims [-1, 1] below %n in_bounds [true, true]
+  %rows = flashattn.dense_rows below %n
+  // expected-error @+1 {{'flashattn.load_tile' op expected no row map for rows that are all equal but got one}}
+  %t = flashattn.load_tile %k[%n, %n] dims [-1, 1] rows %rows in_bounds [true, true]
       : memref<?x64xf16> -> vector<32x64xf16>
   return
 }
@@ -147,26 +148,44 @@ func.func @repeated_rows_end(%k: memref<?x64xf16>, %n: index) {
 // -----
 
 func.func @sizes(%k: memref<?x?x64xf16>, %n: index) {
-  // expected-error @+1 {{'flashattn.load_tile' op expected a size for each of 3 dimensions but got 2}}
-  %t = flashattn.load_tile %k[%n, %n, %n] dims [0, 1, 2] shape [32, 64] in_bounds [false, false, true]
+  %packed = flashattn.packed_rows [32]
+  // expected-error @+1 {{'flashattn.load_tile' op expected a tile along 2 dimensions but got 3 dims}}
+  %t = flashattn.load_tile %k[%n, %n, %n] dims [0, 1, 2] rows %packed in_bounds [false, false, true]
       : memref<?x?x64xf16> -> vector<32x64xf16>
   return
 }
 
 // -----
 
-func.func @rows_without_a_number(%k: memref<?x?x64xf16>, %n: index) {
-  // expected-error @+1 {{'flashattn.load_tile' op expected a tile of the sizes 4, -9223372036854775808, 64 but got 'vector<32x64xf16>'}}
-  %t = flashattn.load_tile %k[%n, %n, %n] dims [0, 1, 2] shape [4, -9223372036854775808, 64] in_bounds [false, false, true]
-      : memref<?x?x64xf16> -> vector<32x64xf16>
+func.func @rows_without_a_number() {
+  // expected-error @+1 {{'flashattn.packed_rows' op expected sizes whose product is a number of rows but got [4, -9223372036854775808]}}
+  %packed = flashattn.packed_rows [4, -9223372036854775808]
+  return
+}
+
+// -----
+
+func.func @no_sizes() {
+  // expected-error @+1 {{'flashattn.packed_rows' op expected sizes whose product is a number of rows but got []}}
+  %packed = flashattn.packed_rows []
+  return
+}
+
+// -----
+
+func.func @rows_left_out(%t: vector<32x64xf16>, %o: memref<?x64xf16>, %n: index) {
+  %rows = flashattn.dense_rows below %n
+  // expected-error @+1 {{'flashattn.store_tile' op expected a row map of all rows in order but got 'flashattn.dense_rows' with others}}
+  flashattn.store_tile %t to %o[%n, %n] dims [0, 1] rows %rows in_bounds [false, true] : vector<32x64xf16>, memref<?x64xf16>
   return
 }
 
 // -----
 
 func.func @rows_of_several(%k: memref<?x?x64xf16>, %n: index) {
-  // expected-error @+1 {{'flashattn.load_tile' op expected a tile of the sizes 4, 4, 64 but got 'vector<32x64xf16>'}}
-  %t = flashattn.load_tile %k[%n, %n, %n] dims [0, 1, 2] shape [4, 4, 64] in_bounds [false, false, true]
+  %packed = flashattn.packed_rows [4, 4]
+  // expected-error @+1 {{'flashattn.load_tile' op expected a tile of 16 rows, as the row map has them, but got 'vector<32x64xf16>'}}
+  %t = flashattn.load_tile %k[%n, %n, %n] dims [0, 1, 2] rows %packed in_bounds [false, false, true]
       : memref<?x?x64xf16> -> vector<32x64xf16>
   return
 }
@@ -627,28 +646,27 @@ func.func @ones(%k: memref<?x64xbf16>, %n: index) {
 
 // -----
 
-func.func @cuts(%k: memref<?x64xbf16>, %n: index) {
-  // expected-error @+1 {{'flashattn.load_tile' op expected as many skips as cuts, 2, but got 1}}
-  %t = flashattn.load_tile %k[%n, %n] dims [0, 1] cuts(%n, %n) skips(%n) in_bounds [false, false]
+func.func @segments(%n: index) {
+  // expected-error @+1 {{'flashattn.compact_rows' op expected a skip and a lower bound for each start but got 2 starts, 1 skips and 2 lower bounds}}
+  %rows = flashattn.compact_rows starts(%n, %n) skips(%n) lower_bounds [0, 0]
+  return
+}
+
+// -----
+
+func.func @foreign_rows(%k: memref<?x64xbf16>, %n: index, %rows: !flashattn.rows) {
+  // expected-error @+1 {{'flashattn.load_tile' op expected rows that an op with RowMapOpInterface defines but got a block argument}}
+  %t = flashattn.load_tile %k[%n, %n] dims [0, 1] rows %rows in_bounds [false, false]
       : memref<?x64xbf16> -> vector<32x64xbf16>
   return
 }
 
 // -----
 
-// Pieces of 8 rows.
-func.func @pieces(%k: memref<?x64xbf16>, %n: index) {
-  // expected-error @+1 {{'flashattn.load_tile' op expected cuts in a multiple of 8 rows along one dimension but got 'vector<20x64xbf16>'}}
-  %t = flashattn.load_tile %k[%n, %n] dims [0, 1] cuts(%n) skips(%n) in_bounds [false, false]
+func.func @granularity(%k: memref<?x64xbf16>, %n: index) {
+  %rows = flashattn.compact_rows starts(%n) skips(%n) lower_bounds [0]
+  // expected-error @+1 {{'flashattn.load_tile' op expected a multiple of 8 rows along one dimension, as the row map has them, but got 'vector<20x64xbf16>'}}
+  %t = flashattn.load_tile %k[%n, %n] dims [0, 1] rows %rows in_bounds [false, false]
       : memref<?x64xbf16> -> vector<20x64xbf16>
-  return
-}
-
-// -----
-
-func.func @repeated_rows_begin(%k: memref<?x64xf16>, %n: index) {
-  // expected-error @+1 {{'flashattn.load_tile' op expected rows of their own with from but got rows that are the same}}
-  %t = flashattn.load_tile %k[%n, %n] dims [-1, 1] from %n in_bounds [true, true]
-      : memref<?x64xf16> -> vector<32x64xf16>
   return
 }

@@ -16,16 +16,20 @@ func.func @program(%q: memref<2x4x?x64xf16>, %k: memref<2x4x?x64xf16>, %o: memre
     // CHECK: flashattn.load_tile %{{.*}}[%[[B]], %[[H]], %[[T]], %{{.*}}] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<64x64xf16>
     %tile = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true]
         : memref<2x4x?x64xf16> -> vector<64x64xf16>
-    // CHECK: flashattn.load_tile %{{.*}} dims [2, 3, 4] shape [4, 16, 64] in_bounds [false, false, true] : memref<2x1x4x?x64xf16> -> vector<64x64xf16>
-    %heads = flashattn.load_tile %split[%b, %c0, %h, %t, %c0] dims [2, 3, 4] shape [4, 16, 64]
+    // CHECK: %[[ROWS4_16:.*]] = flashattn.packed_rows [4, 16]
+    // CHECK: flashattn.load_tile %{{.*}} dims [2, 3, 4] rows %[[ROWS4_16]] in_bounds [false, false, true] : memref<2x1x4x?x64xf16> -> vector<64x64xf16>
+    %packed = flashattn.packed_rows [4, 16]
+    %heads = flashattn.load_tile %split[%b, %c0, %h, %t, %c0] dims [2, 3, 4] rows %packed
         in_bounds [false, false, true] : memref<2x1x4x?x64xf16> -> vector<64x64xf16>
     // CHECK: flashattn.tile_loop (%[[I:.*]], %[[J:.*]]) in [(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}), (%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}})]
     // CHECK-SAME: list(%{{.*}}[%[[B]], %[[H]], %{{.*}}] : memref<2x4x1x?xi32>) when %{{.*}} iter_args(%[[M:.*]] = %{{.*}}, %[[O:.*]] = %{{.*}}) -> (vector<64xf32>, vector<64x64xf32>)
     %r:2 = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n), (%n, %n, %n, %n)]
         list(%list[%b, %h, %c0] : memref<2x4x1x?xi32>) when %c
         iter_args(%m = %inf, %acc = %zero) -> (vector<64xf32>, vector<64x64xf32>) {
-      // CHECK: flashattn.load_tile %{{.*}}[%[[B]], %[[H]], %[[J]], %{{.*}}] dims [2, 3] below %[[N]] in_bounds [false, true]
-      %keys = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] below %n in_bounds [false, true]
+      // CHECK: %[[ROWS:.*]] = flashattn.dense_rows below %[[N]]
+      // CHECK: flashattn.load_tile %{{.*}}[%[[B]], %[[H]], %[[J]], %{{.*}}] dims [2, 3] rows %[[ROWS]] in_bounds [false, true]
+      %rows = flashattn.dense_rows below %n
+      %keys = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] rows %rows in_bounds [false, true]
           : memref<2x4x?x64xf16> -> vector<64x64xf16>
       // CHECK: flashattn.stage{{$}}
       flashattn.stage
@@ -137,11 +141,13 @@ func.func @gradients(%sums: memref<2x8x?x128xf32>, %order: memref<2x8x?xi32>, %l
   return
 }
 
-// Rows in pieces.
-// CHECK-LABEL: func @joined
-// CHECK: flashattn.load_tile %{{.*}}[%{{.*}}, %{{.*}}] dims [0, 1] from %[[A:.*]] below %[[B:.*]] cuts(%[[A]], %[[B]]) skips(%[[B]], %[[A]]) in_bounds [false, true] : memref<?x64xf16> -> vector<48x64xf16>
-func.func @joined(%k: memref<?x64xf16>, %a: index, %b: index) -> vector<48x64xf16> {
-  %t = flashattn.load_tile %k[%a, %b] dims [0, 1] from %a below %b cuts(%a, %b) skips(%b, %a) in_bounds [false, true]
+// Several ranges of rows as one sequence.
+// CHECK-LABEL: func @compact_rows
+// CHECK: %[[ROWS:.*]] = flashattn.compact_rows from %[[A:.*]] below %[[B:.*]] starts(%[[A]], %[[B]]) skips(%[[B]], %[[A]]) lower_bounds [0, 0]
+// CHECK: flashattn.load_tile %{{.*}}[%{{.*}}, %{{.*}}] dims [0, 1] rows %[[ROWS]] in_bounds [false, true] : memref<?x64xf16> -> vector<48x64xf16>
+func.func @compact_rows(%k: memref<?x64xf16>, %a: index, %b: index) -> vector<48x64xf16> {
+  %rows = flashattn.compact_rows from %a below %b starts(%a, %b) skips(%b, %a) lower_bounds [0, 0]
+  %t = flashattn.load_tile %k[%a, %b] dims [0, 1] rows %rows in_bounds [false, true]
       : memref<?x64xf16> -> vector<48x64xf16>
   return %t : vector<48x64xf16>
 }

@@ -90,7 +90,7 @@ func.func @f(%op: memref<3x2x8x1x64xf32>, %lp: memref<3x2x8x1xf32>, %o: memref<2
 
 func.func @f(%m: memref<4x64xf32>, %i: index) {
   // expected-error@+1 {{expected 1 operand 'source' in 'operandSegmentSizes' but got 0}}
-  %t = "flashattn.load_tile"(%i, %i) <{dims = array<i64: 0, 1>, inBounds = array<i1: true, true>, operandSegmentSizes = array<i32: 0, 2, 0, 0, 0, 0>}>
+  %t = "flashattn.load_tile"(%i, %i) <{dims = array<i64: 0, 1>, inBounds = array<i1: true, true>, operandSegmentSizes = array<i32: 0, 2, 0>}>
     : (index, index) -> vector<16x64xf32>
   return
 }

@@ -5,7 +5,8 @@
 // only make those of hidden scores.
 // CHECK-LABEL: func @lengths
 // CHECK: flashattn.program {{.*}} axes(batch, head, key_tile)
-// CHECK: flashattn.load_tile %{{.*}} dims [2, 3] below %{{.*}} in_bounds [false, true] : memref<1x2x1000x64xf16> -> vector<128x64xf16>
+// CHECK: %[[ROWS:.*]] = flashattn.dense_rows below %{{.*}}
+// CHECK: flashattn.load_tile %{{.*}} dims [2, 3] rows %[[ROWS]] in_bounds [false, true] : memref<1x2x1000x64xf16> -> vector<128x64xf16>
 // CHECK: flashattn.load_tile %{{.*}} dims [2, 3] in_bounds [false, true] : memref<1x2x1000x64xf16> -> vector<128x64xf16>
 // Only a mask hides keys that do not exist from that sum: where there are some, no tile is full.
 // CHECK: %[[EXIST:.*]] = arith.cmpi sle, %{{.*}}, %{{.*}} : index

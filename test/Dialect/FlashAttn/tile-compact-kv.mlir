@@ -16,9 +16,10 @@
 // CHECK: %[[ALL:.*]] = arith.addi %[[SEEN]], %c6_i32
 // CHECK: %[[TILES32:.*]] = arith.divui %[[ALL]], %c6_i32
 // CHECK: %[[TILES:.*]] = arith.index_castui %[[TILES32]] : i32 to index
+// CHECK: %[[ROWS:.*]] = flashattn.compact_rows starts(%c0, %c8) skips(%c0, %[[SKIP]]) lower_bounds [0, 8]
 // CHECK: flashattn.tile_loop (%{{.*}}, %[[J:.*]]) in [(%c0, %{{.*}}, %{{.*}}, %[[TILES]])]
 // CHECK: %[[PLACE:.*]] = arith.muli %[[J]], %c48
-// CHECK: flashattn.load_tile %arg1[%{{.*}}, %{{.*}}, %[[J]], %c0] dims [2, 3] cuts(%c0, %c8) skips(%c0, %[[SKIP]]) in_bounds [false, true] : memref<1x8x?x64xbf16> -> vector<48x64xbf16>
+// CHECK: flashattn.load_tile %arg1[%{{.*}}, %{{.*}}, %[[J]], %c0] dims [2, 3] rows %[[ROWS]] in_bounds [false, true] : memref<1x8x?x64xbf16> -> vector<48x64xbf16>
 // CHECK: flashattn.tile_mask
 // The sinks alone are asked whether they are any, of the keys before the cut.
 // CHECK: arith.subi %c3, %[[PLACE]]
@@ -29,7 +30,7 @@
 // CHECK: arith.select %[[PAST]], %c0, %[[LEFT]]
 // CHECK: %[[BEHIND:.*]] = vector.broadcast %{{.*}} : vector<1x48xi1> to vector<64x48xi1>
 // CHECK: arith.select %[[BEHIND]], %{{.*}}, %{{.*}} : vector<64x48xi1>, vector<64x48xi1>
-// CHECK: flashattn.load_tile %arg2[%{{.*}}, %{{.*}}, %[[J]], %c0] dims [2, 3] cuts(%c0, %c8) skips(%c0, %[[SKIP]])
+// CHECK: flashattn.load_tile %arg2[%{{.*}}, %{{.*}}, %[[J]], %c0] dims [2, 3] rows %[[ROWS]]
 func.func @sinks(%q: memref<1x64x?x64xbf16>, %k: memref<1x8x?x64xbf16>, %v: memref<1x8x?x64xbf16>, %o: memref<1x64x?x64xbf16>) {
   flashattn.attention mask(#flashattn.any_of<[#flashattn.window<left = 127, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>) schedule(#joins)
     ins(%q, %k, %v : memref<1x64x?x64xbf16>, memref<1x8x?x64xbf16>, memref<1x8x?x64xbf16>)
@@ -45,7 +46,8 @@ func.func @sinks(%q: memref<1x64x?x64xbf16>, %k: memref<1x8x?x64xbf16>, %v: memr
 // CHECK-LABEL: func @window
 // CHECK: %[[FIRST:.*]] = arith.shrsi %{{.*}}, %c3
 // CHECK: %[[SKIP:.*]] = arith.muli %[[FIRST]], %c8
-// CHECK: flashattn.load_tile %arg1[{{.*}}] dims [2, 3] cuts(%c0) skips(%[[SKIP]])
+// CHECK: %[[ROWS:.*]] = flashattn.compact_rows starts(%c0) skips(%[[SKIP]]) lower_bounds [0]
+// CHECK: flashattn.load_tile %arg1[{{.*}}] dims [2, 3] rows %[[ROWS]]
 // CHECK-NOT: vector<1x48xi1>
 // CHECK: flashattn.store_tile
 func.func @window(%q: memref<1x8x?x64xbf16>, %k: memref<1x8x?x64xbf16>, %o: memref<1x8x?x64xbf16>) {

@@ -40,8 +40,10 @@ func.func @window_of_all(%q: !s, %k: !s, %v: !s, %o: !s) {
 // CHECK-SAME: %[[Q:.*]]: memref<?x?x?x64xf16>, %[[K:.*]]: memref<?x?x?x64xf16>, %[[V:.*]]: memref<?x?x?x64xf16>, %{{.*}}: memref<?x?x?x64xf16>)
 // CHECK: %[[FIRST:.*]] = arith.maxsi
 // CHECK: flashattn.program
-// CHECK: flashattn.load_tile %[[K]]{{.*}} dims [2, 3] {{(cuts.*)?}}in_bounds
-// CHECK: flashattn.load_tile %[[V]]{{.*}} dims [2, 3] from %[[FIRST]] {{(cuts.*)?}}in_bounds
+// CHECK-NOT: {{dense|compact}}_rows from
+// CHECK: %[[ROWS:.*]] = flashattn.{{dense|compact}}_rows from %[[FIRST]]
+// CHECK: flashattn.load_tile %[[K]]
+// CHECK: flashattn.load_tile %[[V]]{{.*}} dims [2, 3] rows %[[ROWS]] in_bounds
 func.func @window(%q: !d, %k: !d, %v: !d, %o: !d) {
   flashattn.attention mask(#flashattn.window<left = 9, right = 0>) ins(%q, %k, %v : !d, !d, !d) outs(%o : !d)
   return
@@ -53,7 +55,8 @@ func.func @window(%q: !d, %k: !d, %v: !d, %o: !d) {
 
 // CHECK-LABEL: @sinks
 // CHECK-SAME: %[[Q:.*]]: memref<?x?x?x64xf16>, %[[K:.*]]: memref<?x?x?x64xf16>, %[[V:.*]]: memref<?x?x?x64xf16>, %{{.*}}: memref<?x?x?x64xf16>)
-// CHECK: flashattn.load_tile %[[V]]{{.*}} dims [2, 3] below %{{.*}} in_bounds
+// CHECK: %[[ROWS:.*]] = flashattn.{{dense|compact}}_rows below %{{.*}}
+// CHECK: flashattn.load_tile %[[V]]{{.*}} dims [2, 3] rows %[[ROWS]] in_bounds
 func.func @sinks(%q: !d, %k: !d, %v: !d, %o: !d) {
   flashattn.attention mask(#flashattn.sink<20>) ins(%q, %k, %v : !d, !d, !d) outs(%o : !d)
   return
@@ -68,7 +71,8 @@ func.func @sinks(%q: !d, %k: !d, %v: !d, %o: !d) {
 // CHECK-SAME: %[[Q:.*]]: memref<?x?x?x64xf16>, %[[K:.*]]: memref<?x?x?x64xf16>, %[[V:.*]]: memref<?x?x?x64xf16>,
 // CHECK: flashattn.program
 // CHECK: memref.load %{{.*}} : memref<?xi32>
-// CHECK: flashattn.load_tile %[[V]]{{.*}} dims [2, 3] from %{{.*}} below %{{.*}} in_bounds
+// CHECK: %[[ROWS:.*]] = flashattn.{{dense|compact}}_rows from %{{.*}} below %{{.*}}
+// CHECK: flashattn.load_tile %[[V]]{{.*}} dims [2, 3] rows %[[ROWS]] in_bounds
 func.func @lengths(%q: !d, %k: !d, %v: !d, %n: memref<?xi32>, %o: !d) {
   flashattn.attention mask(#flashattn.window<left = 9, right = 0>) ins(%q, %k, %v : !d, !d, !d) kv_len(%n : memref<?xi32>) outs(%o : !d)
   return
@@ -84,8 +88,9 @@ func.func @lengths(%q: !d, %k: !d, %v: !d, %n: memref<?xi32>, %o: !d) {
 // CHECK-SAME: %[[Q:.*]]: memref<?x?x?x64xf16>, %{{.*}}: memref<?x?x?x64xf16>, %{{.*}}: memref<?x?x?x64xf16>, %{{.*}}: memref<?x?x?x64xf16>, %{{.*}}: memref<?x?x?xf32>, %[[DO:[^:]*]]: memref<?x?x?x64xf16>, %{{.*}}: memref<?x?x?x64xf16>,
 // CHECK: flashattn.program
 // CHECK: flashattn.program
-// CHECK: flashattn.load_tile %[[Q]]{{.*}} dims [2, 3] from %[[FIRST:.*]] in_bounds
-// CHECK: flashattn.load_tile %[[DO]]{{.*}} dims [2, 3] from %[[FIRST]] in_bounds
+// CHECK: %[[ROWS:.*]] = flashattn.dense_rows from %{{.*}}
+// CHECK: flashattn.load_tile %[[Q]]{{.*}} dims [2, 3] rows %[[ROWS]] in_bounds
+// CHECK: flashattn.load_tile %[[DO]]{{.*}} dims [2, 3] rows %[[ROWS]] in_bounds
 func.func @gradients(%q: !d, %k: !d, %v: !d, %o: !d, %lse: !l, %d_o: !d, %dq: !d, %dk: !d, %dv: !d) {
   flashattn.attention_backward mask(#flashattn.causal) ins(%q, %k, %v, %o, %lse, %d_o : !d, !d, !d, !d, !l, !d) outs(%dq, %dk, %dv : !d, !d, !d)
   return

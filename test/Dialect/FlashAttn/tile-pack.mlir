@@ -22,14 +22,15 @@
 // CHECK: arith.addi %[[ROW]], %c16
 // CHECK: %[[BEFORE:.*]] = arith.muli %[[KV]], %[[PERGROUP]]
 // CHECK: %[[INGROUP:.*]] = arith.subi %[[H]], %[[BEFORE]]
-// CHECK: %[[QT:.*]] = flashattn.load_tile %[[QS]][%[[B]], %[[KV]], %[[INGROUP]], %[[T]], %c0] dims [2, 3, 4] shape [4, 16, 64] in_bounds [false, false, true] : memref<?x?x?x?x64xf16> -> vector<64x64xf16>
+// CHECK: %[[ROWS4_16:.*]] = flashattn.packed_rows [4, 16]
+// CHECK: %[[QT:.*]] = flashattn.load_tile %[[QS]][%[[B]], %[[KV]], %[[INGROUP]], %[[T]], %c0] dims [2, 3, 4] rows %[[ROWS4_16]] in_bounds [false, false, true] : memref<?x?x?x?x64xf16> -> vector<64x64xf16>
 // CHECK: flashattn.load_tile %[[K]][%[[B]], %[[KV]],
 // CHECK: vector.contract {{.*}} %[[QT]],
 // The heads follow each other: positions begin anew.
 // CHECK: %[[STEP:.*]] = vector.shape_cast %{{.*}} : vector<64xi32> to vector<64x1xi32>
 // CHECK: arith.remui %[[STEP]], %{{.*}} : vector<64x1xi32>
-// CHECK: flashattn.store_tile %{{.*}} to %[[OS]][%[[B]], %[[KV]], %[[INGROUP]], %[[T]], %c0] dims [2, 3, 4] shape [4, 16, 64] in_bounds [false, false, true] : vector<64x64xf16>,
-// CHECK: flashattn.store_tile %{{.*}} to %[[LSES]][%[[B]], %[[KV]], %[[INGROUP]], %[[T]]] dims [2, 3] shape [4, 16] in_bounds [false, false] : vector<64xf32>,
+// CHECK: flashattn.store_tile %{{.*}} to %[[OS]][%[[B]], %[[KV]], %[[INGROUP]], %[[T]], %c0] dims [2, 3, 4] rows %[[ROWS4_16]] in_bounds [false, false, true] : vector<64x64xf16>,
+// CHECK: flashattn.store_tile %{{.*}} to %[[LSES]][%[[B]], %[[KV]], %[[INGROUP]], %[[T]]] dims [2, 3] rows %[[ROWS4_16]] in_bounds [false, false] : vector<64xf32>,
 func.func @packed(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   flashattn.attention mask(#flashattn.causal) schedule(#packed)
     ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
@@ -44,11 +45,12 @@ func.func @packed(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref
 // CHECK-LABEL: func @packed_bshd
 // CHECK: %[[QS:.*]] = memref.expand_shape %{{.*}} {{\[\[}}0], [1], [2, 3], [4]]
 // CHECK: flashattn.program (%[[B:.*]], %{{.*}}, %[[T:.*]]) in
-// CHECK: flashattn.load_tile %[[QS]][%[[B]], %[[T]], %[[KV:.*]], %[[INGROUP:.*]], %c0] dims [1, 3, 4] shape [16, 4, 64] in_bounds [false, false, true] : memref<?x?x8x8x64xf16> -> vector<64x64xf16>
+// CHECK: %[[ROWS16_4:.*]] = flashattn.packed_rows [16, 4]
+// CHECK: flashattn.load_tile %[[QS]][%[[B]], %[[T]], %[[KV:.*]], %[[INGROUP:.*]], %c0] dims [1, 3, 4] rows %[[ROWS16_4]] in_bounds [false, false, true] : memref<?x?x8x8x64xf16> -> vector<64x64xf16>
 // CHECK: %[[STEP:.*]] = vector.shape_cast %{{.*}} : vector<64xi32> to vector<64x1xi32>
 // CHECK: arith.divui %[[STEP]], %{{.*}} : vector<64x1xi32>
-// CHECK: flashattn.store_tile %{{.*}} to %{{.*}}[%[[B]], %[[T]], %[[KV]], %[[INGROUP]], %c0] dims [1, 3, 4] shape [16, 4, 64] in_bounds [false, false, true] : vector<64x64xf16>,
-// CHECK: flashattn.store_tile %{{.*}} to %{{.*}}[%[[B]], %[[KV]], %[[INGROUP]], %[[T]]] dims [3, 2] shape [16, 4] in_bounds [false, false] : vector<64xf32>, memref<?x8x8x?xf32>
+// CHECK: flashattn.store_tile %{{.*}} to %{{.*}}[%[[B]], %[[T]], %[[KV]], %[[INGROUP]], %c0] dims [1, 3, 4] rows %[[ROWS16_4]] in_bounds [false, false, true] : vector<64x64xf16>,
+// CHECK: flashattn.store_tile %{{.*}} to %{{.*}}[%[[B]], %[[KV]], %[[INGROUP]], %[[T]]] dims [3, 2] rows %[[ROWS16_4]] in_bounds [false, false] : vector<64xf32>, memref<?x8x8x?xf32>
 func.func @packed_bshd(%q: memref<?x?x64x64xf16>, %k: memref<?x?x8x64xf16>, %v: memref<?x?x8x64xf16>, %o: memref<?x?x64x64xf16>, %lse: memref<?x64x?xf32>) {
   flashattn.attention mask(#flashattn.causal) layout(bshd) schedule(#packed)
     ins(%q, %k, %v : memref<?x?x64x64xf16>, memref<?x?x8x64xf16>, memref<?x?x8x64xf16>)

@@ -95,8 +95,9 @@ func.func @narrow(%q: memref<?x8x1x64xf16>, %k: memref<?x2x?x64xf16>, %o: memref
 // CHECK: %[[LS:.*]] = memref.expand_shape %{{.*}} {{\[\[}}0], [1, 2], [3]] {{.*}} : memref<?x8x16xf32> into memref<?x2x4x16xf32>
 // CHECK: flashattn.program
 // CHECK-NOT: memref.load
-// CHECK: flashattn.store_tile %{{.*}} to %[[OS]][{{.*}}] dims [3, 2, 4] shape [16, 4, 64] in_bounds [false, false, true] : vector<64x64xf32>, memref<?x2x4x16x64xf32>
-// CHECK: flashattn.store_tile %{{.*}} to %[[LS]][{{.*}}] dims [3, 2] shape [16, 4] in_bounds [false, false] : vector<64xf32>, memref<?x2x4x16xf32>
+// CHECK: %[[ROWS16_4:.*]] = flashattn.packed_rows [16, 4]
+// CHECK: flashattn.store_tile %{{.*}} to %[[OS]][{{.*}}] dims [3, 2, 4] rows %[[ROWS16_4]] in_bounds [false, false, true] : vector<64x64xf32>, memref<?x2x4x16x64xf32>
+// CHECK: flashattn.store_tile %{{.*}} to %[[LS]][{{.*}}] dims [3, 2] rows %[[ROWS16_4]] in_bounds [false, false] : vector<64xf32>, memref<?x2x4x16xf32>
 // CHECK: flashattn.combine layout(bshd) ins({{.*}}) sink_logits(%[[SINKS]] : memref<8xf32>) outs(%{{.*}}, %{{.*}} : memref<?x16x8x64xbf16>, memref<?x8x16xf32>)
 func.func @packed(%q: memref<?x16x8x64xbf16>, %k: memref<?x?x2x64xbf16>, %s: memref<8xf32>, %o: memref<?x16x8x64xbf16>, %l: memref<?x8x16xf32>) {
   flashattn.attention layout(bshd) schedule(#packed)

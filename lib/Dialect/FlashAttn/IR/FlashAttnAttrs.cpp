@@ -109,10 +109,17 @@ ParseResult flashattn::parseMask(AsmParser &parser, MaskAttrInterface &mask) {
   return attribute ? diag << attribute : diag << "'" << name << "'";
 }
 
+#define GET_TYPEDEF_CLASSES
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttnTypes.cpp.inc"
+
 void FlashAttnDialect::initialize() {
   addAttributes<
 #define GET_ATTRDEF_LIST
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttnAttrs.cpp.inc"
+      >();
+  addTypes<
+#define GET_TYPEDEF_LIST
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttnTypes.cpp.inc"
       >();
   addOperations<
 #define GET_OP_LIST

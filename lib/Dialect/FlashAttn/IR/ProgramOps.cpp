@@ -3,7 +3,6 @@
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/OpImplementation.h"
-#include "llvm/Support/CheckedArithmetic.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -180,9 +179,14 @@ void OnThreadsOp::print(OpAsmPrinter &printer) {
 //===----------------------------------------------------------------------===//
 
 template <typename AccessOp> static SmallVector<int64_t> tileShapeOf(AccessOp op) {
-  if (std::optional<ArrayRef<int64_t>> shape = op.getShape())
-    return llvm::to_vector(*shape);
-  return llvm::to_vector(op.getTileType().getShape());
+  ArrayRef<int64_t> tile = op.getTileType().getShape();
+  SmallVector<int64_t> rows;
+  if (RowMapOpInterface map = op.getRowMap())
+    rows = map.getRowShape();
+  if (rows.empty())
+    return llvm::to_vector(tile);
+  rows.append(tile.begin() + 1, tile.end());
+  return rows;
 }
 
 /// Returns the dimensions along which rows run, without the dimension of the columns.
@@ -224,20 +228,20 @@ template <typename AccessOp> static LogicalResult verifyAccess(AccessOp op, bool
     if (dim < 0 && !op.getInBounds()[i])
       return op.emitOpError() << "expected in_bounds where all rows or columns are the same";
   }
+  if (op.getRows() && !op.getRowMap())
+    return op.emitOpError() << "expected rows that an op with RowMapOpInterface defines but got "
+                            << (op.getRows().getDefiningOp() ? "another op's" : "a block argument");
   SmallVector<int64_t> shape = op.getTileShape();
   if (shape.size() != dims.size())
-    return op.emitOpError() << "expected "
-                            << (op.getShape() ? "a size for each of " : "a shape for ")
-                            << dims.size() << " dimensions but got " << shape.size();
-  ArrayRef<int64_t> rows = ArrayRef(shape).drop_back(tile.getRank() == 2 ? 1 : 0);
-  // nullopt if there are no sizes, or if their product is not a valid number of rows.
-  std::optional<int64_t> numRows;
-  if (!rows.empty())
-    numRows = 1;
-  for (int64_t size : rows)
-    numRows = numRows && size > 0 ? llvm::checkedMul(*numRows, size) : std::nullopt;
-  if (numRows != tile.getDimSize(0) || (tile.getRank() == 2 && shape.back() != tile.getDimSize(1)))
-    return op.emitOpError() << "expected a tile of the sizes " << shape << " but got " << tile;
+    return op.emitOpError() << "expected a tile along " << shape.size() << " dimensions but got "
+                            << dims.size() << " dims";
+  // The sizes are those of the tile, or those that a row map has verified.
+  int64_t numRows = 1;
+  for (int64_t size : ArrayRef(shape).drop_back(tile.getRank() == 2 ? 1 : 0))
+    numRows *= size;
+  if (numRows != tile.getDimSize(0))
+    return op.emitOpError() << "expected a tile of " << numRows
+                            << " rows, as the row map has them, but got " << tile;
   return success();
 }
 
@@ -245,19 +249,34 @@ SmallVector<int64_t> LoadTileOp::getTileShape() { return tileShapeOf(*this); }
 std::optional<unsigned> LoadTileOp::getRowDim() { return rowDimOf(*this); }
 int64_t LoadTileOp::getInnerRows() { return innerRowsOf(*this); }
 
+Value LoadTileOp::getBeginRow() { return getRowMap() ? getRowMap().getBegin() : Value(); }
+Value LoadTileOp::getEndRow() { return getRowMap() ? getRowMap().getEnd() : Value(); }
+void LoadTileOp::dropBeginRow(OpBuilder &builder) {
+  if (!getBeginRow())
+    return;
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPoint(*this);
+  Value rows = getRowMap().buildWithoutBegin(builder);
+  getRowsMutable().clear();
+  if (rows)
+    getRowsMutable().assign(rows);
+}
+SmallVector<RowSegment> LoadTileOp::getSegments() {
+  return getRowMap() ? getRowMap().getSegments() : SmallVector<RowSegment>();
+}
+
 LogicalResult LoadTileOp::verify() {
   if (failed(verifyAccess(*this, /*mayRepeat=*/true)))
     return failure();
-  if ((getFrom() || getBelow()) && !getRowDim())
-    return emitOpError() << "expected rows of their own with " << (getFrom() ? "from" : "below")
-                         << " but got rows that are the same";
-  if (getCuts().size() != getSkips().size())
-    return emitOpError() << "expected as many skips as cuts, " << getCuts().size() << ", but got "
-                         << getSkips().size();
-  if (!getCuts().empty() &&
-      (!getRowDim() || getDims().size() != 2 || getTileType().getDimSize(0) % kPieceRows != 0))
-    return emitOpError() << "expected cuts in a multiple of " << kPieceRows
-                         << " rows along one dimension but got " << getTileType();
+  if (RowMapOpInterface map = getRowMap()) {
+    if (!getRowDim())
+      return emitOpError() << "expected no row map for rows that are all equal but got one";
+    std::optional<int64_t> granularity = map.getGranularity();
+    if (granularity && (getDims().size() != 2 || getTileType().getDimSize(0) % *granularity != 0))
+      return emitOpError() << "expected a multiple of " << *granularity
+                           << " rows along one dimension, as the row map has them, but got "
+                           << getTileType();
+  }
   if (!getOnes())
     return success();
   int64_t last = getMemRefType().getRank() - 1;
@@ -272,7 +291,15 @@ SmallVector<int64_t> StoreTileOp::getTileShape() { return tileShapeOf(*this); }
 std::optional<unsigned> StoreTileOp::getRowDim() { return rowDimOf(*this); }
 int64_t StoreTileOp::getInnerRows() { return innerRowsOf(*this); }
 
-LogicalResult StoreTileOp::verify() { return verifyAccess(*this, /*mayRepeat=*/false); }
+LogicalResult StoreTileOp::verify() {
+  if (failed(verifyAccess(*this, /*mayRepeat=*/false)))
+    return failure();
+  RowMapOpInterface map = getRowMap();
+  if (map && (map.getBegin() || map.getEnd() || map.getGranularity()))
+    return emitOpError() << "expected a row map of all rows in order but got '" << map->getName()
+                         << "' with others";
+  return success();
+}
 
 /// Verifies a tile that programs add to memory, or load after such additions.
 static LogicalResult verifyAdded(Operation *op, VectorType tile, MemRefType memref, size_t indices,

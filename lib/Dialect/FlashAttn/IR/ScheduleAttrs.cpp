@@ -369,7 +369,7 @@ ScheduleAttr ScheduleAttr::forQueryTiles() const {
 bool ScheduleAttr::compactsKV() const { return getHopper() && getHopper().getCompactKV(); }
 
 int64_t ScheduleAttr::getVisitedKeys() const {
-  return compactsKV() ? LoadTileOp::kPieceRows : getTileN();
+  return compactsKV() ? CompactRowsOp::kGranularity : getTileN();
 }
 
 ScheduleAttr ScheduleAttr::forWideSteps() const {

@@ -7,6 +7,7 @@
 
 #include "Backward.h"
 #include "BiasGradients.h"
+#include "CompactKeys.h"
 #include "ScoreMod.h"
 #include "SplitKeys.h"
 #include "flashattn/Analysis/MaskTiles.h"
@@ -107,7 +108,7 @@ void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySu
   auto loadColumns = [&](QuerySums::Kind kind) {
     return sums.load(kind, at, f32Vector({rows, columns}), {-1, 2});
   };
-  Value q = operands.loadRows(op.getQ(), batch, head, tile, columns, of.queries);
+  Value q = operands.loadRows(op.getQ(), batch, head, tile, columns, of.queryRows);
   // Warpgroups load the exponents before the product; after it, the loads would queue behind its
   // operand reads.
   Value exponents;
@@ -119,7 +120,7 @@ void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySu
   ScoreDerivative derivative;
   Value weights, dO, minusDeltas, dP, inner, dv;
   auto multiplyValues = [&] {
-    dO = operands.loadRows(op.getDO(), batch, head, tile, columns, of.queries);
+    dO = operands.loadRows(op.getDO(), batch, head, tile, columns, of.queryRows);
     if (beginsWithDeltas()) {
       // Loaded while the product of the previous step is in flight.
       minusDeltas = loadColumns(QuerySums::MinusDelta);
@@ -204,10 +205,10 @@ void BackwardBuilder::buildKeyTile(const QuerySums &sums, KeySums wanted,
   KeyRange keys = operands.getKeys(all, batch);
   Value firstKey = mul(keyTile, rows);
   // B7: rows of keys that have no effect may contain any value, and dq is a sum over all of them.
-  IndexRange counted;
+  Value keyRows;
   if (schedule.addsQueries())
-    counted = countedKeys.get(keys);
-  Value k = operands.loadRows(op.getK(), batch, kvHead, keyTile, rows, counted);
+    keyRows = operands.buildRowMap(countedKeys.get(keys));
+  Value k = operands.loadRows(op.getK(), batch, kvHead, keyTile, rows, keyRows);
   Value v;
   if (wanted.dk)
     v = operands.loadRows(op.getV(), batch, kvHead, keyTile, rows);
@@ -231,13 +232,13 @@ void BackwardBuilder::buildKeyTile(const QuerySums &sums, KeySums wanted,
   if (wanted.dv)
     state.push_back(zeros(op.getDv()));
   if (!intervals.empty()) {
-    IndexRange queries = countedQueries.get(keys);
+    Value queryRows = operands.buildRowMap(countedQueries.get(keys));
     TileLoopOp loop =
         createTileLoop(b, loc, queryLists, intervals, place, when, state, /*rounds=*/sizes.group);
     OpBuilder::InsertionGuard inLoop(b);
     b.setInsertionPointToStart(loop.getBody());
     buildKeyStep(loop, sums, wanted, gradients,
-                 {keys, queries, batch, kvHead, keyTile, firstKey, k, v});
+                 {keys, queryRows, batch, kvHead, keyTile, firstKey, k, v});
     state.assign(loop.getResults().begin(), loop.getResults().end());
     if (schedule.addsQueries() && sums.getTold())
       keyPrograms = programs;
@@ -308,12 +309,11 @@ void BackwardBuilder::buildQueryTile(const QuerySums &sums, const QueryTiles &of
   SmallVector<TileInterval> intervals = getTiles(keyLists, place, [&] {
     return operands.findKeys(keys, firstQuery, positions, schedule.getVisitedKeys());
   });
-  std::optional<CompactKeys> joined;
+  CompactKeys compact;
   if (schedule.compactsKV() && !intervals.empty()) {
-    joined = compactIntervals(b, loc, intervals, columns);
-    intervals = {joined->interval};
+    compact = compactIntervals(b, loc, intervals, columns);
+    intervals = {compact.interval};
   }
-  at.joined = joined ? &*joined : nullptr;
   Value dq = splat(f32Vector({rows, cast<VectorType>(q.getType()).getDimSize(1)}), 0);
   if (!intervals.empty()) {
     Value exponents = sums.loadRows(QuerySums::Exponent, operands, point),
@@ -322,15 +322,17 @@ void BackwardBuilder::buildQueryTile(const QuerySums &sums, const QueryTiles &of
     // A tile with rows of several heads uses bases without a check whether any head has bases.
     if (hasBases && schedule.getPack() > 1)
       hasBases = arith::ConstantOp::create(b, loc, b.getBoolAttr(true));
+    at.keyRows = operands.buildRowMap(seen, compact.segments);
+    Value valueRows = operands.buildRowMap(existing, compact.segments);
     TileLoopOp loop = createTileLoop(b, loc, keyLists, intervals, place, /*when=*/Value(), dq);
     OpBuilder::InsertionGuard inLoop(b);
     b.setInsertionPointToStart(loop.getBody());
     at.keyTile = loop.getTile();
     at.key = mul(at.keyTile, columns);
-    Value k = operands.loadKeys(op.getK(), point, at.keyTile, seen, /*ones=*/false, at.joined);
+    Value k = operands.loadKeys(op.getK(), point, at.keyTile, at.keyRows);
     Value products = gradients.multiply(q, k);
     StageOp::create(b, loc);
-    Value v = operands.loadKeys(op.getV(), point, at.keyTile, existing, /*ones=*/false, at.joined);
+    Value v = operands.loadKeys(op.getV(), point, at.keyTile, valueRows);
     Value dP = gradients.multiplyValues(dO, v);
     if (behindBoth)
       StageOp::create(b, loc);

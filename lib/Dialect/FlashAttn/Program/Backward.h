@@ -38,7 +38,7 @@ private:
   /// The key tile of a program, which stays the same in all steps.
   struct KeyTile {
     const KeyRange &keys;
-    const IndexRange &queries; ///< the queries that have an effect (B7)
+    Value queryRows; ///< `!flashattn.rows` of the queries that have an effect (B7)
     Value batch, kvHead, tile, firstKey, k, v;
   };
   void buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySums wanted,

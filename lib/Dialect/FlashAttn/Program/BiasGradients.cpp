@@ -63,8 +63,7 @@ void RowSumBuilder::store(Value values, Value memref, ValueRange indices,
   Type element = cast<MemRefType>(memref.getType()).getElementType();
   if (element != type.getElementType())
     values = arith::TruncFOp::create(b, loc, type.clone(element), values);
-  StoreTileOp::create(b, loc, values, memref, indices, dims, /*shape=*/nullptr,
-                      SmallVector<bool>(dims.size(), false));
+  StoreTileOp::create(b, loc, values, memref, indices, dims, SmallVector<bool>(dims.size(), false));
 }
 
 void RowSumBuilder::sumHeads(Value source, Value target) const {
@@ -90,9 +89,8 @@ void RowSumBuilder::sumHeads(Value source, Value target) const {
     OpBuilder::InsertionGuard inLoop(b);
     b.setInsertionPointToStart(loop.getBody());
     Value tile = LoadTileOp::create(b, loc, f32Vector({rows, columns}), source,
-                                    ValueRange{batch, heads, loop.getTile()}, /*below=*/Value(),
-                                    ArrayRef<int64_t>{1, 2}, /*shape=*/nullptr,
-                                    ArrayRef<bool>{false, false});
+                                    ValueRange{batch, heads, loop.getTile()},
+                                    ArrayRef<int64_t>{1, 2}, ArrayRef<bool>{false, false});
     TileYieldOp::create(b, loc, addRows(tile, loop.getState().front()));
   }
   if (ofAllBatches)
@@ -472,8 +470,7 @@ void SinkGradientBuilder::build(AttentionBackwardOp op, const Sizes &sizes,
     ValueRange numbers = program.getNumbers();
     VectorType rowType = f32Vector({rows}), type = f32Vector({rows, columns});
     Value sink = LoadTileOp::create(b, loc, rowType, op.getSinkLogits(), numbers[1],
-                                    /*below=*/Value(), ArrayRef<int64_t>{0}, /*shape=*/nullptr,
-                                    ArrayRef<bool>{false});
+                                    ArrayRef<int64_t>{0}, ArrayRef<bool>{false});
     ScorePlace at;
     at.batch = numbers[0];
     at.head = numbers[1];

@@ -9,18 +9,18 @@ using namespace mlir;
 using namespace mlir::flashattn;
 
 CompactKeys mlir::flashattn::compactIntervals(OpBuilder &b, Location loc,
-                                          ArrayRef<TileInterval> pieces, int64_t tileN) {
+                                              ArrayRef<TileInterval> pieces, int64_t tileN) {
   TileBuilder build(b, loc);
-  constexpr int64_t rows = LoadTileOp::kPieceRows;
-  // Every program computes this, and 64-bit arithmetic takes two to four times as long on a GPU.
+  constexpr int64_t rows = CompactRowsOp::kGranularity;
+  // Every program computes this, and a GPU takes two to four times as long over 64 bits.
   auto keys = [&](Value pieces) { return build.mul(build.toIndex(pieces), rows); };
-  CompactKeys joined;
+  CompactKeys compact;
   Value length = build.i32(0), before = build.i32(0); // pieces so far, end of the last interval
   Value last, lastBegin; // where the last interval begins: in the sequence, and in pieces
   int64_t least = 0;
   for (const TileInterval &interval : pieces) {
     Value begin = build.toI32(interval.begin), end = build.toI32(interval.end);
-    joined.parts.push_back({keys(length), keys(build.sub(begin, before)), rows * least});
+    compact.segments.push_back({keys(length), keys(build.sub(begin, before)), rows * least});
     last = length;
     lastBegin = begin;
     length = build.add(length, build.sub(end, begin));
@@ -38,7 +38,7 @@ CompactKeys mlir::flashattn::compactIntervals(OpBuilder &b, Location loc,
   Value end = tiles(length, perTile - 1);
   Value fullBegin = tiles(place(pieces.back().fullBegin), perTile - 1);
   Value fullEnd = build.max(fullBegin, tiles(place(pieces.back().fullEnd), 0));
-  joined.interval = {build.index(0), build.toIndex(fullBegin), build.toIndex(fullEnd),
-                     build.toIndex(end)};
-  return joined;
+  compact.interval = {build.index(0), build.toIndex(fullBegin), build.toIndex(fullEnd),
+                      build.toIndex(end)};
+  return compact;
 }

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "CompactKeys.h"
 #include "OnlineSoftmax.h"
 #include "Operands.h"
 #include "ScoreMod.h"
@@ -206,15 +207,16 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
   if (intervals.empty())
     return state;
   // With compacted keys, a tile number counts along their sequence.
-  std::optional<CompactKeys> joined;
+  CompactKeys compact;
   if (schedule.compactsKV()) {
-    joined = compactIntervals(b, loc, intervals, schedule.getTileN());
-    intervals = joined->interval;
+    compact = compactIntervals(b, loc, intervals, schedule.getTileN());
+    intervals = compact.interval;
   }
-  const CompactKeys *join = joined ? &*joined : nullptr;
   // Memory past kv_len exists and must not be read. A product sums over rows of V, so that rows of
   // keys that no query sees are read as 0. No product sums over rows of K.
   IndexRange existing{Value(), op.getKvLen() ? keys.keys : Value()}, seen = counted.get(keys);
+  Value keyRows = operands.buildRowMap(existing, compact.segments),
+        valueRows = operands.buildRowMap(seen, compact.segments);
   SmallVector<Value> place;
   if (lists)
     place = getListPlace(at);
@@ -224,11 +226,11 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
   b.setInsertionPointToStart(loop.getBody());
   RowState inner = state.with(SmallVector<Value>(loop.getState().begin(), loop.getState().end()));
   Value tile = loop.getTile(), key = mul(tile, schedule.getTileN());
-  Value k = operands.loadKeys(op.getK(), at, tile, existing, /*ones=*/false, join);
+  Value k = operands.loadKeys(op.getK(), at, tile, keyRows);
   Value products = scores.multiply(q, k);
   StageOp::create(b, loc);
-  Value shaped = scores.shape(
-      products, {at.batch, at.head, at.tile, tile, position, key, sizes.queries, keys.keys, join});
+  Value shaped = scores.shape(products, {at.batch, at.head, at.tile, tile, position, key,
+                                         sizes.queries, keys.keys, keyRows});
   SmallVector<Value> factors;
   if (HopperAttr hopper = schedule.getHopper(); hopper && hopper.getLazyRescale())
     factors = {q, k};
@@ -238,7 +240,7 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
   // With warp specialization, this product runs one step late. It is issued together with Q K^T of
   // the next step, on which it does not depend, and overlaps the softmax of that step.
   StageOp::create(b, loc, /*lag=*/schedule.getHopper() ? 1 : 0);
-  Value v = operands.loadKeys(op.getV(), at, tile, seen, schedule.sumsByProducts(op.getDv()), join);
+  Value v = operands.loadKeys(op.getV(), at, tile, valueRows, schedule.sumsByProducts(op.getDv()));
   inner.out = product(p, v, inner.out);
   TileYieldOp::create(b, loc, inner.values());
   return state.with(loop.getResults());

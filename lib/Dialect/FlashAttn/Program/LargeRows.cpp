@@ -61,6 +61,7 @@ FinishedRows LargeRowBuilder::buildSums(const OnlineSoftmax &softmax, ScorePlace
   RowState state = softmax.begin();
   if (!intervals.empty()) {
     Value q = operands.loadRows(op.getQ(), at.batch, at.head, at.queryTile, rows);
+    at.keyRows = operands.buildRowMap({Value(), op.getKvLen() ? keys.keys : Value()});
     TileLoopOp loop = createTileLoop(b, loc, /*lists=*/std::nullopt, intervals, /*place=*/{},
                                      /*when=*/Value(), state.values());
     OpBuilder::InsertionGuard guard(b);
@@ -68,8 +69,7 @@ FinishedRows LargeRowBuilder::buildSums(const OnlineSoftmax &softmax, ScorePlace
     RowState inner = state.with(SmallVector<Value>(loop.getState().begin(), loop.getState().end()));
     at.keyTile = loop.getTile();
     at.key = mul(at.keyTile, columns);
-    Value k = operands.loadRows(op.getK(), at.batch, kvHead, at.keyTile, columns,
-                                {Value(), op.getKvLen() ? keys.keys : Value()});
+    Value k = operands.loadRows(op.getK(), at.batch, kvHead, at.keyTile, columns, at.keyRows);
     softmax.step(inner, scores.shape(scores.multiply(q, k), at));
     TileYieldOp::create(b, loc, inner.values());
     state = state.with(loop.getResults());

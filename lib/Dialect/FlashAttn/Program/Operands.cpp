@@ -144,7 +144,7 @@ Operands::Packed Operands::pack(Value memref, Layout memory, Value batch,
   bool isLse = cast<MemRefType>(memref.getType()).getRank() == 4;
   Value inGroup = sub(at.head, mul(at.kvHead, sizes.headTiles));
   Packed packed;
-  packed.shape = {schedule.getPack(), getPositions()};
+  SmallVector<int64_t> rowSizes = {schedule.getPack(), getPositions()};
   packed.dims = {2, 3};
   packed.indices = {batch, at.kvHead, inGroup, at.tile};
   if (memory == Layout::BSHD && !isLse) {
@@ -152,38 +152,44 @@ Operands::Packed Operands::pack(Value memref, Layout memory, Value batch,
     packed.indices = {batch, at.tile, at.kvHead, inGroup};
   }
   if (op.getLayout() == Layout::BSHD) {
-    std::swap(packed.shape[0], packed.shape[1]);
+    std::swap(rowSizes[0], rowSizes[1]);
     std::swap(packed.dims[0], packed.dims[1]);
   }
   packed.inBounds = {false, false};
+  packed.rows = PackedRowsOp::create(b, loc, rowSizes);
   if (!isLse) {
-    packed.shape.push_back(padColumns(getColumns(memref)));
     packed.dims.push_back(4);
     packed.indices.push_back(index(0));
-    packed.inBounds.push_back(packed.shape.back() == getColumns(memref));
+    packed.inBounds.push_back(padColumns(getColumns(memref)) == getColumns(memref));
   }
   return packed;
 }
 
-Value Operands::loadRows(Value memref, Value batch, Value head, Value tile, int64_t rows,
-                         const IndexRange &counted, bool ones, const CompactKeys *joined) const {
+Value Operands::buildRowMap(const IndexRange &existing, ArrayRef<RowSegment> segments) const {
+  if (segments.empty())
+    return existing.begin || existing.end
+               ? DenseRowsOp::create(b, loc, existing.begin, existing.end).getResult()
+               : Value();
+  SmallVector<Value> starts, skips;
+  SmallVector<int64_t> lowerBounds;
+  for (const RowSegment &segment : segments) {
+    starts.push_back(segment.start);
+    skips.push_back(segment.skip);
+    lowerBounds.push_back(segment.lowerBound);
+  }
+  return CompactRowsOp::create(b, loc, existing.begin, existing.end, starts, skips, lowerBounds);
+}
+
+Value Operands::loadRows(Value memref, Value batch, Value head, Value tile, int64_t count,
+                         Value rows, bool ones) const {
   int64_t columns = padColumns(getColumns(memref)) + (ones ? LoadTileOp::kOnes : 0);
-  auto type = VectorType::get({rows, columns}, op.getElementType());
+  auto type = VectorType::get({count, columns}, op.getElementType());
   SmallVector<Value> indices = {batch, head, tile, index(0)};
   if (op.getLayout() == Layout::BSHD)
     std::swap(indices[1], indices[2]);
   int64_t dims[] = {op.getSeqDim(), 3};
   bool inBounds[] = {false, columns == getColumns(memref)};
-  auto load = LoadTileOp::create(b, loc, type, memref, indices, /*below=*/counted.end, dims,
-                                 /*shape=*/nullptr, inBounds, ones);
-  if (counted.begin)
-    load.getFromMutable().assign(counted.begin);
-  if (joined)
-    for (const CompactKeys::Part &part : joined->parts) {
-      load.getCutsMutable().append(part.cut);
-      load.getSkipsMutable().append(part.skip);
-    }
-  return toDotType(load);
+  return toDotType(LoadTileOp::create(b, loc, type, memref, indices, dims, inBounds, rows, ones));
 }
 
 Value Operands::loadQueries(const ProgramPoint &at) const { return loadQueryTile(q, at); }
@@ -194,9 +200,8 @@ Value Operands::loadQueryTile(Value memref, const ProgramPoint &at) const {
   auto type =
       VectorType::get({schedule.getTileM(), padColumns(getColumns(memref))}, op.getElementType());
   Packed packed = pack(memref, op.getLayout(), at.batch, at);
-  return toDotType(LoadTileOp::create(b, loc, type, memref, packed.indices, /*below=*/Value(),
-                                      packed.dims, b.getDenseI64ArrayAttr(packed.shape),
-                                      packed.inBounds));
+  return toDotType(LoadTileOp::create(b, loc, type, memref, packed.indices, packed.dims,
+                                      packed.inBounds, packed.rows));
 }
 
 Value Operands::loadQueryRows(Value memref, Value batch, const ProgramPoint &at,
@@ -204,11 +209,10 @@ Value Operands::loadQueryRows(Value memref, Value batch, const ProgramPoint &at,
   VectorType type = f32Vector({schedule.getTileM()});
   if (!isPacked())
     return LoadTileOp::create(b, loc, type, memref, ValueRange{batch, at.head, at.tile},
-                              /*below=*/Value(), ArrayRef<int64_t>{2}, /*shape=*/nullptr,
-                              ArrayRef<bool>{inBounds});
+                              ArrayRef<int64_t>{2}, ArrayRef<bool>{inBounds});
   Packed packed = pack(memref, Layout::BHSD, batch, at);
-  return LoadTileOp::create(b, loc, type, memref, packed.indices, /*below=*/Value(), packed.dims,
-                            b.getDenseI64ArrayAttr(packed.shape), packed.inBounds);
+  return LoadTileOp::create(b, loc, type, memref, packed.indices, packed.dims, packed.inBounds,
+                            packed.rows);
 }
 
 RowPattern Operands::getPattern() const {
@@ -234,9 +238,9 @@ bool Operands::leaveHalfRows() const {
   });
 }
 
-Value Operands::loadKeys(Value memref, const ProgramPoint &at, Value tile,
-                         const IndexRange &counted, bool ones, const CompactKeys *joined) const {
-  return loadRows(memref, at.batch, at.kvHead, tile, schedule.getTileN(), counted, ones, joined);
+Value Operands::loadKeys(Value memref, const ProgramPoint &at, Value tile, Value rows,
+                         bool ones) const {
+  return loadRows(memref, at.batch, at.kvHead, tile, schedule.getTileN(), rows, ones);
 }
 
 /// Stores a tile along the sequence of a memref of `layout`.
@@ -250,7 +254,7 @@ static void storeSequence(OpBuilder &b, Location loc, Value rows, Value memref, 
     dims[0] = 1;
   }
   bool inBounds[] = {false, cast<VectorType>(rows.getType()).getDimSize(1) == getColumns(memref)};
-  StoreTileOp::create(b, loc, rows, memref, indices, dims, /*shape=*/nullptr, inBounds);
+  StoreTileOp::create(b, loc, rows, memref, indices, dims, inBounds);
 }
 
 void Operands::storeRows(Value rows, Value memref, Value batch, Value head, Value tile) const {
@@ -260,8 +264,8 @@ void Operands::storeRows(Value rows, Value memref, Value batch, Value head, Valu
 void Operands::storeOutput(Value rows, const Destination &to, const ProgramPoint &at) const {
   if (isPacked()) {
     Packed packed = pack(to.o, to.layout, at.outBatch, at);
-    StoreTileOp::create(b, loc, rows, to.o, packed.indices, packed.dims,
-                        b.getDenseI64ArrayAttr(packed.shape), packed.inBounds);
+    StoreTileOp::create(b, loc, rows, to.o, packed.indices, packed.dims, packed.inBounds,
+                        packed.rows);
     return;
   }
   storeSequence(b, loc, rows, to.o, to.layout, {at.outBatch, at.head, at.tile});
@@ -270,10 +274,10 @@ void Operands::storeOutput(Value rows, const Destination &to, const ProgramPoint
 void Operands::storePerRow(Value rows, Value memref, const ProgramPoint &at) const {
   if (isPacked()) {
     Packed packed = pack(memref, Layout::BHSD, at.outBatch, at);
-    StoreTileOp::create(b, loc, rows, memref, packed.indices, packed.dims,
-                        b.getDenseI64ArrayAttr(packed.shape), packed.inBounds);
+    StoreTileOp::create(b, loc, rows, memref, packed.indices, packed.dims, packed.inBounds,
+                        packed.rows);
     return;
   }
   StoreTileOp::create(b, loc, rows, memref, ValueRange{at.outBatch, at.head, at.tile},
-                      ArrayRef<int64_t>{2}, /*shape=*/nullptr, ArrayRef<bool>{false});
+                      ArrayRef<int64_t>{2}, ArrayRef<bool>{false});
 }

@@ -3,7 +3,6 @@
 #ifndef FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_OPERANDS_H
 #define FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_OPERANDS_H
 
-#include "CompactKeys.h"
 #include "flashattn/Analysis/MaskTiles.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
@@ -74,12 +73,14 @@ public:
   SmallVector<TileInterval> findQueries(const KeyRange &keys, Value firstKey, int64_t rows,
                                         int64_t columns) const;
 
-  /// Loads tile `tile` of `rows` rows of a memref like `q` or `k`, at a batch and a head, in the
-  /// operand type of products. Rows outside `counted` read as 0. With `ones`, columns of ones
-  /// follow those of the memref. With `joined`, the tile is one of the compacted keys.
-  Value loadRows(Value memref, Value batch, Value head, Value tile, int64_t rows,
-                 const IndexRange &counted = {}, bool ones = false,
-                 const CompactKeys *joined = nullptr) const;
+  /// Builds the row map of the rows in `existing`, as one sequence of `segments` if there are any.
+  /// Returns null if all rows of the memref exist, in order.
+  Value buildRowMap(const IndexRange &existing, ArrayRef<RowSegment> segments = {}) const;
+  /// Loads tile `tile` of `count` rows of the sequence that the row map `rows` places in a memref
+  /// like `q` or `k`, at a batch and a head, in the operand type of products. With `ones`, columns
+  /// of ones follow those of the memref.
+  Value loadRows(Value memref, Value batch, Value head, Value tile, int64_t count, Value rows = {},
+                 bool ones = false) const;
   /// Stores a tile of rows that has the memref's element type.
   void storeRows(Value rows, Value memref, Value batch, Value head, Value tile) const;
   Value loadQueries(const ProgramPoint &at) const;
@@ -95,10 +96,9 @@ public:
   /// Whether there are statically so few queries that rows 8 to 15 of every 16 rows of a tile are
   /// unused.
   bool leaveHalfRows() const;
-  /// Loads key tile `tile` of `k` or `v`, or that of the compacted keys `joined`. See loadRows for
-  /// `counted` and `ones`.
-  Value loadKeys(Value memref, const ProgramPoint &at, Value tile, const IndexRange &counted,
-                 bool ones = false, const CompactKeys *joined = nullptr) const;
+  /// Loads key tile `tile` of `k` or `v`. See loadRows for `rows` and `ones`.
+  Value loadKeys(Value memref, const ProgramPoint &at, Value tile, Value rows,
+                 bool ones = false) const;
   /// Stores the output, a vector<MxDv> of the destination's type.
   void storeOutput(Value rows, const Destination &to, const ProgramPoint &at) const;
   /// Stores f32 values, vector<M>, to a memref like that of the log-sum-exps.
@@ -108,8 +108,9 @@ private:
   /// The access to a tile with several heads in a memref with split heads.
   struct Packed {
     SmallVector<Value> indices;
-    SmallVector<int64_t> dims, shape;
+    SmallVector<int64_t> dims;
     SmallVector<bool> inBounds;
+    Value rows; ///< `!flashattn.rows`
   };
 
   Packed pack(Value memref, Layout memory, Value batch, const ProgramPoint &at) const;

@@ -41,8 +41,7 @@ private:
 Value ProjectBuilder::read(Value memref, ArrayRef<int64_t> shape, ValueRange indices,
                            ArrayRef<int64_t> dims, ArrayRef<bool> inBounds) {
   auto type = VectorType::get(shape, op.getElementType());
-  Value tile = LoadTileOp::create(b, loc, type, memref, indices, /*below=*/Value(), dims,
-                                  /*shape=*/nullptr, inBounds);
+  Value tile = LoadTileOp::create(b, loc, type, memref, indices, dims, inBounds);
   if (schedule.getDotType() == op.getElementType())
     return tile;
   return arith::ExtFOp::create(b, loc, type.clone(schedule.getDotType()), tile);
@@ -106,8 +105,7 @@ ProgramOp ProjectBuilder::build() {
     std::swap(at[0], at[1]);
   int64_t width = pType.getDimSize(2), dims[] = {rowsAlongBatch ? 0 : 1, 2};
   bool wholeColumns = !ShapedType::isDynamic(width) && width % n == 0;
-  StoreTileOp::create(b, loc, sum, op.getPInit(), at, dims, /*shape=*/nullptr,
-                      ArrayRef<bool>{false, wholeColumns});
+  StoreTileOp::create(b, loc, sum, op.getPInit(), at, dims, ArrayRef<bool>{false, wholeColumns});
   return program;
 }
 

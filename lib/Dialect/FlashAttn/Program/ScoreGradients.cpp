@@ -175,8 +175,7 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands, V
 
 Value QuerySums::loadRow(Value memref, const ScorePlace &at, VectorType type) const {
   return LoadTileOp::create(b, loc, type, memref, ValueRange{at.batch, at.head, at.queryTile},
-                            /*below=*/Value(), ArrayRef<int64_t>{2}, /*shape=*/nullptr,
-                            ArrayRef<bool>{false});
+                            ArrayRef<int64_t>{2}, ArrayRef<bool>{false});
 }
 
 Value QuerySums::loadLse(AttentionBackwardOp op, const ScorePlace &at, VectorType type,
@@ -204,7 +203,7 @@ Value QuerySums::takeNumbers(Value given, Value counts, Value otherwise) const {
 
 void QuerySums::store(Kind kind, Value rows, const ScorePlace &at) const {
   StoreTileOp::create(b, loc, rows, buffer, indicesOf(kind, at), ArrayRef<int64_t>{2},
-                      /*shape=*/nullptr, ArrayRef<bool>{true});
+                      ArrayRef<bool>{true});
 }
 
 Value QuerySums::isLarge(Value lse) const {
@@ -305,7 +304,7 @@ void QuerySums::storeZeros(Value memref, ArrayRef<Value> indices) const {
   int64_t last = type.getRank() - 1;
   VectorType tile = f32Vector({schedule.getTileM(), type.getDimSize(last)});
   StoreTileOp::create(b, loc, splat(tile, 0), memref, indices, ArrayRef<int64_t>{last - 1, last},
-                      /*shape=*/nullptr, ArrayRef<bool>{true, true});
+                      ArrayRef<bool>{true, true});
 }
 
 /// Stores the initial `order` of each tile of `tile_n` queries: the first turn, or 0 if programs do
@@ -330,8 +329,8 @@ Value QuerySums::load(Kind kind, const ScorePlace &at, VectorType type,
   SmallVector<bool> inBounds;
   for (auto [dim, size] : llvm::zip_equal(dims, type.getShape()))
     inBounds.push_back(dim < 0 || (dim != kHeads && whole % size == 0));
-  return toKind(kind, LoadTileOp::create(b, loc, type, buffer, indicesOf(kind, at),
-                                         /*below=*/Value(), dims, /*shape=*/nullptr, inBounds));
+  return toKind(kind,
+                LoadTileOp::create(b, loc, type, buffer, indicesOf(kind, at), dims, inBounds));
 }
 
 Value QuerySums::loadRows(Kind kind, const Operands &operands, const ProgramPoint &at) const {

@@ -67,8 +67,7 @@ Value ScoreBuilder::load(Value memref, const ScorePlace &at) const {
     std::swap(inBounds[0], inBounds[1]);
   }
   VectorType type = getTileType(cast<MemRefType>(memref.getType()).getElementType());
-  return LoadTileOp::create(b, loc, type, memref, indices, /*below=*/Value(), dims,
-                            /*shape=*/nullptr, inBounds);
+  return LoadTileOp::create(b, loc, type, memref, indices, dims, inBounds);
 }
 
 Value ScoreBuilder::shape(Value scores, const ScorePlace &at, ScoreDerivative *derivative) const {
@@ -132,25 +131,29 @@ Value ScoreBuilder::findInMask(const ScorePlace &at) const {
     return buildVisibleTile(b, loc, sets, at.position, key, at.queries, at.keys, queries, keys,
                             pattern, columns, numbers);
   };
-  if (!at.joined)
+  SmallVector<RowSegment> segments;
+  if (at.keyRows)
+    segments = at.keyRows.getDefiningOp<RowMapOpInterface>().getSegments();
+  if (segments.empty())
     return build(visible, at.key);
   // All keys of a piece are on the same side of a cut, so its first column decides.
   Value first = step(keys);
   first = arith::AndIOp::create(
-      b, loc, first, broadcast(cast<VectorType>(first.getType()), i32(-LoadTileOp::kPieceRows)));
+      b, loc, first,
+      broadcast(cast<VectorType>(first.getType()), i32(-CompactRowsOp::kGranularity)));
   Value key = at.key, shown;
-  for (const CompactKeys::Part &part : at.joined->parts) {
-    key = add(key, part.skip);
-    Value mine = build(selectSetsFrom(visible, part.least), key);
+  for (const RowSegment &segment : segments) {
+    key = add(key, segment.skip);
+    Value mine = build(selectSetsFrom(visible, segment.lowerBound), key);
     if (!shown) {
       shown = mine;
       continue;
     }
     // The comparison of tile indices shows LLVM that only the first tiles contain a cut.
     Value isPast = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, at.keyTile,
-                                         ceilDiv(part.cut, keys));
+                                         ceilDiv(segment.start, keys));
     Value left = arith::IndexCastOp::create(b, loc, b.getI32Type(),
-                                            select(isPast, index(0), sub(part.cut, at.key)));
+                                            select(isPast, index(0), sub(segment.start, at.key)));
     Value isBehind = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, first,
                                            broadcast(cast<VectorType>(first.getType()), left));
     isBehind = vector::BroadcastOp::create(b, loc, getTileType(b.getI1Type()), isBehind);

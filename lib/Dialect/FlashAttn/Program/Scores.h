@@ -3,7 +3,7 @@
 #ifndef FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_SCORES_H
 #define FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_SCORES_H
 
-#include "CompactKeys.h"
+#include "flashattn/Analysis/MaskTiles.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
 
@@ -15,9 +15,9 @@ struct ScorePlace {
   Value queryTile;     ///< in units of the positions of a tile
   Value keyTile;       ///< in units of the keys of a tile
   Value position;      ///< position of the first query
-  Value key;           ///< the first key; its index in the sequence if keys are compacted
+  Value key;           ///< the first key, counted along the sequence of the row map
   Value queries, keys; ///< numbers of queries and keys
-  const CompactKeys *joined = nullptr;
+  Value keyRows = {};  ///< `!flashattn.rows`; null if key r is row r of `k`
 };
 
 /// B6: the derivative of a tile of shaped scores, if visible, with respect to its products: `slope`

@@ -58,12 +58,13 @@ void mlir::flashattn::expandToTransfer(RewriterBase &b, LoadTileOp op) {
   b.setInsertionPoint(op);
   SmallVector<Value> origin = getTileOrigin(b, op, op.getIndices());
   Value source = op.getSource();
-  if (op.getFrom() || op.getBelow()) {
-    // A view of the rows that exist makes the read pad before `from` and from `below` on.
-    source = takeRows(b, loc, source, *op.getRowDim(), op.getFrom(), op.getBelow());
-    if (Value from = op.getFrom()) {
+  Value begin = op.getBeginRow(), end = op.getEndRow();
+  if (begin || end) {
+    // A view of the rows that exist makes the read pad before `begin` and from `end` on.
+    source = takeRows(b, loc, source, *op.getRowDim(), begin, end);
+    if (begin) {
       Value &row = origin[*op.getRowDim()];
-      row = arith::SubIOp::create(b, loc, row, from);
+      row = arith::SubIOp::create(b, loc, row, begin);
     }
   }
   Type element = op.getMemRefType().getElementType();

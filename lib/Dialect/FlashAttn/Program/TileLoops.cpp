@@ -329,7 +329,7 @@ LogicalResult LoopExpander::copy(Operation *op, Step &step) {
     // A full tile has no row before `from` either.
     if (std::optional<unsigned> rowDim = load.getRowDim();
         rowDim && load.getIndices()[*rowDim] == loop.getTile())
-      full.getFromMutable().clear();
+      full.dropBeginRow(b);
   }
   // The region recomputes scores without a mask, so that only full tiles keep it.
   if (auto weights = dyn_cast<SoftmaxStepOp>(made); weights && !step.isFull)

@@ -60,9 +60,9 @@ private:
 Value FusedBuilder::loadMatrix(Value head, int64_t chunk) {
   auto type = VectorType::get({op.getDv(), columns}, op.getElementType());
   // Not in bounds, so that the CPU copies the rows, which are far apart, to contiguous memory.
-  Value matrix = LoadTileOp::create(
-      b, loc, type, op.getW(), ValueRange{head, index(0), index(chunk)}, /*below=*/Value(),
-      ArrayRef<int64_t>{1, 2}, /*shape=*/nullptr, ArrayRef<bool>{true, false});
+  Value matrix =
+      LoadTileOp::create(b, loc, type, op.getW(), ValueRange{head, index(0), index(chunk)},
+                         ArrayRef<int64_t>{1, 2}, ArrayRef<bool>{true, false});
   if (op.getElementType().isF32())
     return matrix;
   return arith::ExtFOp::create(b, loc, type.clone(b.getF32Type()), matrix);
@@ -105,7 +105,7 @@ void FusedBuilder::build() {
       rounded =
           arith::TruncFOp::create(b, loc, cast<VectorType>(sum.getType()).clone(element), sum);
     StoreTileOp::create(b, loc, rounded, op.getPInit(), ValueRange{batch, tile, index(chunk)},
-                        ArrayRef<int64_t>{1, 2}, /*shape=*/nullptr, ArrayRef<bool>{false, false});
+                        ArrayRef<int64_t>{1, 2}, ArrayRef<bool>{false, false});
   }
 }
 

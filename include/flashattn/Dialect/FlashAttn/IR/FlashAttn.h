@@ -29,8 +29,18 @@
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttnDialect.h.inc"
 #define GET_ATTRDEF_CLASSES
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttnAttrs.h.inc"
+#define GET_TYPEDEF_CLASSES
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttnTypes.h.inc"
 
 namespace mlir::flashattn {
+
+/// Consecutive rows of a sequence that are consecutive in memory too.
+struct RowSegment {
+  Value start;        ///< index: the first row, counted along the sequence
+  Value skip;         ///< index: number of rows of memory between the previous segment and this one
+  int64_t lowerBound; ///< no row of the segment has a smaller number in memory
+};
+
 class AttentionOpInterface;
 // Implementations of the methods of AttentionOpInterface with the same names.
 int64_t getKnownGroup(AttentionOpInterface op);

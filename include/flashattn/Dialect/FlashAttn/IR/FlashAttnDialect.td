@@ -18,6 +18,7 @@ def FlashAttn_Dialect : Dialect {
     is responsible for the promise; the C API checks it at each launch.
   }];
   let useDefaultAttributePrinterParser = 1;
+  let useDefaultTypePrinterParser = 1;
   let hasRegionArgAttrVerify = 1;
   let hasOperationAttrVerify = 1;
   let extraClassDeclaration = [{

@@ -40,6 +40,37 @@ def FlashAttn_KernelOpInterface : OpInterface<"KernelOpInterface"> {
   ];
 }
 
+def FlashAttn_RowMapOpInterface : OpInterface<"RowMapOpInterface"> {
+  let cppNamespace = "::mlir::flashattn";
+  let description = [{
+    An op that describes where the rows of a sequence are in memory, as a value of type
+    `!flashattn.rows`. Ops that access tiles of the sequence take the value; passes ask the op that
+    defines it.
+  }];
+  let methods = [
+    InterfaceMethod<"The first row of memory that exists, an index; null if that is row 0.",
+      "::mlir::Value", "getBegin">,
+    InterfaceMethod<[{
+        The row of memory behind the last one that exists, an index; null if the memref ends there.
+      }], "::mlir::Value", "getEnd">,
+    InterfaceMethod<[{
+        The segments, in increasing order; the first one starts at row 0. An empty list means that
+        row r of the sequence is row r of memory.
+      }], "::llvm::SmallVector<::mlir::flashattn::RowSegment>", "getSegments">,
+    InterfaceMethod<[{
+        The number of rows, from each multiple of this number on, that are consecutive in memory;
+        nullopt if all rows are.
+      }], "::std::optional<int64_t>", "getGranularity">,
+    InterfaceMethod<[{
+        The sizes of a tile along each of the memref's dimensions along which its rows run; empty if
+        they run along one dimension.
+      }], "::llvm::SmallVector<int64_t>", "getRowShape">,
+    InterfaceMethod<[{
+        The same rows if all rows before `getEnd()` exist; null if such rows need no map.
+      }], "::mlir::Value", "buildWithoutBegin", (ins "::mlir::OpBuilder &":$builder)>,
+  ];
+}
+
 def FlashAttn_AttentionOpInterface : OpInterface<"AttentionOpInterface", [FlashAttn_KernelOpInterface]> {
   let cppNamespace = "::mlir::flashattn";
   let description = [{

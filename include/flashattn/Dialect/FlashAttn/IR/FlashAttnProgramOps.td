@@ -10,6 +10,7 @@ include "mlir/IR/OpBase.td"
 include "mlir/Interfaces/ControlFlowInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 include "flashattn/Dialect/FlashAttn/IR/FlashAttnAttrs.td"
+include "flashattn/Dialect/FlashAttn/IR/FlashAttnInterfaces.td"
 include "flashattn/Dialect/OperandSegments.td"
 
 def FlashAttn_TileVector : VectorOfAnyRankOf<[AnyFloat, AnyInteger, Index]>;
@@ -122,6 +123,87 @@ def FlashAttn_TileYieldOp : Op<FlashAttn_Dialect, "tile_yield", [
 }
 
 //===----------------------------------------------------------------------===//
+// Rows
+//===----------------------------------------------------------------------===//
+
+def FlashAttn_Rows : TypeDef<FlashAttn_Dialect, "Rows"> {
+  let mnemonic = "rows";
+  let summary = "where the rows of a sequence are in memory";
+  let description = [{
+    A map from the rows of a sequence of queries or keys to the rows of a memref. An op with
+    `RowMapOpInterface` defines the value, so that every pass can look up the map.
+  }];
+}
+
+class FlashAttn_RowMapOp<string mnemonic, list<Trait> traits = []>
+    : FlashAttn_ProgramLevelOp<mnemonic, [
+          Pure, DeclareOpInterfaceMethods<FlashAttn_RowMapOpInterface, [
+            "getBegin", "getEnd", "getSegments", "getGranularity", "getRowShape", "buildWithoutBegin"]>] # traits> {
+  let results = (outs FlashAttn_Rows:$rows);
+}
+
+def FlashAttn_DenseRowsOp : FlashAttn_RowMapOp<"dense_rows", [OperandSegments]> {
+  let summary = "rows that are consecutive in memory";
+  let description = [{
+    Row r of the sequence is row r of memory. Rows before `from`, and from `below` on, do not exist:
+    they read as 0.
+
+    Example: `%rows = flashattn.dense_rows from %first below %length`
+  }];
+  let arguments = (ins Optional<Index>:$from, Optional<Index>:$below);
+  let assemblyFormat = "(`from` $from^)? (`below` $below^)? attr-dict";
+  let extraClassDeclaration = segments;
+  let hasVerifier = 0;
+}
+
+def FlashAttn_CompactRowsOp : FlashAttn_RowMapOp<"compact_rows", [OperandSegments]> {
+  let summary = "several ranges of rows as one sequence";
+  let description = [{
+    The sequence consists of segments, each consecutive in memory. Segment `i` starts at row
+    `starts[i]` of the sequence, and `skips[i]` rows of memory lie between it and the segment before
+    (or row 0 of memory). So row r of segment `i` is row `r + skips[0] + ... + skips[i]` of memory,
+    which is at least `lower_bounds[i]`. Starts and skips are multiples of 8 (`kGranularity`), the
+    period of a swizzle, and starts do not decrease. Rows of memory before `from`, and from `below`
+    on, do not exist: they read as 0.
+
+    Example: the keys below `%n`, and those from `%n + %hidden` on:
+
+    ```mlir
+    %rows = flashattn.compact_rows starts(%c0, %n) skips(%c0, %hidden) lower_bounds [0, 64]
+    ```
+  }];
+  let arguments = (ins Optional<Index>:$from, Optional<Index>:$below, Variadic<Index>:$starts,
+                       Variadic<Index>:$skips, DenseI64ArrayAttr:$lowerBounds);
+  let assemblyFormat = [{
+    (`from` $from^)? (`below` $below^)? `starts` `(` $starts `)` `skips` `(` $skips `)`
+    `lower_bounds` $lowerBounds attr-dict
+  }];
+  let extraClassDeclaration = segments # [{
+    /// Rows that are consecutive in memory for any segments.
+    static constexpr int64_t kGranularity = 8;
+  }];
+}
+
+def FlashAttn_PackedRowsOp : FlashAttn_RowMapOp<"packed_rows"> {
+  let summary = "rows along several dimensions of memory";
+  let description = [{
+    The rows of a tile run along several dimensions of a memref, for example the queries of several
+    heads (packed heads). `sizes` gives the size of a tile along each of them. The number of rows is
+    the product of the sizes, and consecutive rows run along the last of the dimensions.
+
+    Example: the tiles have 16 queries of each of 4 heads:
+
+    ```mlir
+    %rows = flashattn.packed_rows [4, 16]
+    %q = flashattn.load_tile %queries[%b, %h, %g, %t, %c0] dims [2, 3, 4] rows %rows
+        in_bounds [false, false, true] : memref<?x?x?x?x128xf16> -> vector<64x128xf16>
+    ```
+  }];
+  let arguments = (ins DenseI64ArrayAttr:$sizes);
+  let assemblyFormat = "$sizes attr-dict";
+}
+
+//===----------------------------------------------------------------------===//
 // Tiles in memory
 //===----------------------------------------------------------------------===//
 
@@ -129,7 +211,11 @@ def FlashAttn_TileYieldOp : Op<FlashAttn_Dialect, "tile_yield", [
 class FlashAttn_TileAccessOp<string mnemonic, list<Trait> traits>
     : FlashAttn_ProgramLevelOp<mnemonic, traits> {
   code accessDeclaration = [{
-    /// The sizes of the tile along `dims`: those of `shape`, or else those of the value.
+    /// The row map; null if the tile's rows are those of the memref.
+    ::mlir::flashattn::RowMapOpInterface getRowMap() {
+      return getRows() ? getRows().getDefiningOp<::mlir::flashattn::RowMapOpInterface>() : nullptr;
+    }
+    /// The sizes of the tile along `dims`.
     ::llvm::SmallVector<int64_t> getTileShape();
     /// The memref dimension along which the rows run (the innermost one if there are several), or
     /// nullopt if all rows are equal.
@@ -151,56 +237,47 @@ def FlashAttn_LoadTileOp : FlashAttn_TileAccessOp<"load_tile", [
     tiles**: tile 3 of 64 rows begins at row 192. On the other dimensions it counts elements. `-1`
     in place of a dimension means that all rows, or all columns, are equal.
 
-    Rows may run along several dimensions, for example those of several heads. `shape` then gives
-    the size along each of `dims`. The number of rows is the product of all sizes but the last, and
-    consecutive rows run along the last row dimension.
-
-    Elements past the end of a dimension read as 0, unless `in_bounds` states that there are none.
-    Rows of `source` before `from`, and from `below` on, read as 0 too. With `ones`, the tile has 8
-    more columns than the memref, which read as 1 in every row; a product with them computes row
-    sums.
-
-    Rows need not be contiguous in memory. Rows from `cuts[i]` on, counted from the first row of
-    tile 0, are stored `skips[i]` rows further on. Cuts and skips are multiples of 8 (`kPieceRows`),
-    and cuts do not decrease.
+    With `rows`, the tile's rows are those of a sequence, which the row map places in memory; without
+    it, they are consecutive, and all of them exist up to the end of the memref. If the rows run along
+    several dimensions (`flashattn.packed_rows`), `dims` names all of them. Elements past the
+    end of a dimension read as 0, unless `in_bounds` states that there are none, and so do rows that
+    the row map leaves out. With `ones`, the tile has 8 more columns than the memref, which read as 1
+    in every row; a product with them computes row sums.
 
     Examples:
 
     ```mlir
-    %k = flashattn.load_tile %keys[%b, %h, %j, %c0] dims [2, 3] below %length
+    %rows = flashattn.dense_rows below %length
+    %k = flashattn.load_tile %keys[%b, %h, %j, %c0] dims [2, 3] rows %rows
         in_bounds [false, true] : memref<?x?x?x128xf16> -> vector<64x128xf16>
-    %q = flashattn.load_tile %queries[%b, %h, %g, %t, %c0] dims [2, 3, 4] shape [4, 16, 128]
-        in_bounds [false, false, true] : memref<?x?x?x?x128xf16> -> vector<64x128xf16>
     %bias = flashattn.load_tile %added[%b, %c0, %c0, %j] dims [-1, 3] in_bounds [true, false]
         : memref<?x1x1x?xf16> -> vector<64x64xf16>
-    %joined = flashattn.load_tile %keys[%b, %h, %j, %c0] dims [2, 3]
-        cuts(%c0, %n) skips(%c0, %hidden) in_bounds [false, true]
-        : memref<?x?x?x128xf16> -> vector<64x128xf16>
     ```
   }];
   let arguments = (ins Arg<AnyMemRef, "", [MemRead]>:$source, Variadic<Index>:$indices,
-                       Optional<Index>:$from, Optional<Index>:$below, Variadic<Index>:$cuts,
-                       Variadic<Index>:$skips, DenseI64ArrayAttr:$dims,
-                       OptionalAttr<DenseI64ArrayAttr>:$shape, DenseBoolArrayAttr:$inBounds,
+                       Optional<FlashAttn_Rows>:$rows, DenseI64ArrayAttr:$dims,
+                       DenseBoolArrayAttr:$inBounds,
                        UnitAttr:$ones);
   let results = (outs FlashAttn_TileVector:$tile);
   let assemblyFormat = [{
-    $source `[` $indices `]` `dims` $dims (`shape` $shape^)? (`from` $from^)? (`below` $below^)?
-    (`cuts` `(` $cuts^ `)` `skips` `(` $skips `)`)?
-    `in_bounds` $inBounds (`ones` $ones^)? attr-dict `:` type($source) `->` type($tile)
+    $source `[` $indices `]` `dims` $dims (`rows` $rows^)? `in_bounds` $inBounds (`ones` $ones^)? attr-dict `:` type($source) `->` type($tile)
   }];
   let builders = [OpBuilder<(ins "::mlir::Type":$tile, "::mlir::Value":$source,
-                                 "::mlir::ValueRange":$indices, "::mlir::Value":$below,
-                                 "::llvm::ArrayRef<int64_t>":$dims,
-                                 "::mlir::DenseI64ArrayAttr":$shape,
+                                 "::mlir::ValueRange":$indices, "::llvm::ArrayRef<int64_t>":$dims,
                                  "::llvm::ArrayRef<bool>":$inBounds,
+                                 CArg<"::mlir::Value", "{}">:$rows,
                                  CArg<"bool", "false">:$ones), [{
-    build($_builder, $_state, tile, source, indices, /*from=*/::mlir::Value(), below,
-          /*cuts=*/::mlir::ValueRange(), /*skips=*/::mlir::ValueRange(), dims, shape, inBounds, ones);
+    build($_builder, $_state, tile, source, indices, rows, dims, inBounds, ones);
   }]>];
   let extraClassDeclaration = segments # accessDeclaration # [{
-    /// Rows that are contiguous in memory for any cuts: the period of a swizzle.
-    static constexpr int64_t kPieceRows = 8;
+    /// The row of memory from which on rows exist, and the one up to which they do; null if the
+    /// memref begins, or ends, there.
+    ::mlir::Value getBeginRow();
+    ::mlir::Value getEndRow();
+    /// Replaces the row map by one without rows in front of the first that exists.
+    void dropBeginRow(::mlir::OpBuilder &builder);
+    /// The segments of the row map.
+    ::llvm::SmallVector<::mlir::flashattn::RowSegment> getSegments();
     /// The number of columns that `ones` adds after those of the memref: the smallest number that
     /// products support.
     static constexpr int64_t kOnes = 8;
@@ -211,11 +288,12 @@ def FlashAttn_LoadTileOp : FlashAttn_TileAccessOp<"load_tile", [
   }];
 }
 
-def FlashAttn_StoreTileOp : FlashAttn_TileAccessOp<"store_tile", [MemoryEffects<[MemWrite]>]> {
+def FlashAttn_StoreTileOp : FlashAttn_TileAccessOp<"store_tile", [
+    MemoryEffects<[MemWrite]>, OperandSegments]> {
   let summary = "write a tile to a memref";
   let description = [{
     The counterpart of `flashattn.load_tile`, for a tile or, with one value per row, for its rows.
-    Elements past the end of a dimension are not written.
+    Elements past the end of a dimension are not written. The row map must not leave out rows.
 
     Examples:
 
@@ -227,13 +305,19 @@ def FlashAttn_StoreTileOp : FlashAttn_TileAccessOp<"store_tile", [MemoryEffects<
     ```
   }];
   let arguments = (ins FlashAttn_TileVector:$tile, Arg<AnyMemRef, "", [MemWrite]>:$target,
-                       Variadic<Index>:$indices, DenseI64ArrayAttr:$dims,
-                       OptionalAttr<DenseI64ArrayAttr>:$shape, DenseBoolArrayAttr:$inBounds);
+                       Variadic<Index>:$indices, Optional<FlashAttn_Rows>:$rows,
+                       DenseI64ArrayAttr:$dims, DenseBoolArrayAttr:$inBounds);
+  let builders = [OpBuilder<(ins "::mlir::Value":$tile, "::mlir::Value":$target,
+                                 "::mlir::ValueRange":$indices, "::llvm::ArrayRef<int64_t>":$dims,
+                                 "::llvm::ArrayRef<bool>":$inBounds,
+                                 CArg<"::mlir::Value", "{}">:$rows), [{
+    build($_builder, $_state, tile, target, indices, rows, dims, inBounds);
+  }]>];
   let assemblyFormat = [{
-    $tile `to` $target `[` $indices `]` `dims` $dims (`shape` $shape^)? `in_bounds` $inBounds attr-dict
+    $tile `to` $target `[` $indices `]` `dims` $dims (`rows` $rows^)? `in_bounds` $inBounds attr-dict
     `:` type($tile) `,` type($target)
   }];
-  let extraClassDeclaration = accessDeclaration # [{
+  let extraClassDeclaration = segments # accessDeclaration # [{
     ::mlir::VectorType getTileType() { return ::llvm::cast<::mlir::VectorType>(getTile().getType()); }
     ::mlir::MemRefType getMemRefType() {
       return ::llvm::cast<::mlir::MemRefType>(getTarget().getType());

@@ -1,0 +1,57 @@
+//===- RowMaps.cpp - where the rows of a sequence are in memory -----------===//
+
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "llvm/Support/CheckedArithmetic.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+Value DenseRowsOp::getBegin() { return getFrom(); }
+Value DenseRowsOp::getEnd() { return getBelow(); }
+SmallVector<RowSegment> DenseRowsOp::getSegments() { return {}; }
+std::optional<int64_t> DenseRowsOp::getGranularity() { return std::nullopt; }
+SmallVector<int64_t> DenseRowsOp::getRowShape() { return {}; }
+Value DenseRowsOp::buildWithoutBegin(OpBuilder &builder) {
+  return getBelow() ? DenseRowsOp::create(builder, getLoc(), /*from=*/Value(), getBelow())
+                    : Value();
+}
+
+Value CompactRowsOp::getBegin() { return getFrom(); }
+Value CompactRowsOp::getEnd() { return getBelow(); }
+SmallVector<RowSegment> CompactRowsOp::getSegments() {
+  return llvm::map_to_vector(llvm::zip_equal(getStarts(), getSkips(), getLowerBounds()),
+                             [](auto of) {
+                               return RowSegment{std::get<0>(of), std::get<1>(of), std::get<2>(of)};
+                             });
+}
+std::optional<int64_t> CompactRowsOp::getGranularity() { return kGranularity; }
+SmallVector<int64_t> CompactRowsOp::getRowShape() { return {}; }
+Value CompactRowsOp::buildWithoutBegin(OpBuilder &builder) {
+  return CompactRowsOp::create(builder, getLoc(), /*from=*/Value(), getBelow(), getStarts(),
+                               getSkips(), getLowerBounds());
+}
+
+LogicalResult CompactRowsOp::verify() {
+  size_t starts = getStarts().size(), skips = getSkips().size(), bounds = getLowerBounds().size();
+  if (starts == 0 || skips != starts || bounds != starts)
+    return emitOpError() << "expected a skip and a lower bound for each start but got " << starts
+                         << " starts, " << skips << " skips and " << bounds << " lower bounds";
+  return success();
+}
+
+Value PackedRowsOp::getBegin() { return {}; }
+Value PackedRowsOp::getEnd() { return {}; }
+SmallVector<RowSegment> PackedRowsOp::getSegments() { return {}; }
+std::optional<int64_t> PackedRowsOp::getGranularity() { return std::nullopt; }
+SmallVector<int64_t> PackedRowsOp::getRowShape() { return llvm::to_vector(getSizes()); }
+Value PackedRowsOp::buildWithoutBegin(OpBuilder &) { return getRows(); }
+
+LogicalResult PackedRowsOp::verify() {
+  std::optional<int64_t> rows = 1;
+  for (int64_t size : getSizes())
+    rows = rows && size > 0 ? llvm::checkedMul(*rows, size) : std::nullopt;
+  if (getSizes().empty() || !rows)
+    return emitOpError() << "expected sizes whose product is a number of rows but got ["
+                         << getSizes() << "]";
+  return success();
+}
