@@ -11,9 +11,11 @@ using namespace mlir::flashattn;
 
 int64_t mlir::flashattn::getExtent(TensorExprs &exprs, ArrayRef<unsigned> digits) {
   int64_t extent = 1;
-  for (unsigned digit : digits)
-    extent = ShapedType::isDynamic(exprs.getExtent(digit)) ? ShapedType::kDynamic
-                                                           : extent * exprs.getExtent(digit);
+  for (unsigned digit : digits) {
+    if (ShapedType::isDynamic(exprs.getExtent(digit)))
+      return ShapedType::kDynamic;
+    extent *= exprs.getExtent(digit);
+  }
   return extent;
 }
 
