@@ -15,18 +15,20 @@ namespace flashattn {
 /// read or create.
 void registerAllFlashAttnDialects(DialectRegistry &registry);
 
-/// Registers external models: bufferization, translation to LLVM IR, the NVVM target.
+/// Registers dialect extensions and external models: bufferization, translation to LLVM IR, the
+/// NVVM target.
 void registerAllFlashAttnExtensions(DialectRegistry &registry);
 
 /// Registers every pass and pipeline of the project, and the upstream passes that are used with
-/// them.
+/// these.
 void registerAllFlashAttnPasses();
 
-/// Makes a tool's --version print "flash-mlir 0.1.0 (LLVM 22.1.8)". Call it before options are
-/// parsed.
+/// Sets the output of a tool's --version, such as "flash-mlir 0.1.0 (LLVM 22.1.8)". Must be called
+/// before options are parsed.
 void registerVersionPrinter();
 
-/// Initializes the LLVM back ends that the project uses: the host's, for the JIT, and NVPTX.
+/// Initializes the LLVM back ends that the project uses: the host's back end, for the JIT, and
+/// NVPTX.
 void initializeBackEnds();
 
 } // namespace flashattn

@@ -9,8 +9,8 @@
 
 namespace mlir::flashattn {
 
-/// A context with all dialects and extensions of the project. Diagnostics are printed to standard
-/// error with the line of `sources` that they refer to, but without the op, because kernels are
+/// An MLIR context with all dialects and extensions of the project. Diagnostics are printed to
+/// standard error with their source line in `sources`, but without the op, because kernels are
 /// long.
 struct ToolContext {
   ToolContext();

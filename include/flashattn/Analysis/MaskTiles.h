@@ -1,6 +1,6 @@
 //===- MaskTiles.h - tile intervals of mask sets ----------------*- C++ -*-===//
 //
-// Rules M3 to M6: which tiles contain a visible pair, which of them are full, the mask of a partial
+// Implements rules M3 to M6: tiles that contain a visible pair, full tiles, the mask of a partial
 // tile, and rows that see no key. Masks are unions of integer sets over (p, k)[nq, nk]
 // (MaskAttrInterface). Positions, keys and lengths are below 2^31 in absolute value.
 //
@@ -25,14 +25,14 @@ namespace bounds {
 class Parameters;
 } // namespace bounds
 
-/// Tiles [begin, end) of one interval along an axis: [begin, fullBegin) partial, [fullBegin,
-/// fullEnd) full, [fullEnd, end) partial. The index values satisfy begin <= fullBegin <= fullEnd <=
-/// end. Without a full tile, fullBegin = fullEnd = begin, so that one loop runs over all tiles.
+/// An interval of tiles along an axis: tiles [begin, fullBegin) are partial, [fullBegin, fullEnd)
+/// full, and [fullEnd, end) partial. The index values satisfy begin <= fullBegin <= fullEnd <= end.
+/// Without a full tile, fullBegin = fullEnd = begin, so that one loop runs over all tiles.
 struct TileInterval {
   Value begin, fullBegin, fullEnd, end;
 };
 
-/// Indices [begin, end) along an axis. A null `begin` means 0, and a null `end` the length of the
+/// Indices [begin, end) along an axis. A null `begin` is 0, and a null `end` the length of the
 /// axis, for all values of the operands.
 struct IndexRange {
   Value begin, end;
@@ -55,9 +55,9 @@ enum class TileAxis {
 /// The intervals are disjoint and ascending, and contain every tile with a visible pair. In a full
 /// tile, every pair is visible and within the axis (rule M4). If `isExact`, a tile without a
 /// visible pair is in no interval. This holds for the named masks, and for floordiv and mod if the
-/// gaps between the visible indices of a tile are narrower than a tile, for sets within a budget of
-/// elements. A constraint whose coefficients have absolute values with a sum above 2^31 bounds no
-/// interval and leaves no tile full.
+/// gaps between the visible indices of a tile are narrower than a tile and the set is within a
+/// budget of elements. A constraint whose coefficients have a sum of absolute values above 2^31
+/// bounds no interval, and no tile is full.
 class TileIntervalPlan {
 public:
   /// `tile` is the number of keys or queries of a tile, at least 1.
@@ -65,37 +65,37 @@ public:
   TileIntervalPlan(TileIntervalPlan &&);
   ~TileIntervalPlan();
 
-  /// Emits the bounds as `arith` ops on index values, or constants if the operands are constants.
-  /// `first` and `last` (inclusive, first <= last) are the positions of the query tile (axis Keys)
-  /// or the keys of the key tile (axis Queries). They are used without clamping: the caller clamps
-  /// `last` if a tile extends past the end. `offset` is the position of query 0; it is not used for
-  /// the axis Keys. With `constants`, an interval that is at most one tile, and the same tile for
-  /// all operands, becomes that tile, even if no pair of it is visible.
+  /// Emits the bounds as `arith` ops on index values, or as constants if the operands are
+  /// constants, and returns the intervals. `first` and `last` (inclusive, first <= last) are the
+  /// positions of the query tile (axis Keys) or the keys of the key tile (axis Queries). The caller
+  /// must clamp `last` if a tile extends past the end. `offset` is the position of query 0; it is
+  /// not used for the axis Keys. With `constants`, an interval that is at most one tile, and the
+  /// same tile for all operands, becomes that tile, even if no pair of the tile is visible.
   SmallVector<TileInterval> emit(OpBuilder &builder, Location loc, Value first, Value last,
                                  Value offset, Value nq, Value nk, bool constants = false) const;
 
-  /// Emits the range from the first to the last index in any interval, with tiles of one index.
-  /// `first` and `last` are those of all positions or keys. `align` is the alignment from which
-  /// `offset` follows (rule A3), if any. If no pair is visible, the end may be at the beginning or
-  /// before it.
+  /// Emits and returns the range from the first to the last index in any interval, for tiles of one
+  /// index. `first` and `last` are those of all positions or keys. `align` is the alignment from
+  /// which `offset` follows (rule A3), if any. If no pair is visible, `end` may be equal to `begin`
+  /// or less.
   IndexRange emitHull(OpBuilder &builder, Location loc, Value first, Value last, Value offset,
                       Value nq, Value nk, std::optional<Align> align) const;
 
   /// Whether, for all operands, every tile in an interval contains a visible pair.
   bool isExact() const;
   /// Whether, for all operands, every tile whose pairs are all visible is full. Returns false for
-  /// several sets, which may show a tile together.
+  /// several sets, because a tile may be visible only through their union.
   bool findsEveryFullTile() const;
 
-  /// The number of intervals that `emit` returns: one for each set, or one for several adjacent
-  /// sets if there are very many.
+  /// Returns the number of intervals that `emit` returns: one for each set, or one for several
+  /// adjacent sets if there are more than `kMostIntervals` sets.
   size_t size() const;
 
   struct Interval;
 
 private:
-  /// Each interval needs registers for a loop's bounds, and as many exchanges as there are other
-  /// intervals.
+  /// Each interval needs registers for a loop's bounds, and sorting an interval takes one
+  /// compare-exchange with every other interval.
   static constexpr size_t kMostIntervals = 16;
   bool isGrouped() const { return intervals.size() > kMostIntervals; }
 
@@ -108,14 +108,14 @@ private:
 };
 
 /// Returns the intervals of key tiles for the query tile with the positions [firstPosition,
-/// lastPosition] (inclusive). Key tile t has the keys [t*tileN, (t+1)*tileN) below nk. For
-/// `constants`, see above.
+/// lastPosition] (inclusive). Key tile t has the keys [t*tileN, (t+1)*tileN) below nk. `constants`
+/// is that of TileIntervalPlan::emit.
 SmallVector<TileInterval> buildKeyIntervals(OpBuilder &builder, Location loc,
                                             ArrayRef<IntegerSet> visible, Value firstPosition,
                                             Value lastPosition, Value nq, Value nk, int64_t tileN,
                                             bool constants = false);
 
-/// Returns the sets that show some query a key with index `least` or above.
+/// Returns the sets that may show a key with index `least` or above to some query.
 SmallVector<IntegerSet> selectSetsFrom(ArrayRef<IntegerSet> visible, int64_t least);
 
 /// Returns the intervals of query tiles for the key tile with the keys [firstKey, lastKey]
@@ -128,32 +128,32 @@ SmallVector<TileInterval> buildQueryIntervals(OpBuilder &builder, Location loc,
 
 /// Returns the range from the first to the last key that any query sees or, for the axis Queries,
 /// from the first to the last query that sees any key (rule A7). `offset` is the position of query
-/// 0, and `align` the alignment from which it follows, if any. If no pair is visible, the end may
-/// be at the beginning or before it.
+/// 0, and `align` the alignment from which `offset` follows, if any. If no pair is visible, `end`
+/// may be equal to `begin` or less.
 IndexRange buildVisibleRange(OpBuilder &builder, Location loc, ArrayRef<IntegerSet> visible,
                              TileAxis axis, Value offset, Value nq, Value nk,
                              std::optional<Align> align);
 
-/// The positions of the queries of a tile: query i is at position (i / repeat) mod span after the
-/// first. Several heads that share a tile follow each other (span) or alternate (repeat).
+/// The positions of the rows of a tile: row i is at position (i / repeat) mod span, relative to the
+/// first position. The rows of packed heads follow each other (span) or alternate (repeat).
 struct RowPattern {
   int64_t repeat = 1;
   int64_t span = std::numeric_limits<int64_t>::max();
 };
 
-/// Builds the mask of a tile, vector<MxNxi1>: element (i, j) says whether the query of row i, whose
-/// position is given by `pattern` starting at p0, sees key k0 + j; this includes k0 + j < nk. `p0`,
-/// `k0`, `nq` and `nk` are index values. If `columns` is Queries, the mask is transposed,
-/// vector<NxMxi1>.
+/// Builds and returns the mask of a tile, vector<MxNxi1>: element (i, j) is true if the query of
+/// row i sees key k0 + j, which requires k0 + j < nk. The position of row i is p0 plus that of
+/// `pattern`. `p0`, `k0`, `nq` and `nk` are index values. If `columns` is Queries, the mask is
+/// transposed, vector<NxMxi1>.
 ///
-/// Rows are vector<Mx1> and columns vector<1xN>; only what depends on both is computed per element.
-/// A linear constraint takes one 32-bit comparison with a limit, which each index along `numbers`
-/// is below or above.
+/// Values that depend only on the row are vector<Mx1>, and values that depend only on the column
+/// vector<1xN>; only values that depend on both are computed per element. A linear constraint takes
+/// one 32-bit comparison per element: of each index along the axis `numbers` with a limit.
 Value buildVisibleTile(OpBuilder &builder, Location loc, ArrayRef<IntegerSet> visible, Value p0,
                        Value k0, Value nq, Value nk, int64_t m, int64_t n, RowPattern pattern = {},
                        TileAxis columns = TileAxis::Keys, TileAxis numbers = TileAxis::Keys);
 
-/// Whether the query at position `p` sees key `k`.
+/// Whether the query at position `p` sees key `k`, for `nq` queries and `nk` keys.
 bool isVisible(ArrayRef<IntegerSet> visible, int64_t p, int64_t k, int64_t nq, int64_t nk);
 
 /// The sizes for which a tile map is drawn.
@@ -163,10 +163,10 @@ struct TileMapSizes {
   int64_t tileM, tileN; ///< queries and keys of a tile, at least 1
 };
 
-/// Draws the tiles of a mask as described for flashattn-print-mask-tiles: a line for `tileM`
-/// queries and a character for `tileN` keys; for the axis Queries, a line for `tileM` keys and a
-/// character for `tileN` queries. `mask` is the mask to name, or null for none, and `visible` are
-/// its sets. The arith dialect must be loaded in the context.
+/// Prints the tiles of a mask as described for flashattn-print-mask-tiles: one line per `tileM`
+/// queries and one character per `tileN` keys; for the axis Queries, one line per `tileM` keys and
+/// one character per `tileN` queries. `mask` is printed as the name of the mask (null: no mask),
+/// and `visible` are its sets. The arith dialect must be loaded in the context.
 void printTileMap(raw_ostream &os, MaskAttrInterface mask, ArrayRef<IntegerSet> visible,
                   Location loc, const TileMapSizes &sizes, TileAxis axis = TileAxis::Keys);
 
@@ -176,7 +176,7 @@ void printTileMap(raw_ostream &os, MaskAttrInterface mask, ArrayRef<IntegerSet> 
 void warnHiddenRows(AttentionOpInterface op);
 
 /// Emits a remark at the op if the intervals of its mask along `axis` are not known to be exact
-/// (rule M3) for tiles of `tile` keys or queries, so that tiles without a visible pair may be
+/// (rule M3) for tiles of `tile` keys or queries, because tiles without a visible pair may then be
 /// visited.
 void remarkInexactTiles(AttentionOpInterface op, int64_t tile, TileAxis axis = TileAxis::Keys);
 

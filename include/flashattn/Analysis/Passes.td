@@ -7,17 +7,16 @@ def PrintMaskTiles : Pass<"flashattn-print-mask-tiles"> {
   let summary = "draw the tile maps of every attention op's mask";
   let description = [{
     Prints one line per query tile and one character per key tile to standard output: `#` for a full
-    tile (every pair visible), `+` for a partial one, `.` for one that is not visited. If an axis
-    has more than 100 tiles, a character stands for several: `#` if all of them are full, `.` if
-    none is visited. The map shows the intervals of rule M3 for the given sizes. The pass emits a
-    remark if the intervals are not exact, and a warning about rows that see no key (rule M6).
+    tile (every pair is visible), `+` for a partial tile, `.` for a tile that is not visited. If an
+    axis has more than 100 tiles, a character represents several tiles: `#` if all of them are full,
+    `.` if none is visited. The map shows the intervals of rule M3 for the given sizes. The pass
+    emits a remark if the intervals are not exact, and a warning about rows that see no key (rule
+    M6).
 
-    For `flashattn.attention_backward`, a second map shows the opposite direction, that of the
-    gradients of keys and values: it has a line per tile of `tile-m` keys and a character per tile
-    of `tile-n` queries.
+    For `flashattn.attention_backward`, a second map shows the transposed direction of dK and dV: it
+    has one line per tile of `tile-m` keys and one character per tile of `tile-n` queries.
 
-    Sizes come from the options, or else from the op: its static sizes and the tiles of its
-    schedule.
+    Sizes are those of the options, or else the op's static sizes and the tiles of its schedule.
 
     Example: test/Analysis/print-mask-tiles.mlir
   }];

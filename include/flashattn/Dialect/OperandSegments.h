@@ -1,8 +1,8 @@
 //===- OperandSegments.h - verification of operand segments -----*- C++ -*-===//
 //
 // Generic IR specifies the number of values of each operand in `operandSegmentSizes`. The accessor
-// of a required operand reads its only value. Any other number of values must therefore be reported
-// before anything else is verified.
+// of a required operand assumes that there is exactly one value, so any other number must be
+// reported before anything else is verified.
 //
 //===----------------------------------------------------------------------===//
 

@@ -8,13 +8,13 @@ def CheckedOperandSegments
   let cppNamespace = "::mlir::flashattn";
 }
 
-/// The trait of an op with several optional or variadic operands, in place of
-/// AttrSizedOperandSegments. It requires `OperandSegmentsOf<arguments>.declaration` in the op's
-/// extraClassDeclaration.
+/// Replaces AttrSizedOperandSegments for ops with several optional or variadic operands. Requires
+/// `OperandSegmentsOf<arguments>.declaration` in the op's extraClassDeclaration.
 def OperandSegments : TraitList<[AttrSizedOperandSegments, CheckedOperandSegments]>;
 
 class OperandSegmentsOf<dag arguments> {
-  // An operand is a type constraint, or a variable (`Arg`) with one; attributes are neither.
+  // An operand is a type constraint, or a variable (`Arg`) with a type constraint. Attributes are
+  // neither.
   list<string> names = !foldl([]<string>, !range(!size(arguments)), all, i, !listconcat(all,
       !foreach(constraint,
                !listconcat(!filter(c, [!getdagarg<TypeConstraint>(arguments, i)], !initialized(c)),
@@ -24,7 +24,7 @@ class OperandSegmentsOf<dag arguments> {
                !if(!or(!isa<Optional>(constraint), !isa<Variadic>(constraint)), "",
                    !getdagname(arguments, i)))));
   code declaration = [{
-    /// The name of each segment of operands; empty if the segment may have any number of operands.
+    /// The name of each operand segment with exactly one operand; empty for other segments.
     static constexpr ::llvm::StringLiteral requiredOperands[] = {"}] #
       !interleave(names, "\", \"") # [{"};
   }];

@@ -43,35 +43,35 @@ struct FlashAttnToNVVMOptions : public PassPipelineOptions<FlashAttnToNVVMOption
       llvm::cl::init(false)};
 };
 
-/// Points at which every pipeline has a module that is worth inspecting, whatever passes come
-/// between them.
+/// Points of every pipeline at which the module is worth inspecting.
 enum class PipelineStage {
   Scheduled, ///< attention ops have schedules
   Tiled,     ///< tile programs: softmax on tile values, still independent of the target
-  Lowered,   ///< LLVM dialect, also for kernels, which are not PTX yet
+  Lowered,   ///< LLVM dialect, for host code and for kernels, before kernels are compiled to PTX
 };
-/// Called with the module at each stage, in order. After a failure of the pipeline there are no
-/// further calls.
+/// Called with the module at each stage, in order. Not called after a failure of the pipeline.
 using StageVisitor = std::function<void(PipelineStage stage, ModuleOp module)>;
 
-/// The common first part of the pipelines: lowers attention ops on tensors or memrefs to ops on
-/// memrefs, each with a schedule for `chip`, "cpu" or sm_XX: `schedule`, or one that fits.
-/// `vectorWidth` is that of flashattn-select-schedule.
+/// Builds the common first passes of the pipelines: they lower attention ops on tensors or memrefs
+/// to ops on memrefs, each with a schedule for `chip`, "cpu" or sm_XX. `vectorWidth` and the pinned
+/// fields `schedule` are options of flashattn-select-schedule.
 void buildFlashAttnSchedulePipeline(OpPassManager &pm, StringRef chip, int64_t vectorWidth,
                                     StringRef schedule, const StageVisitor &visit = {});
 
-/// Lowers attention ops on tensors or memrefs to the LLVM dialect, for Executable::create. Public
-/// functions get a C interface (`llvm.emit_c_interface`).
+/// Builds the pipeline for the CPU: lowers attention ops on tensors or memrefs to the LLVM dialect,
+/// for Executable::create. Public functions have a C interface (`llvm.emit_c_interface`).
 void buildFlashAttnToCPUPipeline(OpPassManager &pm, const FlashAttnToCPUOptions &options,
                                  const StageVisitor &visit = {});
 
-/// Same as above, with kernels as `gpu.binary` ops that contain PTX. With `background`, these do
-/// not contain the PTX; it is compiled there while the host code is lowered and afterwards.
+/// Builds the pipeline for GPUs: as above, with kernels as `gpu.binary` ops that contain PTX. With
+/// `background`, these ops do not contain the PTX; `background` compiles it while the host code is
+/// lowered, and afterwards.
 void buildFlashAttnToNVVMPipeline(OpPassManager &pm, const FlashAttnToNVVMOptions &options,
                                   const StageVisitor &visit = {},
                                   KernelsToPTX *background = nullptr);
 
-/// Same kernels as functions of the host, for a model of the GPU (flashattn/Runtime/Model.h).
+/// Builds the pipeline for a model of the GPU (flashattn/Runtime/Model.h), which lowers the same
+/// kernels to host functions.
 void buildFlashAttnToModelPipeline(OpPassManager &pm, const FlashAttnToNVVMOptions &options,
                                    const StageVisitor &visit = {});
 

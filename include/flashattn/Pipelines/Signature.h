@@ -1,7 +1,7 @@
 //===- Signature.h - arguments of a compiled function -----------*- C++ -*-===//
 //
-// The arguments of a function as seen by a caller outside MLIR, and the conditions that the caller
-// must check.
+// Describes the arguments of a function for a caller outside MLIR, and the conditions that the
+// caller must check.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,24 +16,26 @@
 
 namespace mlir::flashattn {
 
+/// An argument of a compiled function.
 struct Argument {
   FlashAttnArgumentKind kind = FLASHATTN_ARGUMENT_MEMREF;
   FlashAttnElementType elementType = FLASHATTN_F32;
   int64_t elementBytes = 4;
   int32_t rank = 0;
-  int32_t direction = 0;
-  /// Promised by `flashattn.aligned_rows`: the strides and the pointer are checked.
+  int32_t direction = 0; ///< FlashAttnDirection bits
+  /// Whether the argument has `flashattn.aligned_rows`, so that strides and pointer are checked.
   bool hasAlignedRows = false;
-  /// The kernel's copies require an aligned pointer, by promise or because of the static layout.
+  /// Whether the kernel's copies require a pointer that is aligned to 16 bytes, because of
+  /// `flashattn.aligned_rows` or the static layout.
   bool needsAlignedPointer = false;
-  /// The strides are those of a dense array of the argument's sizes.
+  /// Whether the strides are those of a dense array of the argument's sizes.
   bool isDense = false;
   int64_t sizes[FLASHATTN_MAX_RANK] = {};   ///< -1 if any size is allowed
   int64_t strides[FLASHATTN_MAX_RANK] = {}; ///< -1 if any stride is allowed
   /// Whether the argument is a position (rule A3), which has 32 bits, or a factor (rule A1), which
   /// has a limited range.
   bool isPosition = false, isFactor = false;
-  const char *role = "";
+  const char *role = ""; ///< see FlashAttnArgumentInfo::role
 };
 
 /// A dimension of an argument.
@@ -41,17 +43,18 @@ struct ArgumentDim {
   int argument, dim;
 };
 
-/// R1: a size that two arguments share because they are operands of one op.
+/// Rule R1: a size that two arguments share because they are operands of one op.
 struct SharedSize {
   const char *name;
   ArgumentDim checked, expected;
 };
 
-/// A4: two arguments that have the query heads and the key/value heads of one op.
+/// Rule A4: the dimensions of the query heads and of the key/value heads of one op.
 struct SharedHeads {
   ArgumentDim queries, keys;
 };
 
+/// The signature of a compiled function.
 struct Signature {
   std::string function;
   /// The tuning key of the function's attention op; empty if it has none.
@@ -69,7 +72,7 @@ struct Signature {
 const char *getName(int32_t elementType);
 
 /// Fills in the arguments, their roles, and the sizes and heads that they share, or else `reason`.
-/// `function` is the original function; the code will run on `chip`.
+/// `function` is the function before it is lowered; the code will run on `chip`.
 void describe(Signature &signature, func::FuncOp function, StringRef chip);
 
 } // namespace mlir::flashattn

@@ -1,7 +1,7 @@
 //===- LaunchShape.h - parameters of kernel launches ------------*- C++ -*-===//
 //
-// Depends on neither LLVM nor the code of the C++ library, because programs without them use it
-// too.
+// Depends on neither LLVM nor compiled code of the C++ library, because programs without these
+// libraries use this header too.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +16,7 @@
 
 namespace mlir::flashattn {
 
-/// Numbers of blocks, of threads, or of blocks in a cluster, along each dimension.
+/// Numbers of blocks of a grid or a cluster, or of threads of a block, along each dimension.
 struct Dim3 {
   int64_t x = 1, y = 1, z = 1;
 };
@@ -27,19 +27,19 @@ struct LaunchShape {
   int64_t dynamicSharedBytes = 0;
   /// The caller's CUstream (null: the legacy default stream); nullopt: the device's own stream.
   std::optional<void *> stream = std::nullopt;
-  /// Whether the kernel, which itself waits for previous kernels, may start while the previous
-  /// kernel in the stream is still running (programmatic dependent launch), if the driver supports
-  /// this.
+  /// Programmatic dependent launch: whether the kernel, which itself waits for previous kernels,
+  /// may start while the previous kernel in the stream is still running. Ignored if the driver does
+  /// not support it.
   bool programmatic = false;
 };
 
-/// A view of numbers, one per dimension.
+/// A view of an array of numbers, one per dimension.
 class Sizes {
 public:
   Sizes() = default;
   Sizes(const int64_t *data, size_t count) : data(data), count(count) {}
   template <size_t N> Sizes(const int64_t (&values)[N]) : data(values), count(N) {}
-  /// From a vector or another array that outlives this object.
+  /// Views a vector or another array, which must outlive this object.
   template <typename Array, typename = decltype(std::declval<const Array &>().data())>
   Sizes(const Array &values) : data(values.data()), count(values.size()) {}
 
@@ -54,11 +54,11 @@ private:
 };
 
 /// A tensor in device memory, and the box that one TMA load copies from it to shared memory.
-/// Dimensions are in the order of a memref's: the last one is contiguous.
+/// Dimensions are in the order of a memref; the last dimension is contiguous.
 struct TensorMapShape {
   TensorMapElement element = TensorMapElement::F16;
   void *base = nullptr; ///< address of the first element
-  /// Elements along each dimension, and between neighbors in each dimension; 1 to 5 dimensions.
+  /// Sizes and strides of 1 to 5 dimensions, in elements.
   Sizes sizes, strides;
   /// The box has `boxRows` elements along dimension `rowDim`, `outerRows` along `outerDim`,
   /// `boxColumns` along the last dimension, and 1 along all others. The size of a row of the box,

@@ -9,7 +9,7 @@
 
 namespace mlir::flashattn {
 
-/// The memory locations of a tensor's elements. Does not depend on LLVM.
+/// The memory layout of a tensor. Does not depend on LLVM.
 struct TensorPlace {
   static constexpr int kMaxRank = 5;
   uintptr_t address = 0; ///< address of the first element
@@ -17,13 +17,13 @@ struct TensorPlace {
   Sizes strides;         ///< in elements, not negative
   int64_t elementBytes = 0;
 
-  /// The address after the last byte; `address` if a size is 0.
+  /// Returns the address after the last byte, or `address` if a size is 0.
   uintptr_t getEnd() const;
 };
 
 /// Whether some byte belongs to both tensors. Interleaved views, such as q and k as slices of one
-/// packed array, share none. The result is exact, except for views whose strides differ so much
-/// that the search is given up; these count as sharing memory. Allocates nothing.
+/// packed array, share no bytes. The result is exact, except for views whose strides differ so much
+/// that the search is abandoned; these count as sharing memory. Does not allocate.
 bool shareMemory(const TensorPlace &lhs, const TensorPlace &rhs);
 
 } // namespace mlir::flashattn

@@ -10,8 +10,8 @@
 
 namespace mlir::flashattn {
 
-/// Times a piece of work that consists of consecutive stages. If FLASHATTN_TIMING is set, and not
-/// to 0, the destructor prints a line to stderr, in milliseconds:
+/// Measures the times of consecutive stages of a piece of work. If the switch FLASHATTN_TIMING is
+/// on, the destructor prints a line with the times in milliseconds to stderr:
 ///
 ///   flashattn: compile: parse 2.1, passes 55.0, all 57.1 ms
 class StageTimer {
@@ -19,13 +19,14 @@ public:
   explicit StageTimer(llvm::StringRef what);
   ~StageTimer();
 
-  /// Ends `stage`, which began with the work or at the end of the previous stage.
+  /// Ends the current stage, under the name `stage`. It began in the constructor or at the end of
+  /// the previous stage.
   void end(llvm::StringRef stage);
 
 private:
   using Clock = std::chrono::steady_clock;
 
-  std::string line; ///< empty if FLASHATTN_TIMING is not set
+  std::string line; ///< empty if FLASHATTN_TIMING is off
   Clock::time_point begin, last;
 };
 

@@ -1,4 +1,4 @@
-//===- Worker.h - a thread for one piece of work -----------------*- C++ -*-===//
+//===- Worker.h - a thread for one piece of work ----------------*- C++ -*-===//
 
 #ifndef FLASHATTN_RUNTIME_WORKER_H
 #define FLASHATTN_RUNTIME_WORKER_H
@@ -10,8 +10,8 @@
 
 namespace mlir::flashattn {
 
-/// Does a piece of work concurrently with its owner, or within `start` if the process cannot create
-/// more threads. Does not use std::thread, which would terminate the process in this case.
+/// Runs a piece of work on its own thread, or in `start` if the process cannot create more threads.
+/// std::thread would terminate the process in that case.
 class Worker {
 public:
   Worker() = default;

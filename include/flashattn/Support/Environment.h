@@ -1,7 +1,7 @@
 //===- Environment.h - environment variables --------------------*- C++ -*-===//
 //
-// All environment variables follow one rule: an unset variable is the same as an empty one, and an
-// invalid value causes a warning on standard error and is replaced by the default. Depends on
+// All environment variables follow one rule: an empty variable counts as unset, and an invalid
+// value causes a warning on standard error and is replaced by the default. This code depends on
 // neither LLVM nor the C++ library, like the code that flash-compile generates.
 // python/flashattn/_environment.py implements the same rule.
 //
@@ -14,19 +14,19 @@
 
 namespace mlir::flashattn {
 
-/// Returns the variable's value; null if it is unset or empty.
+/// Returns the variable's value, or null if it is unset or empty.
 const char *getVariable(const char *name);
 
-/// Reads a switch: 0, off, no and false mean off; 1, on, yes and true mean on; in upper or lower
-/// case.
+/// Returns the value of a switch: false for 0, off, no and false; true for 1, on, yes and true, in
+/// upper or lower case.
 bool getSwitch(const char *name, bool byDefault);
 
-/// Reads a number from `least` to `most`.
+/// Returns the value of an integer from `least` to `most`.
 int64_t getNumber(const char *name, int64_t least, int64_t most, int64_t byDefault);
 
-/// A variable that is either a path or a switch. `isOff` is true if the switch is off.
+/// The value of a variable that is either a path or a switch.
 struct PathVariable {
-  bool isOff = false;
+  bool isOff = false;         ///< the value is a switch that is off
   const char *path = nullptr; ///< null: the default path
 };
 PathVariable getPathOrSwitch(const char *name);

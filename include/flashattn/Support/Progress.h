@@ -11,13 +11,13 @@
 
 namespace mlir::flashattn {
 
-/// During its lifetime, prints the current activity to standard error: on a terminal, one line that
-/// is updated every second; elsewhere, such as in a log, a new line after ten seconds and then
+/// Prints the current activity to standard error during its lifetime: on a terminal, one line that
+/// is updated every second; otherwise, such as in a log, a new line after ten seconds and then
 /// every half minute.
 class Progress {
 public:
   explicit Progress(std::string what);
-  /// As if there were no terminal, at times that the caller specifies.
+  /// Prints as if there were no terminal: after `first`, and then at intervals of `every`.
   Progress(std::string what, std::chrono::milliseconds first, std::chrono::milliseconds every);
   ~Progress();
 

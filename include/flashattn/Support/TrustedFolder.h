@@ -1,11 +1,11 @@
 //===- TrustedFolder.h - folders with trusted files -------------*- C++ -*-===//
 //
-// Compiled code that is read from a file runs with the rights of the user who reads it. A folder is
-// therefore trusted only as an open file descriptor that was checked, never as a path, which may
-// lead elsewhere a moment later. Links are resolved once; each component of the resolved path is
-// opened relative to the previous one and without following further links; and every file is
-// opened, created and removed relative to the open folder. The checks also cover who may write to a
-// folder: only root and the user.
+// Compiled code that is read from a file runs with the rights of the user who reads it. Therefore
+// only a folder with a checked, open file descriptor is trusted, never a path, which may refer to
+// another folder a moment later. Links are resolved once; each component of the resolved path is
+// opened relative to the previous component, without following further links; and every file is
+// opened, created and removed relative to the open folder. The checks also require that only root
+// and the user may write to a folder.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,28 +25,28 @@
 
 namespace mlir::flashattn {
 
-/// A file whose code is already running, and its folder.
+/// Owners and permissions of a file whose code is already running, and of its folder.
 struct LoadedCode {
   struct stat file, folder;
 
-  /// Returns nullopt if the system has no information about it.
+  /// Returns the information about the file at `path`, or nullopt if the system has none.
   static std::optional<LoadedCode> find(llvm::StringRef path);
 };
 
+/// An open folder that has passed the checks.
 class TrustedFolder {
 public:
   enum class IfMissing { Nothing, Make };
 
   /// Opens a folder; returns nullopt if it does not exist. With Make, the folder and its parents
   /// are created, accessible to the user only. Errors: another user owns the folder or may write to
-  /// it; another user owns one of its parents, or may write to a parent without a sticky bit; it is
-  /// not a folder; system errors. `code` is for callers that only read files there: its owner is
-  /// trusted too, and a sticky bit is sufficient for the folder itself.
+  /// it; another user owns one of its parents, or may write to a parent without a sticky bit; the
+  /// path is not a folder; system errors. `code` is for callers that only read files in the folder:
+  /// the owner of `code` is trusted too, and a sticky bit is sufficient for the folder itself.
   static llvm::Expected<std::optional<TrustedFolder>>
   open(llvm::StringRef path, IfMissing ifMissing, std::optional<LoadedCode> code = std::nullopt);
-  /// Opens a folder next to `code`. A user who may write to `code` could not do more harm here, so
-  /// the parents of the folder are not checked, and the users who may write to `code` may also
-  /// write here.
+  /// Opens a folder next to `code`. The parents of the folder are not checked, and all users who
+  /// may write to `code` may also write to the folder, because they gain no further rights.
   static llvm::Expected<TrustedFolder> openBeside(llvm::StringRef path, const LoadedCode &code);
 
   TrustedFolder(TrustedFolder &&other)
@@ -55,13 +55,13 @@ public:
   TrustedFolder &operator=(TrustedFolder &&) = delete;
   ~TrustedFolder();
 
-  /// The file descriptor of the open folder, for system functions that end with `at`.
+  /// Returns the file descriptor of the open folder, for system functions such as `openat`.
   int get() const { return descriptor; }
 
-  /// Reads a file; returns null if there is no file with that name. Errors: another user owns the
-  /// file or may write to it; it is a link or not a file; system errors.
+  /// Returns the content of a file, or null if there is no file with that name. Errors: another
+  /// user owns the file or may write to it; it is a link or not a regular file; system errors.
   llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> read(llvm::StringRef name) const;
-  /// Atomically replaces the file with that name by a file that only the user can access.
+  /// Atomically replaces the file `name` by a file that only the user can access.
   llvm::Error write(llvm::StringRef name, llvm::ArrayRef<llvm::StringRef> pieces) const;
   void remove(llvm::StringRef name) const;
 
@@ -71,7 +71,7 @@ public:
 private:
   TrustedFolder(int descriptor, std::optional<LoadedCode> code, bool isBeside)
       : descriptor(descriptor), code(code), isBeside(isBeside) {}
-  /// Returns why the opened folder, or a file in it, cannot be trusted.
+  /// Returns the reason why the opened folder, or a file in it, cannot be trusted.
   llvm::Error check(const struct stat &status, bool isFolder) const;
 
   int descriptor;

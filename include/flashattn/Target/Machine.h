@@ -1,6 +1,6 @@
 //===- Machine.h - machines to compile for ----------------------*- C++ -*-===//
 //
-// Chip names are used only here, with the table in Chips.def.
+// This file and the table in Chips.def are the only code that depends on chip names.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,8 +16,8 @@ namespace mlir::flashattn {
 struct ChipInfo {
   enum Feature : unsigned {
     kNone = 0,
-    kDependentLaunch = 1, ///< a kernel can itself wait for the previous one: `griddepcontrol`
-    kWarpgroups = 2,      ///< `wgmma`, tensor copies, register reallocation among warpgroups
+    kDependentLaunch = 1, ///< programmatic dependent launch: `griddepcontrol`
+    kWarpgroups = 2,      ///< `wgmma`, TMA, `setmaxnreg`
   };
   StringLiteral name;
   int64_t ptxVersion;      ///< lowest version with the chip, 10 * major + minor
@@ -28,17 +28,17 @@ struct ChipInfo {
 /// Returns all rows, in the order of the table.
 ArrayRef<ChipInfo> getChips();
 
-/// The machine that a schedule is for: the CPU, or a GPU given by the name of its chip.
+/// The target machine of a schedule: the CPU, or a GPU identified by the name of its chip.
 class Machine {
 public:
   static constexpr StringLiteral kCPU = "cpu";
-  /// The first GPU of the table; every newer GPU runs its code.
+  /// Returns the name of the first GPU of the table, whose code runs on every newer GPU.
   static StringRef getBaselineGPU();
 
-  /// Returns the machine with that name; the CPU has vector registers of `vectorWidth` f32 lanes.
-  /// Errors: a name that is not in the table, with the list of names; a width that no CPU has.
+  /// Returns the machine `name`. The CPU has vector registers of `vectorWidth` f32 lanes. Errors: a
+  /// name that is not in the table, with the list of names; a width that no CPU has.
   static llvm::Expected<Machine> get(StringRef name, int64_t vectorWidth = 16);
-  /// Same for a GPU. Errors: any other name, with the list of GPUs only.
+  /// Returns the GPU `name`. Errors: any other name, with the list of GPUs.
   static llvm::Expected<Machine> getGPU(StringRef name);
 
   StringRef getName() const { return chip->name; }
@@ -48,7 +48,7 @@ public:
   /// Whether schedules may have warp specialization.
   bool hasWarpgroups() const { return chip->features & ChipInfo::kWarpgroups; }
   int64_t getPTXVersion() const { return chip->ptxVersion; }
-  /// Bytes of shared memory that one block may use.
+  /// Returns the number of bytes of shared memory that one block may use.
   int64_t getSharedMemoryPerBlock() const { return chip->sharedMemoryKiB * 1024; }
 
 private:

@@ -10,11 +10,12 @@ class RewritePatternSet;
 
 namespace flashattn::hopper {
 
-/// Adds patterns that lower each device op to inline PTX, and a tensor map to a pointer.
+/// Adds patterns that lower each device op to inline PTX, and the conversion of tensor maps to
+/// pointers.
 void populateHopperToNVVMPatterns(LLVMTypeConverter &converter, RewritePatternSet &patterns);
 
-/// Lets upstream's conversions to LLVM treat a tensor map as a pointer, so that convert-gpu-to-nvvm
-/// accepts kernels with tensor map parameters.
+/// Registers the conversion of tensor maps to pointers for upstream's conversions to LLVM, so that
+/// convert-gpu-to-nvvm accepts kernels with tensor map parameters.
 void registerConvertTensorMapToLLVMInterface(DialectRegistry &registry);
 
 } // namespace flashattn::hopper

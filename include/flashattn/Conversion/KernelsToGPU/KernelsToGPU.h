@@ -1,4 +1,4 @@
-//===- KernelsToGPU.h - kernels next to the tile programs -------*- C++ -*-===//
+//===- KernelsToGPU.h - programmatic dependent launch -----------*- C++ -*-===//
 
 #ifndef FLASHATTN_CONVERSION_KERNELSTOGPU_KERNELSTOGPU_H
 #define FLASHATTN_CONVERSION_KERNELSTOGPU_KERNELSTOGPU_H
@@ -8,14 +8,15 @@
 
 namespace mlir::flashattn {
 
-/// Lets the next kernel start at the beginning of `program`, which every thread of a kernel runs,
-/// so that the next kernel can meanwhile determine its work. If the program itself waits for
-/// earlier kernels, the next kernel starts after that wait, so that only the kernel directly before
-/// it could still write what a kernel reads before its own wait.
+/// Inserts `flashattn.launch_dependents` at the beginning of `program`, which every thread of a
+/// kernel runs, so that the prologue of the next kernel overlaps with this kernel. If the program
+/// itself waits for earlier kernels, the op is inserted after that wait, so that only the kernel
+/// directly before a kernel may still write memory that the kernel reads before its own wait.
 void addLaunchDependents(Block &program);
 
-/// Makes `program`, which every thread of a kernel runs, wait for the previous kernel before its
-/// first memory access. Code that only computes numbers of blocks and threads need not wait.
+/// Inserts `flashattn.wait_prerequisite_grids` before the first memory access of `program`, which
+/// every thread of a kernel runs. Code that only computes indices of blocks and threads precedes
+/// the wait.
 void addWaitForPrerequisites(Block &program);
 
 } // namespace mlir::flashattn

@@ -13,18 +13,18 @@
 
 namespace mlir::flashattn {
 
-/// Compiles kernels from the LLVM dialect to PTX, each group of kernels (`gpu.module`) on a thread
-/// of its own. The rest of the module may be compiled meanwhile. Must be destroyed before the
-/// module's context.
+/// Compiles kernels from the LLVM dialect to PTX, each group of kernels (`gpu.module`) on its own
+/// thread, while the caller compiles the rest of the module. Must be destroyed before the module's
+/// context.
 class KernelsToPTX {
 public:
   KernelsToPTX();
   /// Waits for the threads.
   ~KernelsToPTX();
 
-  /// Starts to compile every `gpu.module` of `module`, none of which may change until it is
-  /// replaced. Returns failure after a diagnostic if one does not have exactly one `#nvvm.target`,
-  /// or cannot be translated to LLVM IR.
+  /// Starts to compile every `gpu.module` of `module`. A `gpu.module` must not change before
+  /// `replace`. Returns failure after a diagnostic if a `gpu.module` does not have exactly one
+  /// `#nvvm.target`, or cannot be translated to LLVM IR.
   LogicalResult start(ModuleOp module);
 
   /// Replaces each `gpu.module` by a `gpu.binary`, so that passes over host code do not walk the
@@ -35,8 +35,8 @@ public:
   /// kernel.
   LogicalResult finish();
 
-  /// Returns the names of these ops and their PTX, in the order of the module. Call it after
-  /// `finish`.
+  /// Returns the name and the PTX of each `gpu.binary`, in the order of the module. Must be called
+  /// after `finish`.
   std::vector<std::pair<std::string, std::string>> getPTX() const;
 
 private:

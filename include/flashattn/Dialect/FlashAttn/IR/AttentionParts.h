@@ -1,7 +1,7 @@
-//===- AttentionParts.h - parts of an attention as attentions ---*- C++ -*-===//
+//===- AttentionParts.h - slices of attention ops ---------------*- C++ -*-===//
 //
-// Helpers that turn a tile or a shard of an attention op into an attention op of its own with the
-// same meaning as the part.
+// Helpers for the TilingInterface and the ShardingInterface, which turn a slice of an attention op
+// (a tile or a shard) into an equivalent attention op.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,20 +12,21 @@
 
 namespace mlir::flashattn {
 
-/// The symbols of a mask's sets, which change if an op has only a part of the queries or keys.
+/// The symbols of a mask's sets. Their values change if an op has only a slice of the queries or
+/// keys.
 enum class MaskSymbol : unsigned { NQ = 0, NK = 1 };
 
-/// Whether the op's mask depends on a symbol.
+/// Whether the mask of `op` depends on `symbol`.
 bool readsSymbol(AttentionOpInterface op, MaskSymbol symbol);
 
-/// Whether the op depends on the positions of queries, and A3 gives each batch its own position of
-/// query 0, because of `kv_len` and alignment at the bottom right. No single offset can then
-/// represent these positions.
+/// Whether the result depends on the positions of queries and the position of query 0 differs
+/// between batches (rule A3), because of `kv_len` and `align(bottom_right)`. No single `offset` can
+/// then represent the positions.
 bool needsOwnPositions(AttentionOpInterface op);
 
-/// Adds `first` to the arguments of the score modification of `op`, which uses the indices of the
-/// whole op. `first` are the offsets of the part's batches, heads, positions and keys; there may be
-/// fewer than four.
+/// Adds `first` to the index arguments of the score modification of `op`, so that the score
+/// modification of a slice uses the indices of the whole op. `first` are the offsets of the slice's
+/// batches, heads, positions and keys, in this order; trailing offsets may be omitted.
 void shiftScoreMod(OpBuilder &b, AttentionOpInterface op, ArrayRef<OpFoldResult> first);
 
 } // namespace mlir::flashattn

@@ -1,6 +1,6 @@
 //===- FlashAttn.h - the flashattn dialect ----------------------*- C++ -*-===//
 //
-// The dialect with its attributes, interfaces and ops.
+// The dialect, its attributes, interfaces and ops, and limits of masks.
 //
 //===----------------------------------------------------------------------===//
 
@@ -61,26 +61,27 @@ namespace mlir::flashattn {
 /// can be evaluated in 64 bits without overflow.
 constexpr int64_t kMaxMaskCoefficient = int64_t(1) << 31;
 
-/// Maximum number of integer sets that a mask may expand to (`all_of` multiplies them).
+/// Maximum number of integer sets in the expansion of a mask. For `all_of`, the numbers of sets
+/// multiply.
 constexpr size_t kMaxVisibleSets = 64;
 
-/// Maximum nesting depth of masks, and maximum number of masks that a mask consists of, where each
-/// occurrence counts.
+/// Maximum nesting depth of masks, and maximum number of nested masks in a mask, counting each
+/// occurrence.
 constexpr size_t kMaxMaskDepth = 64, kMaxMaskParts = 4096;
 
 /// Parses a mask: an attribute of any dialect, an attribute of this dialect without the prefix
-/// `#flashattn.`, or an affine_set, which becomes a set mask.
+/// `#flashattn.`, or an affine_set, which becomes a `#flashattn.set`.
 ParseResult parseMask(AsmParser &parser, MaskAttrInterface &mask);
 
-/// Whether the memref is a function argument with `flashattn.aligned_rows`, looking through casts.
+/// Whether `memref`, possibly after casts, is a function argument with `flashattn.aligned_rows`.
 bool isPromisedAlignedRows(Value memref);
 
 /// Whether every row of a [B, H, N, D]-like memref begins at a multiple of 16 bytes, as 16-byte
-/// copies require. This is known from a static layout, provided that the allocation begins at such
-/// an address, or promised by `flashattn.aligned_rows`.
+/// copies require. This follows from a static layout, if the allocation begins at such an address,
+/// or from `flashattn.aligned_rows`.
 bool hasAlignedRows(Value memref);
 
-/// Registers the bufferization of the dialect's ops as an external model.
+/// Registers external models of BufferizableOpInterface for the dialect's ops.
 void registerBufferizableOpInterfaceExternalModels(DialectRegistry &registry);
 
 } // namespace mlir::flashattn

@@ -1,6 +1,6 @@
-//===- FlashAttn.td - umbrella of the flashattn dialect ------*- tablegen -*-===//
+//===- FlashAttn.td - umbrella of the flashattn dialect ----*- tablegen -*-===//
 //
-// Includes the file of each part of the dialect.
+// Includes all .td files of the dialect.
 //
 //===----------------------------------------------------------------------===//
 

@@ -19,10 +19,10 @@ def FlashAttn_Align : I32EnumAttr<"Align", "position of query 0 (rule A3)", [
 }
 def FlashAttn_AlignAttr : EnumAttr<FlashAttn_Dialect, FlashAttn_Align, "align"> {
   let description = [{
-    Defines the position of query `i` if the op has no `offset`. With `top_left` it is `i`. With
-    `bottom_right` it is `i + Nk - Nq`, so that the last query is aligned with the last key; with
-    `kv_len`, the last key is the last one that exists in the batch. The op prints it as, for
-    example, `align(top_left)`.
+    Defines the position of query `i` if the op has no `offset`: `i` with `top_left`, and
+    `i + Nk - Nq` with `bottom_right`, so that the last query is aligned with the last key. With
+    `kv_len`, the last key is the last valid key of the batch, and `kv_len[b]` replaces `Nk`. The op
+    prints the attribute as, for example, `align(top_left)`.
   }];
   let assemblyFormat = "$value";
 }
@@ -37,7 +37,7 @@ def FlashAttn_LayoutAttr : EnumAttr<FlashAttn_Dialect, FlashAttn_Layout, "layout
   let description = [{
     `bhsd` is `[B, H, N, D]`: batch, head, position, element of a row. `bshd` is `[B, N, H, D]` and
     applies to `q`, `k`, `v`, `o` and their gradients; the layout of all other operands does not
-    change. The op prints it as, for example, `layout(bshd)`.
+    change. The op prints the attribute as, for example, `layout(bshd)`.
   }];
   let assemblyFormat = "$value";
 }
@@ -52,7 +52,7 @@ def FlashAttn_ProgramAxis : I64EnumAttr<"ProgramAxis", "axis of a tile program",
   let genSpecializedAttr = 0;
 }
 def FlashAttn_ProgramAxisAttr : EnumAttr<FlashAttn_Dialect, FlashAttn_ProgramAxis, "program_axis"> {
-  let summary = "what a region argument of a tile program counts";
+  let summary = "axis of the index space of tile programs";
   let assemblyFormat = "`<` $value `>`";
 }
 
@@ -68,8 +68,8 @@ class FlashAttn_Mask<string name, string attrMnemonic> : AttrDef<FlashAttn_Diale
 def FlashAttn_CausalAttr : FlashAttn_Mask<"Causal", "causal"> {
   let summary = "`k <= p`: a query sees the keys up to its own position";
   let description = [{
-    The op defines the position of the first query (rule A3); by default the last query sees every
-    key. On the op, `mask(causal)` stands for `mask(#flashattn.causal)`.
+    `p` is the query's position (rule A3); by default the last query sees every key. On the op,
+    `mask(causal)` is short for `mask(#flashattn.causal)`.
   }];
 }
 
@@ -89,9 +89,9 @@ def FlashAttn_WindowAttr : FlashAttn_Mask<"Window", "window"> {
 def FlashAttn_SinkAttr : FlashAttn_Mask<"Sink", "sink"> {
   let summary = "`k < count`: the first keys (sink tokens) are visible to every query";
   let description = [{
-    On its own, the mask shows these keys also to queries that come before them. Combined with a
-    causal window, `any_of<[window<left = 255, right = 0>, all_of<[sink<4>, causal]>]>`, it keeps
-    the first 4 keys visible (rule M2). Sink tokens are not the learned sink logits of some models,
+    On its own, the mask shows these keys also to queries at earlier positions. In combination with
+    a causal window, `any_of<[window<left = 255, right = 0>, all_of<[sink<4>, causal]>]>`, the first
+    4 keys stay visible (rule M2). Sink tokens differ from the learned sink logits of some models,
     which are the op's operand `sink_logits`.
   }];
   let parameters = (ins "int64_t":$count);
@@ -103,10 +103,9 @@ def FlashAttn_SetAttr : FlashAttn_Mask<"Set", "set"> {
   let summary = "the pairs of an integer set over `(p, k)[nq, nk]`";
   let description = [{
     The set is written in quotes, `#flashattn.set<"(p, k)[nq, nk] : (p - k >= 0)">`, or as the alias
-    of an `affine_set`. An `affine_set` cannot be spelled out inside the attribute: the text of a
-    dialect attribute must have balanced angle brackets, and `>=` breaks this rule. In `mask(…)`, an
-    `affine_set` stands for the mask of its pairs:
-    `mask(affine_set<(p, k)[nq, nk] : (p - k >= 0)>)`.
+    of an `affine_set`. An `affine_set` cannot be spelled out inside the attribute, because `>=`
+    would unbalance the angle brackets of a dialect attribute. In `mask(…)`, an `affine_set` is
+    accepted directly: `mask(affine_set<(p, k)[nq, nk] : (p - k >= 0)>)`.
   }];
   let parameters = (ins "::mlir::IntegerSetAttr":$set);
   let assemblyFormat = "`<` custom<VisibleSet>($set) `>`";
@@ -126,9 +125,9 @@ def FlashAttn_AnyOfAttr : FlashAttn_Mask<"AnyOf", "any_of"> {
 }
 
 def FlashAttn_AllOfAttr : FlashAttn_Mask<"AllOf", "all_of"> {
-  let summary = "intersection: a pair is visible where all of the masks show it";
+  let summary = "intersection: a pair is visible if all of the masks show it";
   let description = [{
-    `all_of<[causal, sink<4>]>` shows the first 4 keys to queries that are not before them. An
+    `all_of<[causal, sink<4>]>` shows the first 4 keys, but not to queries at earlier positions. An
     intersection of unions is expanded to a union of at most 64 sets.
   }];
   let parameters = (ins "::mlir::ArrayAttr":$masks);
@@ -144,96 +143,96 @@ def FlashAttn_HopperAttr : AttrDef<FlashAttn_Dialect, "Hopper"> {
   let mnemonic = "hopper";
   let summary = "warp specialization: the producer and consumer warpgroups of a thread block";
   let description = [{
-    A thread block with warp specialization has one producer warpgroup (128 threads), which copies
-    tiles to shared memory, and consumer warpgroups, which compute. Each consumer runs a tile
-    program of its own, or all consumers share one program (see `warps` of `#flashattn.schedule`).
-    The programs that a block runs at the same time are a group; they share the tiles of `k` and
-    `v`.
+    A warp-specialized thread block has one producer warpgroup (128 threads), which loads tiles into
+    shared memory, and consumer warpgroups, which compute. Each consumer runs its own tile program,
+    or all consumers share one program (see `warps` of `#flashattn.schedule`). The programs that a
+    block runs at the same time form a group; they share the tiles of `k` and `v`.
 
-    - `consumers`: consumer warpgroups of a block.
-    - `along`: the axis along which the programs of a group are neighbors: `query_tile`, or `head`
+    - `consumers`: number of consumer warpgroups of a block.
+    - `along`: axis along which the programs of a group are neighbors: `query_tile`, or `head`
       within the query heads that share a key/value head.
-    - `registers`: registers per thread of a consumer.
-    - `producer_registers`: registers per thread of the producer.
+    - `registers`: registers per consumer thread.
+    - `producer_registers`: registers per producer thread.
     - `rescale_threshold`: threshold of the online softmax, as a power of 2. The output is rescaled
       only if an exponent of a row has grown by more than this number; with 0 it is rescaled
       whenever an exponent has grown.
-    - `l2_head_group`: heads whose programs are started together, the longest program first. With
-      0, as many heads as provide a group of programs for nearly every block that runs at once.
+    - `l2_head_group`: number of heads whose programs start together, the longest program first.
+      With 0, as many heads as provide a group of programs for nearly every block that runs at once.
     - `blocks_per_sm` (1 if omitted): thread blocks that run at once on a multiprocessor.
-    - `q_stages` (1 if omitted): query-tile buffers of a consumer. With 2, blocks are
-      persistent: only as many are launched as run at once, each runs one group after the other, and
+    - `q_stages` (1 if omitted): query-tile buffers per consumer. With 2, the kernel is persistent:
+      it launches only as many blocks as run at once, each block runs one group after the other, and
       the tiles of the next group are prefetched.
-    - `lazy_rescale` (0 if omitted): with 1, the decision to rescale is based on the weights of a
-      tile after they are computed, instead of on its scores before. If weights have outgrown the
-      old base, their scores are computed a second time.
+    - `lazy_rescale` (0 if omitted): with 1, the probabilities of a tile are first computed against
+      the old base, and the decision to rescale is based on these probabilities instead of on the
+      scores. If some probability exceeds the threshold, the scores are computed a second time.
     - `dynamic_scheduler_max_len` (0 if omitted): with at most this many keys (backward pass:
-      queries), thread blocks are persistent and fetch groups dynamically from an atomic counter in
-      global memory, so that blocks whose groups differ in length finish together. With 0, each
-      block has a fixed share of the groups.
+      queries), the kernel is persistent and uses a dynamic scheduler: blocks fetch groups from an
+      atomic counter in global memory, so that blocks whose groups differ in length finish together.
+      With 0, each block has a fixed share of the groups.
     - `dq_reduce_stages` (0 if omitted): in a backward pass whose consumers share a program and
-      accumulate dq, the number of shared memory buffers through which consumers hand each step's
-      contribution to dq to the spare warps of the producer warpgroup, which add it to global
-      memory. With 0, each consumer warp adds its own part.
+      accumulate dQ, the number of shared memory buffers through which consumers pass each step's
+      contribution to dQ to the spare warps of the producer warpgroup, which add it to global
+      memory. With 0, each consumer warp adds its own fragment.
     - `compact_kv` (0 if omitted): with 1, the intervals of keys that a program's mask shows are
-      cut into pieces of 8 keys, the pieces are joined to one sequence, and the sequence is cut
-      into tiles. A program of a narrow band, or of a few scattered keys, then has no tile that is
+      split into pieces of 8 keys, and the pieces are concatenated and divided into tiles (compacted
+      keys). A program with a narrow band, or with few scattered keys, then has no tile that is
       mostly hidden.
     - `prefetch_kib_per_sm` (0 if omitted): cap on the bytes of streamed tiles in flight, in KiB per
-      multiprocessor, for all blocks that run at once taken together. With 0, every block prefetches
-      up to `stages` steps.
-    - `q_register_columns` (0 if omitted): the number of leading columns of the queries that the
-      threads of a forward program hold in registers: a multiple of 16, or all columns if there are
-      fewer. Products read these columns from registers instead of from shared memory at each key
-      tile.
+      multiprocessor, in total over all blocks that run at once. With 0, every block prefetches up
+      to `stages` steps.
+    - `q_register_columns` (0 if omitted): number of leading columns of Q that the threads of a
+      forward program keep in registers: a multiple of 16, or all columns if Q has fewer. `wgmma`
+      then reads these columns from registers instead of shared memory for each key tile.
 
-    For bf16, a `rescale_threshold` of more than 3 requires 64, 128 or 192 columns of `v`: row sums
-    are then computed as products with 8 columns of ones that follow the columns of `v`.
+    For bf16, a `rescale_threshold` of more than 3 requires a Dv of 64, 128 or 192: 8 columns of
+    ones are appended to V, so that the product P V also computes the row sums.
 
-    `lazy_rescale` requires that nothing but the mask shapes the scores. In tiles that the mask
-    cuts, the decision to rescale is based on the scores.
+    `lazy_rescale` requires that only the mask modifies the scores. In partial tiles, the decision
+    to rescale is based on the scores.
 
     `dynamic_scheduler_max_len` with `q_stages` 1: the next group's tiles reuse the buffers of the
     current group as soon as its steps have read them. This requires that there is no `keep`
     operand and no `compact_kv` and, in the backward pass, that consumers share a program.
 
-    `dynamic_scheduler_max_len` with few groups or many keys: each block runs one group and ends if
-    there are fewer than 4 groups for each block (with `q_stages` 1, fewer than 2). With more than
-    `dynamic_scheduler_max_len` keys, each block also runs one group and ends, in a kernel with one
-    query-tile buffer and at most 8 heads at once.
+    `dynamic_scheduler_max_len` with few groups: each block runs one group and exits if there are
+    fewer than 4 groups for each block that runs at once (with `q_stages` 1, if all groups run at
+    once). With more than `dynamic_scheduler_max_len` keys, another kernel is launched instead,
+    whose blocks run one group each, with one query-tile buffer and at most 8 heads at once.
 
-    `dq_reduce_stages`: the spare warps also set a tile of dq to zero if nothing was added to it
-    yet.
+    `dq_reduce_stages`: the first spare warp that reaches a tile of dQ also sets the tile to zero,
+    unless dQ must be deterministic or the bias has a gradient.
 
     `compact_kv` requires that only the mask depends on the index of a key. The programs of a group
-    join the keys that any of them sees. In the backward pass, `compact_kv` applies to the programs
-    over query tiles, and `tile_n`, `pack` and the roles are those of these programs; the programs
-    over key tiles process at least 64 queries a step, in at most 2 blocks per multiprocessor.
+    share one sequence of compacted keys: the keys that any of them sees. In the backward pass,
+    `compact_kv` applies to the programs over query tiles, and `tile_n`, `pack` and the fields of
+    `hopper` describe these programs; the programs over key tiles process at least 64 queries per
+    step, in at most 2 blocks per multiprocessor.
 
     `prefetch_kib_per_sm`: with few programs, each block prefetches up to `stages` steps; with more
     programs, as many steps as the cap allows, but at least two. More bytes in flight would not
-    make memory faster, and blocks that share a multiprocessor would finish later than those that
-    do not.
+    increase the memory throughput, and blocks that share a multiprocessor would finish later than
+    blocks that have one to themselves.
   }];
   let parameters = (ins "int64_t":$consumers, "::mlir::flashattn::ProgramAxis":$along,
                         "int64_t":$registers, "int64_t":$producerRegisters,
                         "int64_t":$rescaleThreshold, "int64_t":$l2HeadGroup,
                         "int64_t":$blocksPerSM, "int64_t":$qStages,
                         "int64_t":$lazyRescale, "int64_t":$dynamicSchedulerMaxLen,
-                        "int64_t":$dqReduceStages, "int64_t":$compactKV, "int64_t":$prefetchKiBPerSM,
-                        "int64_t":$qRegisterColumns);
+                        "int64_t":$dqReduceStages, "int64_t":$compactKV,
+                        "int64_t":$prefetchKiBPerSM, "int64_t":$qRegisterColumns);
   let builders = [AttrBuilder<(ins "const ::mlir::flashattn::HopperFields &":$fields), [{
     return $_get($_ctxt, fields.consumers, fields.along, fields.registers, fields.producerRegisters,
                  fields.rescaleThreshold, fields.l2HeadGroup, fields.blocksPerSM, fields.qStages,
-                 fields.lazyRescale, fields.dynamicSchedulerMaxLen, fields.dqReduceStages, fields.compactKV, fields.prefetchKiBPerSM,
-                 fields.qRegisterColumns);
+                 fields.lazyRescale, fields.dynamicSchedulerMaxLen, fields.dqReduceStages,
+                 fields.compactKV, fields.prefetchKiBPerSM, fields.qRegisterColumns);
   }]>];
   let extraClassDeclaration = [{
     ::mlir::flashattn::HopperFields getFields() const;
-    /// The attribute for blocks that run one group each, with at most `l2_head_group` heads at once.
+    /// Returns the attribute for a kernel whose blocks run one group each, with at most `section`
+    /// heads at once (`l2_head_group`).
     HopperAttr withoutClaims(int64_t section) const;
-    /// Whether blocks are persistent but have buffers for the tiles of one group only, so that the
-    /// next group's tiles reuse them.
+    /// Whether blocks are persistent but only have buffers for the tiles of one group, so that the
+    /// next group's tiles reuse the buffers.
     bool reloads() const { return getDynamicSchedulerMaxLen() > 0 && getQStages() == 1; }
   }];
   let hasCustomAssemblyFormat = 1;
@@ -244,49 +243,46 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
   let mnemonic = "schedule";
   let summary = "every choice of a tile program, as data";
   let description = [{
-    - `tile_m`: rows of one program: queries, or keys in the programs that compute the gradients of
-      keys and values.
+    - `tile_m`: rows of one program: queries, or keys in the programs that compute dK and dV.
     - `tile_n`: rows of the other operand that one step processes: keys, or queries.
     - `warps`: warps of a program; 1 on the CPU. With `hopper`, a program of more than 4 warps is
       shared by the consumers.
-    - `stages`: tiles of `k` and `v` in shared memory at once. With 1, loads do not overlap with
+    - `stages`: K and V tiles that shared memory holds at once. With 1, loads do not overlap with
       computation.
-    - `threads_per_row`: threads that share a row. The row's sum is kept as this many partial sums
-      and reduced once at the end.
+    - `threads_per_row`: threads that share a row. The row sum is kept as this many partial sums and
+      reduced once at the end.
     - `dot_type`: element type of the operands of contractions.
-    - `pack` (1 if omitted): query heads of one key/value head whose rows share a tile. The tile has
-      `tile_m / pack` positions of each head, in the order in which they are stored in memory.
-    - `splits` (1 if omitted): split-KV: the maximum number of parts that the keys are cut into, for
-      few queries with many keys. Each part has programs of its own, and `flashattn.combine` merges
-      their outputs.
-    - `min_split_tiles` (2 if omitted): with `splits`, the minimum number of key tiles in a part if
-      there are several parts.
+    - `pack` (1 if omitted): packed heads: query heads of one key/value head whose rows share a tile
+      (PackGQA). The tile has `tile_m / pack` positions of each head, in their memory order.
+    - `splits` (1 if omitted): split-KV, for few queries with many keys: the maximum number of
+      splits of the keys. Each split has its own programs, and `flashattn.combine` merges their
+      outputs.
+    - `min_split_tiles` (2 if omitted): with `splits`, the minimum number of key tiles per split if
+      there are several splits.
     - `small_blocks_per_sm` (0 if omitted): with `splits` and one consumer, the number of small
       blocks per multiprocessor. A small block has half as many keys per tile and a proportional
       share of the registers.
-    - `dq_tile_m` (`tile_m` if omitted): in the backward pass, rows of a program that computes dq.
-    - `column_warps` (1 if omitted): in a backward pass whose programs accumulate dq, the number of
-      warps that share the rows of a tile; each has a part of the columns. Products then read less
-      from shared memory; the warps exchange their parts of the weights through it. Not allowed with
-      `hopper`.
-    - `q_in_registers` (optional): whether a thread keeps its part of the queries in registers
-      during all steps, or reads it again at every step. In the backward pass it applies to the
-      thread's part of both tiles that a program keeps. If it is omitted, the number of available
-      registers decides. Not allowed with `hopper`.
-    - `separate_dk_dv` (optional): in the backward pass, whether the gradients of keys and those of
-      values are computed by separate programs. These support wider heads and compute the scores
-      twice.
+    - `dq_tile_m` (`tile_m` if omitted): in the backward pass, rows of a program that computes dQ.
+    - `column_warps` (1 if omitted): in a backward pass whose programs accumulate dQ, the number of
+      warps that share the rows of a tile, each with a range of the columns. Matrix products then
+      read less shared memory, but the warps exchange P and dS through shared memory. Not allowed
+      with `hopper`.
+    - `q_in_registers` (optional): whether a thread keeps its fragment of Q in registers during all
+      steps instead of loading it at every step. In the backward pass, the field applies to the
+      fragments of both resident tiles (Q and dO, or K and V). If it is omitted, the number of
+      available registers decides. Not allowed with `hopper`.
+    - `separate_dk_dv` (optional): in the backward pass, whether separate programs compute dK and
+      dV. These support wider heads but compute the scores twice.
     - `hopper` (optional): warp specialization on Hopper, with contractions by `wgmma`. If it is
       omitted, all warps do the same work.
 
-    The number of parts with `splits` is chosen at each call. Parts run in small blocks if there
-    are `small_blocks_per_sm`, and so do whole programs if these finish as soon in small blocks as
-    in `blocks_per_sm` blocks with whole tiles (`flashattn.prefers_small_blocks`).
-    `min_split_tiles` then counts the tiles of small blocks.
+    With `splits`, the number of splits is chosen at each call. With `small_blocks_per_sm`, splits
+    run in small blocks. Unsplit programs do so too if they finish as soon in small blocks as in
+    `blocks_per_sm` full-size blocks (`flashattn.prefers_small_blocks`). `min_split_tiles` then
+    counts the tiles of small blocks.
 
-    Without `dq_tile_m`, there may be no programs that only compute dq: the programs over tiles of
-    at least 128 keys of a 16-bit type then accumulate dq too, each its contribution, unless they
-    are `separate_dk_dv`.
+    Without `dq_tile_m` and `separate_dk_dv`, programs over tiles of at least 128 keys of a 16-bit
+    type also accumulate dQ, each adding its contribution; no other programs then compute dQ.
 
     `flashattn-select-schedule` fills in the schedule; it keeps a schedule that the op already has.
   }];
@@ -299,66 +295,68 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
                         OptionalParameter<"::std::optional<bool>">:$separateDkDv,
                         OptionalParameter<"::mlir::flashattn::HopperAttr">:$hopper);
   let builders = [AttrBuilder<(ins "const ::mlir::flashattn::ScheduleFields &":$fields), [{
-    return $_get($_ctxt, fields.tileM, fields.tileN, fields.warps, fields.stages, fields.threadsPerRow,
-                 fields.dotType, fields.pack, fields.splits, fields.minSplitTiles,
-                 fields.smallBlocksPerSM, fields.dqTileM, fields.columnWarps, fields.qInRegisters, fields.separateDkDv,
+    return $_get($_ctxt, fields.tileM, fields.tileN, fields.warps, fields.stages,
+                 fields.threadsPerRow, fields.dotType, fields.pack, fields.splits,
+                 fields.minSplitTiles, fields.smallBlocksPerSM, fields.dqTileM, fields.columnWarps,
+                 fields.qInRegisters, fields.separateDkDv,
                  fields.hopper ? HopperAttr::get($_ctxt, *fields.hopper) : HopperAttr());
   }]>];
   let extraClassDeclaration = [{
     ::mlir::flashattn::ScheduleFields getFields() const;
-    /// The schedule with `fields`, or null after an error. `getChecked` does not verify the roles,
-    /// which are an attribute with rules of their own; this function does.
+    /// Returns the schedule with `fields`, or null after an error. Unlike `getChecked`, it also
+    /// verifies the nested `hopper` attribute.
     static ScheduleAttr getVerified(
         ::llvm::function_ref<::mlir::InFlightDiagnostic()> emitError, ::mlir::MLIRContext *context,
         const ::mlir::flashattn::ScheduleFields &fields);
     ScheduleAttr withHopper(HopperAttr hopper) const;
-    /// The schedule for programs of the same rows without warp specialization: each warp has rows
-    /// of its own, and there are at most two stages.
+    /// Returns the schedule for programs of the same rows without warp specialization: each warp
+    /// has its own rows, and there are at most two stages.
     ScheduleAttr withoutHopper() const;
-    /// The schedule with at most `splits` parts. With 1 there are no parts, and the fields that
-    /// describe parts are reset.
+    /// Returns the schedule with at most `splits` splits of the keys. With 1 the keys are not
+    /// split, and the other fields of split-KV are reset.
     ScheduleAttr withSplits(int64_t splits) const;
-    /// The schedule without parts in small blocks, with half of `tile_n` keys per tile.
-    /// `small_blocks_per_sm` must not be 0. The small blocks of a multiprocessor share the registers
-    /// that its `blocks_per_sm` blocks have.
+    /// Returns the schedule of unsplit programs in small blocks, with half of `tile_n` keys per
+    /// tile. `small_blocks_per_sm` must not be 0. The small blocks of a multiprocessor share the
+    /// registers of its `blocks_per_sm` full-size blocks.
     ScheduleAttr withSmallBlocks() const;
-    /// The schedule of programs over parts of the keys: in small blocks, if the schedule has them.
+    /// Returns the schedule of programs over splits of the keys: in small blocks, if the schedule
+    /// has `small_blocks_per_sm`.
     ScheduleAttr forParts() const;
-    /// Whether the consumers of a block share one program. Each consumer has some of the program's
-    /// rows or, if there are fewer than 16 rows per warp, some of its sums.
+    /// Whether the consumers of a block share one program. Each consumer computes a range of the
+    /// program's rows or, if there are fewer than 16 rows per warp, one of its accumulators.
     bool sharesProgram() const;
-    /// If row sums are computed by additions, bf16 weights may grow up to 2 to this power: results
-    /// are then no less accurate than with sums by products and a `rescale_threshold` of 8
-    /// (docs/rationale/rescale.md).
+    /// The largest power of 2 up to which unnormalized bf16 probabilities may grow if row sums are
+    /// computed by additions. Results are then no less accurate than with sums by products and a
+    /// `rescale_threshold` of 8 (docs/rationale/rescale.md).
     static constexpr int64_t kMostAdded = 3;
-    /// Whether row sums are computed as products with columns of ones that follow the `dv` columns
-    /// of values, so that they are sums of the rounded weights. The rounding error of a large bf16
-    /// weight then cancels, and weights may grow further; f16 weights do not need this.
+    /// Whether columns of ones are appended to the `dv` columns of V, so that the product P V also
+    /// computes the row sums, as sums of the rounded probabilities. The rounding error of a large
+    /// bf16 probability then cancels, and probabilities may grow further; f16 does not need this.
     bool sumsByProducts(int64_t dv) const;
-    /// Whether programs over query tiles join the keys that they see; and the number of keys that
-    /// they visit or skip as a unit: those of a tile, or of a piece.
+    /// Whether programs over query tiles compact the keys that they see.
     bool compactsKV() const;
+    /// Returns the number of keys that programs over query tiles visit or skip as a unit: those of
+    /// a tile or, with compacted keys, of a piece.
     int64_t getVisitedKeys() const;
-    /// Whether each of these consumers has all rows of one sum.
+    /// Whether consumers share a program and each of them computes all rows of one accumulator (dK
+    /// or dV).
     bool splitsSums() const;
-    /// The number of warps among which the rows of a tile are divided: all warps, or those of one
-    /// sum.
+    /// Returns the number of warps among which the rows of a tile are divided: all warps of the
+    /// program, or those of one consumer if `splitsSums`.
     int64_t getWarpsOfRows() const;
-    /// In a backward pass whose programs accumulate dq: the number of parts into which the columns
-    /// of one of their tiles are divided. A warp has one part, of 16 rows or, if warps share rows,
-    /// of as many times 16 rows.
+    /// Returns the number of ranges into which the columns of a dQ tile are divided, in a backward
+    /// pass whose programs accumulate dQ. A warp has 16 * `column_warps` rows of one range.
     int64_t countColumnParts() const;
-    /// In the backward pass: the schedule of the programs over query tiles, whose rows are
+    /// Returns the schedule of the programs over query tiles of a backward pass, whose rows are
     /// `tile_m`.
     ScheduleAttr forQueryTiles() const;
-    /// In a backward pass with warp specialization: the schedule of the programs that compute dv alone (if
-    /// `separate_dk_dv`), or dk and dv with one sum for each consumer. They have room for wider steps, whose
-    /// products read less shared memory. If programs over query tiles join keys and pack heads, it
-    /// is the schedule of the other programs, which do neither.
+    /// Returns the schedule of programs with wider steps in a warp-specialized backward pass, whose
+    /// products read less shared memory. These are the programs that compute only dV (if
+    /// `separate_dk_dv`), or dK and dV with one accumulator per consumer. If programs over query
+    /// tiles compact keys and pack heads, these are the programs over key tiles, which do neither.
     ScheduleAttr forWideSteps() const;
-    /// In the backward pass: whether the programs over key tiles also accumulate dq, each adding
-    /// its contribution in any order. They do if their warps share a program of enough keys for it
-    /// to pay off.
+    /// Whether the programs over key tiles of a backward pass also accumulate dQ, each adding its
+    /// contribution in any order. They do so if their warps share a program with enough keys.
     bool addsQueries() const;
   }];
   let hasCustomAssemblyFormat = 1;

@@ -1,8 +1,8 @@
 #ifndef FLASHATTN_DEVICE_OPS_TD
 #define FLASHATTN_DEVICE_OPS_TD
 
-// Device ops that kernels, and the host code that launches them, need on any GPU. Upstream has no
-// such ops, or has them for one kind of GPU only.
+// Ops for kernels on any GPU and for the host code that launches the kernels. Upstream has no such
+// ops, or only for one kind of GPU.
 
 include "mlir/IR/OpBase.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
@@ -11,7 +11,7 @@ include "flashattn/Dialect/FlashAttn/IR/FlashAttnAttrs.td"
 def FlashAttn_MultiprocessorCountOp : Op<FlashAttn_Dialect, "multiprocessor_count", [Pure]> {
   let summary = "number of multiprocessors of the device (host)";
   let description = [{
-    Used to choose the size of a grid whose blocks must all run at once.
+    Host code uses the number to choose the grid size of a kernel whose blocks must all run at once.
   }];
   let results = (outs Index:$count);
   let assemblyFormat = "attr-dict";
@@ -33,12 +33,12 @@ def FlashAttn_VoteKindAttr : EnumAttr<FlashAttn_Dialect, FlashAttn_VoteKind, "vo
 }
 
 def FlashAttn_VoteOp : Op<FlashAttn_Dialect, "vote", [MemoryEffects<[MemRead, MemWrite]>]> {
-  let summary = "evaluate a condition across the threads of a warp";
+  let summary = "warp vote: evaluate a condition across the threads of a warp";
   let description = [{
-    Every thread gets the same answer: with `any` or `all`, an i1 that says whether the condition
-    holds in any thread or in all threads; with `ballot`, an i32 whose bit i is the condition of
-    thread i. All threads of the warp must execute the op. It has side effects so that it is not
-    moved.
+    Returns the same result in every thread: with `any` or `all`, an i1 that is true if the
+    condition holds in any thread or in all threads; with `ballot`, an i32 whose bit i is the
+    condition of thread i. All threads of the warp must execute the op. The op has side effects so
+    that it is not moved.
 
     Examples:
 
@@ -65,12 +65,13 @@ class FlashAttn_GridOp<string mnemonic>
 }
 
 def FlashAttn_LaunchDependentsOp : FlashAttn_GridOp<"launch_dependents"> {
-  let summary = "let the next grid in the stream start";
+  let summary = "allow the next grid in the stream to start (programmatic dependent launch)";
   let description = [{
-    The next kernel in the stream may start once every block of this kernel has executed this op or
-    has ended, provided that the next kernel itself waits for the data that it needs
-    (`flashattn.wait_prerequisite_grids`). Any other kernel starts when this one has ended. On a GPU
-    without programmatic dependent launch the op is erased (`flashattn-drop-dependent-launch`).
+    The next kernel in the stream may start when every block of this kernel has executed this op or
+    has ended, if the next kernel contains the wait for its data
+    (`flashattn.wait_prerequisite_grids`). A kernel without that wait starts when this kernel has
+    ended. On a GPU without programmatic dependent launch the op is erased
+    (`flashattn-drop-dependent-launch`).
 
     Example: `flashattn.launch_dependents`
   }];
@@ -79,11 +80,11 @@ def FlashAttn_LaunchDependentsOp : FlashAttn_GridOp<"launch_dependents"> {
 def FlashAttn_WaitPrerequisiteGridsOp : FlashAttn_GridOp<"wait_prerequisite_grids"> {
   let summary = "wait until the previous grids in the stream have ended";
   let description = [{
-    After this op, everything that the previous kernel in the stream has written is visible. The
-    runtime lets a kernel with this op, and no other, start while the previous kernel is still
-    running. Before this op, a kernel must therefore neither read memory that the previous kernel
-    writes, nor write memory; no memory access moves above the op. On a GPU without programmatic
-    dependent launch the op is erased (`flashattn-drop-dependent-launch`).
+    After this op, all writes of the previous kernel in the stream are visible. The runtime launches
+    a kernel with this op, and only such a kernel, while the previous kernel is still running.
+    Before this op, the kernel must therefore neither read memory that the previous kernel writes,
+    nor write memory; no memory access moves above the op. On a GPU without programmatic dependent
+    launch the op is erased (`flashattn-drop-dependent-launch`).
 
     Example: `flashattn.wait_prerequisite_grids`
   }];

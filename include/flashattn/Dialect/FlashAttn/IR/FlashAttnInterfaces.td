@@ -10,7 +10,7 @@ def FlashAttn_MaskAttrInterface : AttrInterface<"MaskAttrInterface"> {
     A mask is the set of visible pairs `(p, k)`: `p` is the position of the query (rule A3) and `k`
     the index of the key. The set is a union of integer sets over the dimensions `(p, k)` and the
     symbols `[nq, nk]`, the numbers of queries and keys. All analyses and lowerings work on this
-    union; none of them refers to a mask by name.
+    union; none depends on the kind of mask attribute.
   }];
   let methods = [
     InterfaceMethod<[{
@@ -23,8 +23,8 @@ def FlashAttn_MaskAttrInterface : AttrInterface<"MaskAttrInterface"> {
 def FlashAttn_KernelOpInterface : OpInterface<"KernelOpInterface"> {
   let cppNamespace = "::mlir::flashattn";
   let description = [{
-    An op that is lowered to kernels. One table (OperandRoles.h) describes its operands; the code
-    that verifies, describes or passes operands reads it.
+    An op that is lowered to kernels. A table of its operands (OperandRoles.h) is the basis of all
+    code that verifies, describes or passes operands.
   }];
   let methods = [
     StaticInterfaceMethod<[{
@@ -48,34 +48,35 @@ def FlashAttn_RowMapOpInterface : OpInterface<"RowMapOpInterface"> {
     defines it.
   }];
   let methods = [
-    InterfaceMethod<"The first row of memory that exists, an index; null if that is row 0.",
+    InterfaceMethod<"Returns the first row of memory that exists, an index; null if it is row 0.",
       "::mlir::Value", "getBegin">,
     InterfaceMethod<[{
-        The row of memory behind the last one that exists, an index; null if the memref ends there.
+        Returns the end of the rows of memory that exist, an index; null if it is that of the memref.
       }], "::mlir::Value", "getEnd">,
     InterfaceMethod<[{
-        The segments, in increasing order; the first one starts at row 0. An empty list means that
-        row r of the sequence is row r of memory.
+        Returns the segments, in increasing order; the first one starts at row 0. If the list is
+        empty, row r of the sequence is row r of memory.
       }], "::llvm::SmallVector<::mlir::flashattn::RowSegment>", "getSegments">,
     InterfaceMethod<[{
-        The number of rows, from each multiple of this number on, that are consecutive in memory;
-        nullopt if all rows are.
+        Returns the number of rows, from each multiple of this number on, that are consecutive in
+        memory; nullopt if all rows are.
       }], "::std::optional<int64_t>", "getGranularity">,
     InterfaceMethod<[{
-        The sizes of a tile along each of the memref's dimensions along which its rows run; empty if
-        they run along one dimension.
+        Returns the size of a tile along each dimension of the memref along which its rows run;
+        empty if they run along one dimension.
       }], "::llvm::SmallVector<int64_t>", "getRowShape">,
     InterfaceMethod<[{
-        The same rows if all rows before `getEnd()` exist; null if such rows need no map.
+        Returns the same map without `getBegin()`; null if no map is needed then.
       }], "::mlir::Value", "buildWithoutBegin", (ins "::mlir::OpBuilder &":$builder)>,
   ];
 }
 
-def FlashAttn_AttentionOpInterface : OpInterface<"AttentionOpInterface", [FlashAttn_KernelOpInterface]> {
+def FlashAttn_AttentionOpInterface
+    : OpInterface<"AttentionOpInterface", [FlashAttn_KernelOpInterface]> {
   let cppNamespace = "::mlir::flashattn";
   let description = [{
-    Attention, forward or backward. The scores of queries and keys are shaped in the same way in
-    both passes (rules A1 to A4 and M1 to M7); the code that computes scores uses this interface.
+    Attention, forward or backward. Both passes compute the scores in the same way (rules A1 to A4
+    and M1 to M7), through this interface.
   }];
   let methods = [
     InterfaceMethod<"Queries.", "::mlir::TypedValue<::mlir::ShapedType>", "getQ">,
@@ -109,21 +110,22 @@ def FlashAttn_AttentionOpInterface : OpInterface<"AttentionOpInterface", [FlashA
       "::mlir::MutableArrayRef<::mlir::Region>", "getScoreMods">,
   ];
   let extraSharedClassDeclaration = [{
-    /// The dimensions of heads and positions in `q`, `k`, `v` and operands of the same layout.
+    /// Returns the dimension of heads and the dimension of positions in `q`, `k`, `v` and operands
+    /// of the same layout.
     unsigned getHeadDim() { return $_op.getLayout() == ::mlir::flashattn::Layout::BHSD ? 1 : 2; }
     unsigned getSeqDim() { return $_op.getLayout() == ::mlir::flashattn::Layout::BHSD ? 2 : 1; }
-    /// D, the length of a query or key row in elements.
+    /// Returns D, the number of elements in a query or key row.
     int64_t getD() { return $_op.getQ().getType().getDimSize(3); }
-    /// Dv, the length of a value or output row in elements.
+    /// Returns Dv, the number of elements in a value or output row.
     int64_t getDv() { return $_op.getV().getType().getDimSize(3); }
     ::mlir::FloatType getElementType() {
       return ::llvm::cast<::mlir::FloatType>($_op.getQ().getType().getElementType());
     }
 
-    /// Query heads per key/value head (A4), or 1 if the number is not known.
+    /// Returns the number of query heads per key/value head (A4), or 1 if it is not known.
     int64_t getKnownGroup() { return ::mlir::flashattn::getKnownGroup($_op); }
 
-    /// The factor of rule A1: the attribute or `1/sqrt(D)`. It must not be an operand.
+    /// Returns the scale of rule A1, which must not be an operand: the attribute or `1/sqrt(D)`.
     double getScaleOrDefault() { return ::mlir::flashattn::getScaleOrDefault($_op); }
 
     /// Whether there is a score modification (rule A2).
@@ -138,11 +140,11 @@ def FlashAttn_AttentionOpInterface : OpInterface<"AttentionOpInterface", [FlashA
       return ::llvm::cast<::mlir::ShapedType>(tensor.getType()).getDimSize(dim) == 1;
     }
 
-    /// The value of all elements of `keep`, if it is a constant whose elements are equal.
+    /// Returns the value of all elements of `keep` if it is a splat constant, otherwise nullopt.
     ::std::optional<bool> getConstantKeep() { return ::mlir::flashattn::getConstantKeep($_op); }
 
-    /// The sets of the mask (see MaskAttrInterface), or one set that shows every pair if there is
-    /// no mask.
+    /// Returns the sets of the mask (see MaskAttrInterface), or one set that shows every pair if
+    /// there is no mask.
     ::llvm::SmallVector<::mlir::IntegerSet> getVisibleSets() {
       return ::mlir::flashattn::getVisibleSets($_op);
     }

@@ -22,7 +22,7 @@ class FlashAttn_DestinationOp<string mnemonic, list<Trait> traits = []>
         DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>,
         OperandSegments] # traits> {
   code segments = OperandSegmentsOf<arguments>.declaration;
-  /// For the extraClassDeclaration of ops that write `o` and `lse`.
+  /// The destinations `o` and, if present, `lse`, for an op's extraClassDeclaration.
   code destinationDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable() {
       return ::mlir::MutableOperandRange(getOperation(), getOInitMutable().getOperandNumber(),
@@ -49,8 +49,8 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
        "getResultTilePosition"]>]> {
   let summary = "scaled dot-product attention with masks and grouped-query heads";
   let description = [{
-    Computes `o = softmax(mask(score_mod(softcap(scale * q k^T)) + bias)) v` and optionally the
-    log-sum-exp of each row of scores, in destination-passing style on tensors or memrefs.
+    Computes `o = softmax(mask(score_mod(softcap(scale * q k^T)) + bias)) v` and, optionally, the
+    log-sum-exp (LSE) of each row of scores, in destination-passing style on tensors or memrefs.
 
     | name | type |
     | --- | --- |
@@ -58,69 +58,70 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
     | `k` | `[B, Hkv, Nk, D]`, the type of `q` |
     | `v` | `[B, Hkv, Nk, Dv]`, the type of `q` |
     | `bias` (optional) | broadcastable to `[B, Hq, Nq, Nk]`, f16, bf16 or f32: added to scores |
-    | `keep` (optional) | broadcastable to `[B, Hq, Nq, Nk]`, i1: false hides a pair |
-    | `sink_logits` (optional) | `[Hq]`, f32: logits that are added to each row's denominator only |
-    | `kv_len` (optional) | `[B]`, i32: number of keys; keys from this index on do not exist |
+    | `keep` (optional) | broadcastable to `[B, Hq, Nq, Nk]`, i1: false hides a (query, key) pair |
+    | `sink_logits` (optional) | `[Hq]`, f32: logits that enter only the softmax denominators |
+    | `kv_len` (optional) | `[B]`, i32: number of valid keys of each batch, from key 0 on |
     | `offset` (optional) | index: position of query 0 |
-    | `scale` (optional) | f32: factor of the scores, in place of the attribute |
+    | `scale` (optional) | f32: scale factor of the scores, instead of the attribute |
     | `o` | `[B, Hq, Nq, Dv]`, the type of `q` |
     | `lse` (optional) | `[B, Hq, Nq]`, f32, natural logarithm |
 
     With `layout(bshd)` the second and third dimensions of `q`, `k`, `v` and `o` are swapped; the
-    layout of the other operands does not change. B, H, Nq and Nk may be dynamic; D and Dv are
-    static. A dimension of `bias` or `keep` is broadcast if its static size is 1; otherwise its size
-    is that of the scores.
+    layout of the other operands does not change. B, H, Nq and Nk may be dynamic; the head
+    dimensions D and Dv are static. A dimension of `bias` or `keep` is broadcast if its static size
+    is 1; otherwise its size must be that of the scores.
 
-    The optional region `score_mod` computes a score from `(score, b, h, p, k)`: the f32 score and
-    the indices of batch, query head, position (A3) and key. It contains `arith` and `math` ops on
-    scalars, may use scalars defined outside, and ends with `flashattn.yield`. It is also evaluated
-    for pairs that the mask hides; there, an integer division by 0 yields an unspecified number.
+    The optional region `score_mod` computes a new score from `(score, b, h, p, k)`: the f32 score
+    and the indices of batch, query head, query position (A3) and key. It contains `arith` and
+    `math` ops on scalars, may use scalars defined outside, and ends with `flashattn.yield`. It is
+    also evaluated for hidden pairs; for these, an integer division by 0 yields an unspecified
+    number.
 
     Rules (the code that implements a rule refers to its number):
 
     - A1: `s[i,j] = scale * sum_d q[i,d] k[j,d]`; `scale` defaults to `1/sqrt(D)`. Products of f16
       and bf16 accumulate in f32. `scale` and `softcap` must be in the range from 1e-18 to 1e18.
       `scale(%x)` passes the factor at run time, so that one compiled kernel serves every scale; the
-      caller must then ensure the range.
+      caller is then responsible for the range.
     - A2: the order is: scale, `softcap` (`s <- c tanh(s/c)`), `score_mod`, `bias`, mask and `keep`,
       softmax, `P V`.
     - A3: the position of query `i` is `p = i + offset`. Without the operand, the offset is 0 with
       `align(top_left)`, and `Nk - Nq`, or `kv_len[b] - Nq`, with `align(bottom_right)`, the
-      default. Positions have 32 bits.
+      default. Positions are 32-bit integers.
     - A4: query head `h` reads key/value head `h / (Hq / Hkv)`.
-    - A5: `o = sum_j e^(s-m) v_j / l` and `lse = m + ln l`, where `l = sum_j e^(s-m)`, plus
-      `e^(sink-m)` with `sink_logits`.
-    - A6: a row that sees no key, or only scores of -inf, gives `o = 0` and `lse = -inf`, or
-      `lse = sink` with `sink_logits`.
+    - A5: `o = sum_j e^(s-m) v_j / l` and `lse = m + ln l`, with the row maximum `m` and the row sum
+      `l = sum_j e^(s-m)`. With `sink_logits`, `l` also includes `e^(sink-m)`.
+    - A6: a row without a visible key, or whose visible scores are all -inf, has `o = 0` and
+      `lse = -inf`, or `lse = sink` with `sink_logits`.
     - A7: elements past Nq, Nk or `kv_len` have no effect, whatever memory contains there, and only
-      `o` and `lse` are written. A `kv_len` below 0 counts as 0, and one above Nk as Nk. Keys before
-      the first key, or after the last key, that the mask shows to any query of the batch have no
-      effect either. The first and last key follow from the mask's sets; for sets with `mod`,
-      `floordiv` or multiples of `p` or `k`, the range between them may be larger than necessary.
-    - A8: `+inf` or NaN in a visible score gives NaN in that row and in no other. An infinity or NaN
-      in `v` may give NaN in a row from which the mask or `keep` hides its key, if the key is
-      between the first and last key of A7: its weight is 0, and 0 times it is NaN.
+      `o` and `lse` are written. `kv_len` is clamped to the range from 0 to Nk. Keys outside the
+      range from the first to the last key that the mask shows to any query of the batch have no
+      effect either. The range is derived from the mask's sets; for sets with `mod`, `floordiv` or
+      multiples of `p` or `k`, it may be larger than necessary.
+    - A8: `+inf` or NaN in a visible score produces NaN in that row and in no other row. An infinity
+      or NaN in `v` may produce NaN even in a row that does not see its key, if the key is in the
+      range of A7: the probability is 0, and 0 times an infinity or NaN is NaN.
     - A9: f32 computations have f32 precision: a relative error of 1e-5 against float64, without
       implicit TF32.
-    - M3, M4: the key tiles that contain a visible pair are visited, and no others; tiles whose
-      pairs are all visible have no code for the mask. A remark reports masks for which some other
-      tile may be visited: those of a set whose keys are further apart than a tile, as under
-      `k mod 256 == 0`, or whose coefficients of `p` and `k` are not 1 or -1. Tiles that only
-      several sets together show completely count as partial.
-    - M5: one compiled kernel serves all values of those of B, Hq, Nq and Nk that are dynamic.
-    - M6: a mask that hides whole rows, for all lengths or for the static ones, gets a warning that
-      names the rows.
+    - M3, M4: only key tiles that contain a visible pair are visited, and full tiles, whose pairs
+      are all visible, are computed without code for the mask. A remark reports a mask for which
+      other tiles may be visited too: a mask with a set whose keys are further apart than a tile, as
+      in `k mod 256 == 0`, or whose coefficients of `p` and `k` are not 1 or -1. A tile that only
+      the union of several sets shows completely counts as partial.
+    - M5: one compiled kernel serves all values of the dynamic sizes among B, Hq, Nq and Nk.
+    - M6: if the mask hides every key of some rows, for all lengths or for the static lengths, a
+      warning names the rows.
     - M7: `mask`, `keep`, `kv_len` and `bias` can be combined; all of them apply.
 
     The clauses may be written in any order, each at most once, and are printed in this order:
     `mask`, `scale`, `softcap`, `align`, `layout`, `schedule`, `ins`, `bias`, `keep`, `sink_logits`,
-    `kv_len`, `offset`, `score_mod`, `outs`. All but `ins` and `outs` are optional.
+    `kv_len`, `offset`, `score_mod`, `outs`. Only `ins` and `outs` are required.
 
     On tensors the op implements upstream's `ShardingInterface`. Batches, heads and queries can be
     sharded freely. Query heads are sharded together with their key/value heads (A4); a single
     key/value head is replicated to every process. Each shard has its own positions (A3). Keys can
-    be sharded if the mask depends on `p - k` alone: each process computes an output and a
-    log-sum-exp for its keys, an all-gather collects them, and `flashattn.combine` merges them.
+    be sharded if the mask depends only on `p - k`: each process computes an output and a
+    log-sum-exp for its keys, an all-gather collects these, and `flashattn.combine` merges them.
 
     Example:
 
@@ -131,7 +132,8 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
         -> tensor<2x32x?x128xf16>, tensor<2x32x?xf32>
     ```
 
-    A bias that depends on the distance from query to key, with a number of keys for each batch:
+    A score modification that is linear in the distance from query to key (ALiBi), with the number
+    of valid keys of each batch:
 
     ```mlir
     flashattn.attention mask(#flashattn.causal)
@@ -161,14 +163,15 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
     DefaultValuedAttr<FlashAttn_LayoutAttr, "::mlir::flashattn::Layout::BHSD">:$layout,
     OptionalAttr<FlashAttn_ScheduleAttr>:$schedule);
   let results = (outs Variadic<AnyRankedTensor>:$results);
-  // None or one: upstream's patterns cannot clone an op with an empty region.
+  // At most one region, and none if there is no score modification: upstream's patterns cannot
+  // clone an op with an empty region.
   let regions = (region VariadicRegion<SizedRegion<1>>:$scoreMods);
 
   let hasCustomAssemblyFormat = 1;
   let extraClassDeclaration = segments # destinationDeclaration # [{
-    /// Returns the name, as used in messages, of an input other than `q` that is read for each
-    /// query head; empty if there is none. If the keys are cut into parts, sink logits do not
-    /// count, because the merge of the parts reads them.
+    /// Returns the name, for diagnostics, of an optional input that differs between query heads, or
+    /// an empty string if there is none. With split-KV (`inParts`), sink logits do not count,
+    /// because `flashattn.combine` reads them.
     ::llvm::StringRef findInputOfHeads(bool inParts);
   }];
 
@@ -182,11 +185,11 @@ def FlashAttn_AttentionBackwardOp : FlashAttn_DestinationOp<"attention_backward"
     DeclareOpInterfaceMethods<TilingInterface,
       ["getLoopIteratorTypes", "getIterationDomain", "getTiledImplementation",
        "getResultTilePosition"]>]> {
-  let summary = "gradients of scaled dot-product attention";
+  let summary = "backward pass of scaled dot-product attention";
   let description = [{
     Computes the gradients of a loss with respect to `q`, `k` and `v`, and optionally `bias` and
-    `sink_logits`, given its gradients `d_o` and `d_lse` with respect to the outputs `o` and `lse`
-    of `flashattn.attention`, in destination-passing style on tensors or memrefs.
+    `sink_logits`, from the gradients `d_o` and `d_lse` with respect to the outputs `o` and `lse` of
+    `flashattn.attention`, in destination-passing style on tensors or memrefs.
 
     | name | type |
     | --- | --- |
@@ -204,36 +207,36 @@ def FlashAttn_AttentionBackwardOp : FlashAttn_DestinationOp<"attention_backward"
     `d_bias` has the shape of `bias`, with size 1 in every dimension in which `bias` is broadcast.
     On memrefs, the gradients must not share memory.
 
-    All attributes and regions that shape the scores must be the same as in the forward pass: mask,
-    `scale`, `softcap`, `align`, `layout`, `score_mod`. The derivative of `score_mod` is computed
-    from its region; an op without a derivative between the score and the result is an error. The
-    other values that `score_mod` reads get no gradient.
+    All attributes and regions that determine the scores must be the same as in the forward pass:
+    mask, `scale`, `softcap`, `align`, `layout`, `score_mod`. `score_mod` is differentiated
+    automatically with respect to the score; an op without a derivative on the path from the score
+    to the result is an error. No gradients are computed for other values that `score_mod` reads.
 
     Rules, in addition to those of `flashattn.attention`:
 
     - B1: `delta[i] = sum_d d_o[i,d] o[i,d] - d_lse[i]`, `P = e^(s-lse)`, `dv = P^T d_o`,
-      `dP = d_o v^T`, `dS = P (dP - delta)` and, after the derivatives of B6, `dq = scale dS k`,
-      `dk = scale dS^T q`.
-    - B2: `dk` and `dv` of a key/value head are sums over the query heads that read it.
+      `dP = d_o v^T`, `dS = P (dP - delta)` and, after dS is multiplied by the derivatives of B6,
+      `dq = scale dS k`, `dk = scale dS^T q`.
+    - B2: `dk` and `dv` of a key/value head are sums over the query heads that read the head.
     - B3: `d_sink_logits[h] = -sum_i e^(sink_logits[h] - lse[i]) delta[i]`.
     - B4: with `deterministic`, results are bitwise equal from run to run. Without it, the order of
-      a sum may change.
-    - B5: `d_bias` is the gradient of the final scores (A2), before the scale, summed over every
-      dimension in which `bias` is broadcast.
+      additions may differ between runs.
+    - B5: `d_bias` is the gradient with respect to the final scores (A2), before the scale, summed
+      over every dimension in which `bias` is broadcast.
     - B6: the chain rule includes the score modification and the softcap, whose derivative is
       `1 - tanh^2`.
     - B7: a hidden pair contributes to no gradient. A row that sees no key has zero gradients, and
-      its `d_lse` is ignored. Keys from `kv_len` on have zero gradients. Keys that have no effect by
-      A7 have no effect on any gradient; likewise, queries before the first, or after the last, that
-      sees a key have no effect on `dk` and `dv`. In B3, `o` and `lse` of such a query are used as
-      they are, since they may come from more keys than these; if they are not numbers, A6 defines
-      their values. Within these ranges of keys and queries, 0 times an infinity or NaN may give
-      NaN: in `dq`, from `k` at keys that a row does not see; in `dk` and `dv`, from any operand at
-      queries that do not see a key.
-    - B8: gradients are written in the types of the operands; sums are f32.
+      its `d_lse` is ignored. Keys from `kv_len` on have zero gradients. Keys outside the range of
+      A7 have no effect on any gradient; likewise, queries outside the range from the first to the
+      last query that sees a key have no effect on `dk` and `dv`. For such queries, B3 uses the
+      passed `o` and `lse`, because these may include more keys; if their values are infinite or
+      NaN, those of A6 are used instead. Within these ranges of keys and queries, 0 times an
+      infinity or NaN may produce NaN: in `dq`, from `k` at keys that a row does not see; in `dk`
+      and `dv`, from any operand at queries that do not see a key.
+    - B8: gradients are written in the types of the operands and accumulated in f32.
 
-    The clauses are those of the forward op, in any order, and `deterministic`, `d_lse`, `d_bias`
-    and `d_sink_logits`.
+    The clauses are those of the forward op and `deterministic`, `d_lse`, `d_bias` and
+    `d_sink_logits`, in any order.
 
     On tensors the op implements upstream's `ShardingInterface`, like the forward op. A gradient
     that is a sum over a sharded dimension is reduced over the processes in f32.
@@ -265,7 +268,8 @@ def FlashAttn_AttentionBackwardOp : FlashAttn_DestinationOp<"attention_backward"
     DefaultValuedAttr<FlashAttn_LayoutAttr, "::mlir::flashattn::Layout::BHSD">:$layout,
     UnitAttr:$deterministic, OptionalAttr<FlashAttn_ScheduleAttr>:$schedule);
   let results = (outs Variadic<AnyRankedTensor>:$results);
-  // None or one: upstream's patterns cannot clone an op with an empty region.
+  // At most one region, and none if there is no score modification: upstream's patterns cannot
+  // clone an op with an empty region.
   let regions = (region VariadicRegion<SizedRegion<1>>:$scoreMods);
 
   let hasCustomAssemblyFormat = 1;
@@ -283,28 +287,28 @@ def FlashAttn_AttentionBackwardOp : FlashAttn_DestinationOp<"attention_backward"
 }
 
 def FlashAttn_CombineOp : FlashAttn_DestinationOp<"combine"> {
-  let summary = "merge attention outputs over parts of the keys";
+  let summary = "merge the partial attention outputs of split-KV";
   let description = [{
-    Merges the results of `flashattn.attention` for S parts of one set of keys, each with an output
-    and a log-sum-exp of its own, in destination-passing style on tensors or memrefs.
+    Merges the results of `flashattn.attention` for S disjoint splits of the keys, each with its own
+    output and log-sum-exp, in destination-passing style on tensors or memrefs.
 
     | name | type |
     | --- | --- |
     | `o_parts` | `[S, B, Hq, Nq, Dv]`, f32 |
     | `lse_parts` | `[S, B, Hq, Nq]`, f32, natural logarithm |
     | `lse_rests` (optional) | `[S, B, Hq, Nq]`, f32: rounding errors of `lse_parts` |
-    | `sink_logits` (optional) | `[Hq]`, f32: logits that are added to each row's denominator only |
+    | `sink_logits` (optional) | `[Hq]`, f32: logits that enter only the softmax denominators |
     | `o` | `[B, Hq, Nq, Dv]`, f16, bf16 or f32; with `layout(bshd)` `[B, Nq, Hq, Dv]` |
     | `lse` (optional) | `[B, Hq, Nq]`, f32 |
 
-    The exact log-sum-exp of a part is the sum of `lse_parts`, which f32 rounds, and `lse_rests`.
-    The parts do not include the sink logits.
+    `lse_parts` is rounded to f32; the exact log-sum-exp of a split is `lse_parts + lse_rests`. The
+    results of the splits do not include the sink logits.
 
     - A5: let `lse_s` be the exact sum of a row's `lse_parts` and `lse_rests`, and `m` the maximum
       of all `lse_s` and of the sink logit. Then `l = sum_s e^(lse_s-m)`, plus `e^(sink-m)`, and
       `o = sum_s e^(lse_s-m) o_s / l`, `lse = m + ln l`.
-    - A6: a part in which the row saw no key has `lse_s = -inf`. It contributes nothing, whatever
-      `o_s` contains. If this holds for all parts, `o = 0` and `lse` is -inf or the sink logit.
+    - A6: a split in which the row sees no key has `lse_s = -inf`. It contributes nothing, whatever
+      `o_s` contains. If this holds for all splits, `o = 0` and `lse` is -inf or the sink logit.
 
     The clauses may be written in any order: `layout`, `ins`, `lse_rests`, `sink_logits`, `outs`.
 
@@ -326,7 +330,7 @@ def FlashAttn_CombineOp : FlashAttn_DestinationOp<"combine"> {
 
   let hasCustomAssemblyFormat = 1;
   let extraClassDeclaration = segments # destinationDeclaration # [{
-    /// The dimensions of heads and positions in `o`.
+    /// Returns the dimension of heads and the dimension of positions in `o`.
     unsigned getHeadDim() { return getLayout() == Layout::BHSD ? 1 : 2; }
     unsigned getSeqDim() { return getLayout() == Layout::BHSD ? 2 : 1; }
   }];
@@ -351,10 +355,10 @@ def FlashAttn_ProjectOp : Op<FlashAttn_Dialect, "project", [
     | `p` | `[B, Nq, E]`, the type of `o` or f32 |
 
     Products of f16 and bf16 accumulate in f32 (A1), f32 has f32 precision (A9), and the sum is
-    rounded once, to the type of `p`. Every element of `p` is written and none is read. This is why
-    it is one op and not a `linalg` contraction, which would add to an f32 destination that is first
-    filled with 0 and later truncated; `flashattn-raise-linalg` replaces these ops by
-    `flashattn.project`. All sizes may be dynamic except Dv, which is a multiple of 8.
+    rounded once, to the type of `p`. Every element of `p` is written and none is read. A `linalg`
+    contraction would instead add to an f32 destination that is first filled with 0 and later
+    truncated; `flashattn-raise-linalg` replaces such a sequence by `flashattn.project`. All sizes
+    may be dynamic except Dv, which is a multiple of 8.
 
     The clauses may be written in any order: `layout`, `schedule`, `ins`, `outs`.
 
@@ -377,10 +381,10 @@ def FlashAttn_ProjectOp : Op<FlashAttn_Dialect, "project", [
     ::mlir::MutableOperandRange getDpsInitsMutable() {
       return ::mlir::MutableOperandRange(getOperation(), getPInitMutable().getOperandNumber(), 1);
     }
-    /// The dimensions of heads and positions in `o`.
+    /// Returns the dimension of heads and the dimension of positions in `o`.
     unsigned getHeadDim() { return getLayout() == Layout::BHSD ? 1 : 2; }
     unsigned getSeqDim() { return getLayout() == Layout::BHSD ? 2 : 1; }
-    /// Dv, the length of a row of `o` in elements.
+    /// Returns Dv, the number of elements in a row of `o`.
     int64_t getDv() { return getO().getType().getDimSize(3); }
     ::mlir::FloatType getElementType() {
       return ::llvm::cast<::mlir::FloatType>(getO().getType().getElementType());
@@ -391,10 +395,11 @@ def FlashAttn_ProjectOp : Op<FlashAttn_Dialect, "project", [
 }
 
 def FlashAttn_CountSplitsOp : Op<FlashAttn_Dialect, "count_splits", [Pure]> {
-  let summary = "number of parts to cut the keys into";
+  let summary = "number of splits of the keys (split-KV)";
   let description = [{
-    Returns a number from 1 to the schedule's `splits` for `programs` tile programs over `key_tiles`
-    key tiles each. A target chooses it so that the parts of all programs keep the machine busy.
+    Returns the number of splits, from 1 to the schedule's `splits`, for `programs` tile programs
+    over `key_tiles` key tiles each. The target chooses the number so that the splits of all
+    programs fill the machine.
 
     Example: test/Dialect/FlashAttn/tile-splits.mlir
   }];
@@ -404,11 +409,11 @@ def FlashAttn_CountSplitsOp : Op<FlashAttn_Dialect, "count_splits", [Pure]> {
 }
 
 def FlashAttn_PrefersSmallBlocksOp : Op<FlashAttn_Dialect, "prefers_small_blocks", [Pure]> {
-  let summary = "whether small blocks are as fast as wide ones";
+  let summary = "whether small thread blocks are as fast as full-size ones";
   let description = [{
-    Returns whether `programs` tile programs over `key_tiles` whole key tiles each, none of which
-    is cut into parts, finish as soon in the small blocks of the schedule (`small_blocks_per_sm`)
-    as in its `blocks_per_sm` blocks.
+    Returns whether `programs` tile programs over `key_tiles` full-size key tiles each, without
+    split-KV, are expected to finish as soon with the schedule's `small_blocks_per_sm` small blocks
+    per multiprocessor as with its `blocks_per_sm` full-size blocks.
 
     Example: test/Dialect/FlashAttn/tile-splits.mlir
   }];
@@ -421,24 +426,24 @@ def FlashAttn_ListTilesOp : Op<FlashAttn_Dialect, "list_tiles", [
     RecursiveMemoryEffects, SingleBlock]> {
   let summary = "list the tiles that contain a pair that `keep` shows";
   let description = [{
-    Reads `keep`, broadcastable to `[B, H, Nq, Nk]`, once. For each batch and tile of heads and
-    queries, it lists the key tiles in the intervals yielded by the region that contain a pair that
-    `keep` shows. `tile` gives the numbers of heads, queries and keys of a tile. With `of_queries`,
-    the op lists query tiles for each key tile instead: queries and keys exchange their meaning in
-    the description below.
+    Reads `keep`, broadcastable to `[B, H, Nq, Nk]`, once. For each batch and each tile of heads and
+    queries, the op lists the key tiles that are in the intervals yielded by the region and contain
+    a pair that `keep` shows. `tile` holds the numbers of heads, queries and keys of a tile. With
+    `of_queries`, the op lists query tiles for each key tile instead, and queries and keys are
+    exchanged in the description below.
 
     | name | type |
     | --- | --- |
     | `keep` | `[B or 1, H or 1, Nq or 1, Nk or 1]`, i1 |
-    | `bounds` | `[b, h, t, 2]`, i32: first place of a list, and its end |
-    | `tiles` | `[b, h, t, 2 K]`, i32: numbers of key tiles, K all of them |
+    | `bounds` | `[b, h, t, 2]`, i32: begin and end of each list, as indices in its row of `tiles` |
+    | `tiles` | `[b, h, t, 2 K]`, i32: indices of key tiles; K is the total number of key tiles |
 
     List (b, h, t) belongs to batch b, to the heads from `h * tile[0]` on and to the queries from
-    `t * tile[1]` on. A list grows from the middle of its row outwards: the full tiles, all of whose
-    pairs are visible, are stored below place K, and the other tiles from place K upwards. Nothing
-    is written outside the bounds.
+    `t * tile[1]` on. A list grows from the middle of its row outwards: full tiles, whose pairs are
+    all visible, are stored below index K, and partial tiles from index K upwards. Nothing is
+    written outside the bounds.
 
-    The region takes (b, h, t) and yields the mask's intervals for this list as tile numbers, for
+    The region takes (b, h, t) and yields the mask's intervals for this list as tile indices, for
     each interval: first tile, first full tile, end of the full tiles, end.
 
     Example: test/Dialect/FlashAttn/list-tiles.mlir
@@ -459,10 +464,10 @@ def FlashAttn_ListTilesOp : Op<FlashAttn_Dialect, "list_tiles", [
 
 def FlashAttn_YieldIntervalsOp : Op<FlashAttn_Dialect, "yield_intervals", [
     Pure, ReturnLike, Terminator, HasParent<"ListTilesOp">]> {
-  let summary = "yield the intervals of a list of key tiles, 4 bounds each";
+  let summary = "yield the intervals of a tile list, four bounds each";
   let description = [{
     Terminates the region of `flashattn.list_tiles`. It yields, for each interval in turn, the first
-    tile, the first full tile, the end of the full tiles, and the end, as numbers of key tiles.
+    tile, the first full tile, the end of the full tiles, and the end, as indices of key tiles.
   }];
   let arguments = (ins Variadic<Index>:$bounds);
   let assemblyFormat = "$bounds attr-dict";
@@ -472,8 +477,8 @@ def FlashAttn_YieldOp : Op<FlashAttn_Dialect, "yield", [
     Pure, ReturnLike, Terminator, ParentOneOf<["AttentionOp", "AttentionBackwardOp"]>]> {
   let summary = "yield the result of a score modification";
   let description = [{
-    Terminates the region `score_mod` of an attention op. The operand replaces the score, which is
-    the region's first argument.
+    Terminates the `score_mod` region of an attention op. The operand replaces the score, the
+    region's first argument.
 
     ```mlir
     score_mod {
@@ -490,9 +495,10 @@ def FlashAttn_YieldOp : Op<FlashAttn_Dialect, "yield", [
 def FlashAttn_AnyRowOp : Op<FlashAttn_Dialect, "any_row", [Pure]> {
   let summary = "whether a condition holds in any row of a tile program";
   let description = [{
-    Returns true if any element of `condition` is true. A target may evaluate the rows in groups (on
-    a GPU, those of a warp), each of which continues with its own answer. Code that depends on the
-    result must therefore be correct for rows without the condition for either result.
+    Returns true if any element of `condition` is true. A target may evaluate groups of rows
+    separately (on a GPU, the rows of a warp); each group then continues with its own result. Code
+    that depends on the result must therefore be correct for either result in rows in which
+    `condition` is false.
   }];
   let arguments = (ins VectorOfRankAndType<[1, 2], [I1]>:$condition);
   let results = (outs I1:$result);

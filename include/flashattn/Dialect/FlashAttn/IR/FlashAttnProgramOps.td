@@ -2,9 +2,9 @@
 #define FLASHATTN_PROGRAM_OPS_TD
 
 // Tile programs: `flashattn-tile` replaces an op by a tile program, and each target distributes the
-// program to threads. The operands and attributes of these ops hold everything that a pass needs to
-// know about a program; the arithmetic between them is `arith`, `math` and `vector` on tile values,
-// `vector<MxN>`.
+// program to threads. The operands and attributes of these ops contain all information that passes
+// need about a program. The arithmetic in between consists of `arith`, `math` and `vector` ops on
+// tile values, `vector<MxN>`.
 
 include "mlir/IR/OpBase.td"
 include "mlir/Interfaces/ControlFlowInterfaces.td"
@@ -32,26 +32,28 @@ def FlashAttn_ProgramOp : FlashAttn_ProgramLevelOp<"program", [
     SingleBlockImplicitTerminator<"TileYieldOp">]> {
   let summary = "run independent programs, one for each point of an index space";
   let description = [{
-    Runs the region once for each point of `sizes`, in any order and in parallel. The region's
-    arguments are the coordinates of the point, counted from 0; `axes` names what each of them
-    counts. With a `schedule`, the region is a tile program: a target distributes the rows of its
-    tile values over the schedule's warps. Without one, it is ordinary code, which only the CPU
-    runs.
+    Runs the region once for each point of the index space `sizes`, in any order and in parallel.
+    The region's arguments are the coordinates of the point, counted from 0; `axes` names the axis
+    of each coordinate. With a `schedule`, the region is a tile program: a target distributes the
+    rows of its tile values over the schedule's warps. Without a schedule, the region is ordinary
+    code, which runs only on the CPU.
 
     `pdl_primary` and `pdl_secondary` describe programmatic dependent launch. Programs with
-    `pdl_primary` directly precede programs with `pdl_secondary`, which may start while the leading
-    programs are still running, on a target where they can wait for the data that they need. The
-    leading programs must not write the tiles that the following programs keep for their
-    contractions, because these tiles are read first.
+    `pdl_primary` (primary programs) directly precede programs with `pdl_secondary` (secondary
+    programs). If the target supports it, secondary programs start while primary programs are still
+    running, and wait for the data that they need. Primary programs must not write the resident
+    tiles of secondary programs (the tiles that contractions use in all steps), because these tiles
+    are loaded before the wait.
 
-    With `unused_row_half`, the contents of rows 8 to 15 of every 16 rows of its tiles are never
-    used, for example in a tile for few queries. A target need not compute them.
+    With `unused_row_half`, rows 8 to 15 of every 16 rows of the program's tiles are never used, for
+    example in a decode tile. A target need not compute these rows.
 
     Example:
 
     ```mlir
     flashattn.program (%b, %h, %t) in (%batches, %heads, %tiles) axes(batch, head, query_tile)
-        schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
+        schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4,
+                  dot_type = f16>) {
       ...
     }
     ```
@@ -63,12 +65,12 @@ def FlashAttn_ProgramOp : FlashAttn_ProgramLevelOp<"program", [
   let hasCustomAssemblyFormat = 1;
   let skipDefaultBuilders = 1;
   let builders = [
-    // The region is one block, with the coordinates as arguments and a terminator.
+    // Creates the region with one block, whose arguments are the coordinates, and a terminator.
     OpBuilder<(ins "::mlir::ValueRange":$sizes, "::llvm::ArrayRef<ProgramAxis>":$axes,
                    "::mlir::flashattn::ScheduleAttr":$schedule)>];
   let extraClassDeclaration = [{
     ::mlir::Block *getBody() { return &getRegion().front(); }
-    /// The coordinates of a program, one for each axis.
+    /// Returns the coordinates of a program, one for each axis.
     ::llvm::MutableArrayRef<::mlir::BlockArgument> getNumbers() {
       return getBody()->getArguments();
     }
@@ -83,15 +85,16 @@ def FlashAttn_OnThreadsOp : FlashAttn_ProgramLevelOp<"on_threads", [
   let summary = "run a tile program on the threads of its warps";
   let description = [{
     Replaces a `flashattn.program` inside a kernel: the threads of the schedule's warps run the
-    region, and `thread` is the index of a thread among them. A tile value is spread over all
-    threads; `flashattn-distribute` gives each thread its part. `unused_row_half` is that of the
-    program.
+    region, and `thread` is the index of a thread among these threads. A tile value is distributed
+    over all threads; `flashattn-distribute` replaces it by the fragment of one thread.
+    `unused_row_half` is that of the program.
 
     Example:
 
     ```mlir
     flashattn.on_threads %thread
-        schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
+        schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4,
+                  dot_type = f16>) {
       ...
     }
     ```
@@ -101,7 +104,7 @@ def FlashAttn_OnThreadsOp : FlashAttn_ProgramLevelOp<"on_threads", [
   let hasCustomAssemblyFormat = 1;
   let skipDefaultBuilders = 1;
   let builders = [
-    // The region is one block with a terminator.
+    // Creates the region with one block and a terminator.
     OpBuilder<(ins "::mlir::Value":$thread, "::mlir::flashattn::ScheduleAttr":$schedule)>];
   let extraClassDeclaration = [{
     ::mlir::Block *getBody() { return &getRegion().front(); }
@@ -114,8 +117,8 @@ def FlashAttn_TileYieldOp : Op<FlashAttn_Dialect, "tile_yield", [
     ParentOneOf<["ProgramOp", "OnThreadsOp", "TileLoopOp", "TileMaskOp", "SoftmaxStepOp"]>]> {
   let summary = "terminate a region of a tile-level op";
   let description = [{
-    Yields the state after a step to a `flashattn.tile_loop`, the value to a `flashattn.tile_mask`
-    and the scores to a `flashattn.softmax_step`. The regions of the other ops yield nothing.
+    Yields the next state to a `flashattn.tile_loop`, the mask to a `flashattn.tile_mask` and the
+    recomputed scores to a `flashattn.softmax_step`. The regions of the other ops yield nothing.
   }];
   let arguments = (ins Variadic<AnyType>:$values);
   let builders = [OpBuilder<(ins), [{ build($_builder, $_state, ::mlir::ValueRange()); }]>];
@@ -138,7 +141,8 @@ def FlashAttn_Rows : TypeDef<FlashAttn_Dialect, "Rows"> {
 class FlashAttn_RowMapOp<string mnemonic, list<Trait> traits = []>
     : FlashAttn_ProgramLevelOp<mnemonic, [
           Pure, DeclareOpInterfaceMethods<FlashAttn_RowMapOpInterface, [
-            "getBegin", "getEnd", "getSegments", "getGranularity", "getRowShape", "buildWithoutBegin"]>] # traits> {
+            "getBegin", "getEnd", "getSegments", "getGranularity", "getRowShape",
+            "buildWithoutBegin"]>] # traits> {
   let results = (outs FlashAttn_Rows:$rows);
 }
 
@@ -211,38 +215,40 @@ def FlashAttn_PackedRowsOp : FlashAttn_RowMapOp<"packed_rows"> {
 class FlashAttn_TileAccessOp<string mnemonic, list<Trait> traits>
     : FlashAttn_ProgramLevelOp<mnemonic, traits> {
   code accessDeclaration = [{
-    /// The row map; null if the tile's rows are those of the memref.
+    /// Returns the row map; null if the rows of the tile are those of the memref, in order.
     ::mlir::flashattn::RowMapOpInterface getRowMap() {
       return getRows() ? getRows().getDefiningOp<::mlir::flashattn::RowMapOpInterface>() : nullptr;
     }
-    /// The sizes of the tile along `dims`.
+    /// Returns the sizes of the tile along `dims`.
     ::llvm::SmallVector<int64_t> getTileShape();
-    /// The memref dimension along which the rows run (the innermost one if there are several), or
-    /// nullopt if all rows are equal.
+    /// Returns the memref dimension along which the rows run (the innermost one if there are
+    /// several), or nullopt if the rows are broadcast.
     ::std::optional<unsigned> getRowDim();
-    /// The number of rows along `getRowDim()`.
+    /// Returns the number of rows along `getRowDim()`.
     int64_t getInnerRows();
-    /// Whether the columns run along one dimension of the memref, and the rows along one or more
-    /// others.
+    /// Whether neither rows nor columns are broadcast: the columns run along one dimension of the
+    /// memref, and the rows along one or more other dimensions.
     bool isDense() { return ::llvm::all_of(getDims(), [](int64_t dim) { return dim >= 0; }); }
   }];
 }
 
 def FlashAttn_LoadTileOp : FlashAttn_TileAccessOp<"load_tile", [
     MemoryEffects<[MemRead]>, OperandSegments]> {
-  let summary = "read a tile of a memref";
+  let summary = "load a tile of a memref";
   let description = [{
-    Reads the tile at `indices`, which has one index for each dimension of `source`. The rows and
-    columns of the value run along the dimensions `dims`. On these dimensions **an index counts
-    tiles**: tile 3 of 64 rows begins at row 192. On the other dimensions it counts elements. `-1`
-    in place of a dimension means that all rows, or all columns, are equal.
+    Loads the tile at `indices`, one index for each dimension of `source`. The rows and columns of
+    the value run along the dimensions `dims`. In these dimensions **an index counts tiles**: tile 3
+    of 64 rows begins at row 192. In the other dimensions it counts elements. `-1` instead of a
+    dimension means that the value is broadcast along its rows, or columns.
 
-    With `rows`, the tile's rows are those of a sequence, which the row map places in memory; without
-    it, they are consecutive, and all of them exist up to the end of the memref. If the rows run along
-    several dimensions (`flashattn.packed_rows`), `dims` names all of them. Elements past the
-    end of a dimension read as 0, unless `in_bounds` states that there are none, and so do rows that
-    the row map leaves out. With `ones`, the tile has 8 more columns than the memref, which read as 1
-    in every row; a product with them computes row sums.
+    `rows` is a row map, which defines where the rows of the sequence are in memory. Without it, the
+    rows of the sequence are the rows of `source`, in order. If rows run along several dimensions
+    (`flashattn.packed_rows`), `dims` lists all of them.
+
+    Elements past the end of a dimension read as 0, unless `in_bounds` states that there are none.
+    Rows that do not exist in the row map read as 0 too. With `ones`, the tile has 8 more columns
+    than the memref, which are 1 in every row, so that a product with the tile also computes row
+    sums.
 
     Examples:
 
@@ -260,7 +266,8 @@ def FlashAttn_LoadTileOp : FlashAttn_TileAccessOp<"load_tile", [
                        UnitAttr:$ones);
   let results = (outs FlashAttn_TileVector:$tile);
   let assemblyFormat = [{
-    $source `[` $indices `]` `dims` $dims (`rows` $rows^)? `in_bounds` $inBounds (`ones` $ones^)? attr-dict `:` type($source) `->` type($tile)
+    $source `[` $indices `]` `dims` $dims (`rows` $rows^)? `in_bounds` $inBounds (`ones` $ones^)?
+    attr-dict `:` type($source) `->` type($tile)
   }];
   let builders = [OpBuilder<(ins "::mlir::Type":$tile, "::mlir::Value":$source,
                                  "::mlir::ValueRange":$indices, "::llvm::ArrayRef<int64_t>":$dims,
@@ -270,18 +277,20 @@ def FlashAttn_LoadTileOp : FlashAttn_TileAccessOp<"load_tile", [
     build($_builder, $_state, tile, source, indices, rows, dims, inBounds, ones);
   }]>];
   let extraClassDeclaration = segments # accessDeclaration # [{
-    /// The row of memory from which on rows exist, and the one up to which they do; null if the
-    /// memref begins, or ends, there.
+    /// Returns the begin and the end of the rows of memory that exist; null if it is that of the
+    /// memref.
     ::mlir::Value getBeginRow();
     ::mlir::Value getEndRow();
-    /// Replaces the row map by one without rows in front of the first that exists.
+    /// Replaces the row map by the same map without `getBegin()`.
     void dropBeginRow(::mlir::OpBuilder &builder);
-    /// The segments of the row map.
+    /// Returns the segments of the row map.
     ::llvm::SmallVector<::mlir::flashattn::RowSegment> getSegments();
-    /// The number of columns that `ones` adds after those of the memref: the smallest number that
-    /// products support.
+    /// Number of columns that `ones` appends to the columns of the memref: the smallest number that
+    /// matrix products support.
     static constexpr int64_t kOnes = 8;
-    ::mlir::VectorType getTileType() { return ::llvm::cast<::mlir::VectorType>(getTile().getType()); }
+    ::mlir::VectorType getTileType() {
+      return ::llvm::cast<::mlir::VectorType>(getTile().getType());
+    }
     ::mlir::MemRefType getMemRefType() {
       return ::llvm::cast<::mlir::MemRefType>(getSource().getType());
     }
@@ -290,10 +299,11 @@ def FlashAttn_LoadTileOp : FlashAttn_TileAccessOp<"load_tile", [
 
 def FlashAttn_StoreTileOp : FlashAttn_TileAccessOp<"store_tile", [
     MemoryEffects<[MemWrite]>, OperandSegments]> {
-  let summary = "write a tile to a memref";
+  let summary = "store a tile to a memref";
   let description = [{
-    The counterpart of `flashattn.load_tile`, for a tile or, with one value per row, for its rows.
-    Elements past the end of a dimension are not written. The row map must not leave out rows.
+    The counterpart of `flashattn.load_tile`. The value is a tile, or a vector with one element per
+    row. Elements past the end of a dimension are not written. All rows of the row map must exist,
+    in order.
 
     Examples:
 
@@ -318,7 +328,9 @@ def FlashAttn_StoreTileOp : FlashAttn_TileAccessOp<"store_tile", [
     `:` type($tile) `,` type($target)
   }];
   let extraClassDeclaration = segments # accessDeclaration # [{
-    ::mlir::VectorType getTileType() { return ::llvm::cast<::mlir::VectorType>(getTile().getType()); }
+    ::mlir::VectorType getTileType() {
+      return ::llvm::cast<::mlir::VectorType>(getTile().getType());
+    }
     ::mlir::MemRefType getMemRefType() {
       return ::llvm::cast<::mlir::MemRefType>(getTarget().getType());
     }
@@ -329,24 +341,23 @@ def FlashAttn_Adjacent : ConfinedAttr<I64Attr, [IntPositivePowerOf2, IntMaxValue
 
 def FlashAttn_AddTileOp : FlashAttn_ProgramLevelOp<"add_tile", [
     MemoryEffects<[MemRead, MemWrite]>, OperandSegments]> {
-  let summary = "add a tile to a sum that other programs add to";
+  let summary = "atomically add a tile to a sum of several programs";
   let description = [{
-    Adds the tile to the tile at `indices` of `target`. The last two dimensions of `target` are
-    rows, a whole number of tiles, and the columns of the tile; the last but one index counts tiles.
-    Programs add in any order. `order`, a `memref<... x T x i32>` with one element per tile, has two
-    uses:
+    Adds the tile to the tile at `indices` of `target`, for example a contribution to dQ. The last
+    two dimensions of `target` are rows (a whole number of tiles) and the columns of the tile; the
+    last index but one counts tiles. Programs add in any order, unless there is a `turn`. `order`, a
+    `memref<... x T x i32>` with one element per tile, has two uses:
 
-    - With a `turn`, programs add in turns, so that sums do not depend on the order of execution:
-      the element is the turn of the program that may add, and a program that has added sets it to
-      the next turn.
-    - Without a `turn`, the first program that arrives sets the tile to zero, whatever it contains,
-      and the others wait until it has done so: the element is 0 if no program has arrived, 1 while
-      the first one clears the tile, and 2 from then on.
+    - With a `turn`, programs add in turns, so that sums are deterministic: the element is the turn
+      of the program that may add next, and this program increments it after the addition.
+    - Without a `turn`, the first program to arrive sets the tile to zero, whatever it contains, and
+      the others wait until the tile is cleared: the element is 0 if no program has arrived, 1 while
+      the first program clears the tile, and 2 afterwards.
 
     The target defines the order of the elements in memory; only `flashattn.load_added` reads them.
-    The columns are divided into `parts`. Each part is stored in the order in which the accumulators
-    of a tile of `rows x columns / parts` elements are distributed to threads: a thread has four
-    elements in each 8 columns, `adjacent` of which are contiguous.
+    The columns are divided into `parts` ranges. Each range is stored in the order in which the
+    accumulators of a tile of `rows x columns / parts` elements are distributed to threads: a thread
+    has four elements in each 8 columns, `adjacent` of which are contiguous.
 
     Example:
 
@@ -373,10 +384,10 @@ def FlashAttn_AddTileOp : FlashAttn_ProgramLevelOp<"add_tile", [
 }
 
 def FlashAttn_LoadAddedOp : FlashAttn_ProgramLevelOp<"load_added", [MemoryEffects<[MemRead]>]> {
-  let summary = "read a tile that programs have added to";
+  let summary = "load a tile that programs have accumulated";
   let description = [{
-    Reads the tile at `indices` that `flashattn.add_tile` ops with the same numbers of rows,
-    columns, parts and adjacent elements have accumulated.
+    Loads the tile at `indices` that `flashattn.add_tile` ops with the same numbers of rows,
+    columns, `parts` and `adjacent` elements have accumulated.
 
     Example:
 
@@ -390,22 +401,24 @@ def FlashAttn_LoadAddedOp : FlashAttn_ProgramLevelOp<"load_added", [MemoryEffect
                        DefaultValuedAttr<FlashAttn_Adjacent, "4">:$adjacent);
   let results = (outs VectorOfRankAndType<[2], [F32]>:$tile);
   let assemblyFormat = [{
-    $source `[` $indices `]` `parts` $parts (`adjacent` $adjacent^)? attr-dict `:` type($source) `->` type($tile)
+    $source `[` $indices `]` `parts` $parts (`adjacent` $adjacent^)? attr-dict
+    `:` type($source) `->` type($tile)
   }];
 }
 
-/// An op on an element of a memref that counts programs.
+/// An op on an element of `counter`, which counts programs.
 class FlashAttn_CountedOp<string mnemonic> : FlashAttn_ProgramLevelOp<mnemonic, [
     MemoryEffects<[MemRead, MemWrite]>]> {
-  dag place = (ins Arg<MemRefOf<[I32]>, "", [MemRead, MemWrite]>:$counter, Variadic<Index>:$indices);
+  dag place = (ins Arg<MemRefOf<[I32]>, "", [MemRead, MemWrite]>:$counter,
+                   Variadic<Index>:$indices);
 }
 
 def FlashAttn_SignalAddedOp : FlashAttn_CountedOp<"signal_added"> {
   let summary = "signal that all contributions of a program have been added";
   let description = [{
-    Used at the end of a program whose steps add tiles (`flashattn.add_tile`). Once all that the
-    program adds is in memory, the op counts the program in the element of `counter` at `indices`,
-    which is initially 0. `flashattn.await_added` reads the counter.
+    Used at the end of a program whose steps add tiles (`flashattn.add_tile`). When all additions of
+    the program are complete in memory, the op increments the element of `counter` at `indices`,
+    which is initially 0. `flashattn.await_added` waits for the counter.
 
     Example: `flashattn.signal_added %done[%b, %h] : memref<?x?xi32>`
   }];
@@ -417,8 +430,8 @@ def FlashAttn_AwaitAddedOp : FlashAttn_CountedOp<"await_added"> {
   let summary = "wait until programs have added their contributions";
   let description = [{
     Waits until `programs` programs have signaled (`flashattn.signal_added`) through the element of
-    `counter` at `indices`. A program with `pdl_secondary` and this op starts while the last of
-    those programs are still running; it must read nothing else that they write.
+    `counter` at `indices`. A program with `pdl_secondary` and this op starts while the last primary
+    programs are still running; the accumulated tiles are the only data that it may read from them.
 
     Example: `flashattn.await_added %done[%b, %h] of %programs : memref<?x?xi32>`
   }];
@@ -435,21 +448,23 @@ def FlashAttn_TileLoopOp : FlashAttn_ProgramLevelOp<"tile_loop", [
     SingleBlockImplicitTerminator<"TileYieldOp">]> {
   let summary = "loop over the tiles of some intervals";
   let description = [{
-    Runs the region for each tile of each interval in turn, with the state that the previous step
-    has yielded, and with `inits` in the first step. An interval is (begin, full begin, full end,
-    end), in tiles, with `begin <= full begin <= full end <= end` if it is not empty. The tiles in
-    `[full begin, full end)` are full: all pairs of a full tile are visible, and it lies entirely
-    within the data. The region is correct for every tile. In a full tile, `flashattn.tile_mask` is
-    true for all pairs, and no element is out of bounds along a dimension whose index is the tile's
-    number.
+    Runs the region for each tile of each interval in turn, one tile per step. The state is `inits`
+    in the first step, and the values that the previous step yielded in every other step. An
+    interval is (begin, full begin, full end, end), in tiles, with
+    `begin <= full begin <= full end <= end` if it is not empty. The tiles in
+    `[full begin, full end)` are full: all pairs of a full tile are visible, and the tile is
+    entirely in bounds. The region is correct for every tile. In a full tile, `flashattn.tile_mask`
+    is true for all pairs, and no element is out of bounds along a dimension whose index is the tile
+    index.
 
-    The region's arguments are the place of the step, the number of its tile, and the state. Place
-    and number are equal unless there is a `list`. With a `list`, intervals count the places of its
-    last dimension, which holds the numbers of the tiles. If `when` is false, no step is run.
+    The region's arguments are the position of the step, the tile index, and the state. Position and
+    tile index are equal unless there is a `list`. With a `list`, intervals consist of positions in
+    the last dimension of the list, whose elements are tile indices. If `when` is false, the loop
+    runs no step.
 
-    With `rounds`, the loop is run that many times in sequence, and the number of the round is an
-    additional argument after that of the tile. The query heads that share a key/value head are an
-    example of rounds.
+    With `rounds`, the loop runs that many times in sequence, and the index of the round is an
+    additional argument after the tile index. For example, there is one round for each query head of
+    a key/value head.
 
     `flashattn.stage` splits a step into stages.
 
@@ -472,8 +487,8 @@ def FlashAttn_TileLoopOp : FlashAttn_ProgramLevelOp<"tile_loop", [
   let hasCustomAssemblyFormat = 1;
   let skipDefaultBuilders = 1;
   let builders = [
-    // The region is one block with its arguments and no terminator. There are 4 `bounds` for each
-    // interval; `list`, `when` and `rounds` may be null.
+    // Creates the region with one block, its arguments and no terminator. There are 4 `bounds` for
+    // each interval; `list`, `when` and `rounds` may be null.
     OpBuilder<(ins "::mlir::ValueRange":$bounds, "::mlir::Value":$list,
                    "::mlir::ValueRange":$listIndices, "::mlir::Value":$when,
                    "::mlir::ValueRange":$inits, CArg<"::mlir::Value", "{}">:$rounds)>];
@@ -481,15 +496,15 @@ def FlashAttn_TileLoopOp : FlashAttn_ProgramLevelOp<"tile_loop", [
     static constexpr unsigned kBoundsPerInterval = 4;
     ::mlir::Block *getBody() { return &getRegion().front(); }
     unsigned getNumIntervals() { return getBounds().size() / kBoundsPerInterval; }
-    /// Begin, full begin, full end and end of interval `i`.
+    /// Returns begin, full begin, full end and end of interval `i`.
     ::mlir::ValueRange getInterval(unsigned i) {
       return getBounds().slice(i * kBoundsPerInterval, kBoundsPerInterval);
     }
-    /// The place of the step in its interval.
+    /// Returns the position of the step, which `getInterval` bounds.
     ::mlir::BlockArgument getPlace() { return getBody()->getArgument(0); }
-    /// The number of the step's tile.
+    /// Returns the tile index of the step.
     ::mlir::BlockArgument getTile() { return getBody()->getArgument(1); }
-    /// The number of the step's round; null without `rounds`.
+    /// Returns the index of the step's round, or null without `rounds`.
     ::mlir::Value getRound() {
       return getRounds() ? ::mlir::Value(getBody()->getArgument(2)) : ::mlir::Value();
     }
@@ -504,11 +519,12 @@ def FlashAttn_StageOp : Op<FlashAttn_Dialect, "stage", [
     HasParent<"TileLoopOp">, MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "begin a new stage of a step";
   let description = [{
-    The ops after this one, up to the next `flashattn.stage`, are one stage. A stage with `lag` 1
-    may run one step later than the stages before it, directly after stage `behind` (counted from 0)
-    of that later step; only later stages and the next step may use its values. If the stage before
-    that of a product is empty, the wait for an operand that other threads compute is placed in the
-    empty stage. The op has side effects so that nothing moves across it.
+    The ops after this op, up to the next `flashattn.stage`, are one stage. A stage with `lag` 1 may
+    run one step later than the stages before it (software pipelining), directly after stage
+    `behind` (counted from 0) of that later step; only later stages and the next step may use its
+    values. If the stage before that of a matrix product is empty, the wait for an operand that
+    other threads compute is placed in the empty stage. The op has side effects so that no op moves
+    across it.
 
     Example: `flashattn.stage lag 1 behind 2`
   }];
@@ -520,10 +536,10 @@ def FlashAttn_StageOp : Op<FlashAttn_Dialect, "stage", [
 
 def FlashAttn_TileMaskOp : FlashAttn_ProgramLevelOp<"tile_mask", [
     RecursiveMemoryEffects, SingleBlockImplicitTerminator<"TileYieldOp">]> {
-  let summary = "which pairs of the current tile are visible";
+  let summary = "mask of the current tile";
   let description = [{
-    Is true for all pairs in a full tile of the enclosing loop. In any other tile it is the value
-    that the region yields.
+    Returns true for each visible pair of the current tile of the enclosing loop: for all pairs in a
+    full tile, and the value that the region yields in a partial tile.
 
     Example:
 
@@ -550,34 +566,36 @@ def FlashAttn_SoftmaxStepOp : FlashAttn_ProgramLevelOp<"softmax_step", [
     RecursiveMemoryEffects, IsolatedFromAbove, SingleBlock, OperandSegments,
     AllTypesMatch<["old", "base"]>, AllTypesMatch<["scores", "weights"]>,
     RangedTypesMatchWith<"results are as the values", "values", "rescaled", "$_self">]> {
-  let summary = "softmax weights of a tile's scores, and earlier sums rescaled to the same base";
+  let summary = "step of the online softmax: probabilities of a tile, and rescaled accumulators";
   let description = [{
-    Computes one step of the online softmax. `weights`, which are unnormalized probabilities, are
-    `exp2((scores - base) factor)`. `base` is at least the maximum of `old` and of the row's
-    `scores`, less `threshold / factor`. Any base may be subtracted from the exponents of a row, as
-    long as the row's sum and output use the same one, so an old base can be kept while no weight
-    exceeds the range of its type. Without `threshold`, `base` is the maximum. If it is -inf, in a
-    row that has seen no key, the exponents are computed against 0. `factor` is positive. `values`,
-    which were summed against `old`, are multiplied by `exp2((old - base) factor)` and returned as
-    `rescaled`.
+    Computes one step of the online softmax. The result `weights`, the unnormalized probabilities P,
+    is `exp2((scores - base) factor)`, with a positive `factor`. Let `max` be the maximum of `old`
+    and of the row's `scores`. The row's `base` is `max` or, with `threshold`, at least
+    `max - threshold / factor`. The result is exact for any base, as long as the row sum and the
+    output use the same base, so the old base can be kept while no probability exceeds the range of
+    its type. If `base` is -inf, in a row that has seen no key, 0 is subtracted instead. `values`,
+    the accumulators relative to `old`, are multiplied by `exp2((old - base) factor)` and returned
+    as `rescaled`.
 
-    `sums` contains the sum of each row's weights by lanes: `threads_per_row` threads share a row,
-    and lane l has columns 2 l and 2 l + 1 of every 2 `threads_per_row` columns.
+    `sums` contains partial row sums of P: `threads_per_row` threads share a row, and partial sum l
+    adds columns 2 l and 2 l + 1 of every 2 `threads_per_row` columns.
 
-    If none of the rows that a target evaluates together has outgrown the base, the base is kept and
-    nothing is rescaled. By default the target decides this from the scores, before it computes any
-    weight. If there is a region `recompute`, it decides from the weights. If some have outgrown the
-    base, the region computes the scores a second time, from tiles that it takes as operands, and
-    the weights are computed again from these scores.
+    A target decides about groups of rows, such as the rows of a warp. If no row of a group exceeds
+    its old base by more than the threshold, the group keeps its bases and rescales nothing. By
+    default, the decision is based on the scores, before any probability is computed. With a region
+    `recompute`, it is based on the probabilities against the old base. If some probability exceeds
+    the threshold, the region computes the scores a second time from the tiles that are its
+    operands, and the probabilities are recomputed from these scores.
 
     Examples:
 
     ```mlir
-    %p, %sums, %base, %l1, %o1 = flashattn.softmax_step %s from %old factor(%c) threshold 4.0 threads_per_row 4
-        rescale(%l, %o : vector<64x4xf32>, vector<64x128xf32>)
+    %p, %sums, %base, %l1, %o1 = flashattn.softmax_step %s from %old factor(%c) threshold 4.0
+        threads_per_row 4 rescale(%l, %o : vector<64x4xf32>, vector<64x128xf32>)
         : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
-    %p, %sums, %base, %o1 = flashattn.softmax_step %s from %old factor(%c) threshold 8.0 threads_per_row 4
-        rescale(%o : vector<64x128xf32>) : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
+    %p, %sums, %base, %o1 = flashattn.softmax_step %s from %old factor(%c) threshold 8.0
+        threads_per_row 4 rescale(%o : vector<64x128xf32>)
+        : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
         recompute(%q, %k : vector<64x128xf16>, vector<64x128xf16>) {
     ^bb0(%a: vector<64x128xf16>, %b: vector<64x128xf16>):
       %s2 = vector.contract ... %a, %b, %zero
@@ -598,7 +616,8 @@ def FlashAttn_SoftmaxStepOp : FlashAttn_ProgramLevelOp<"softmax_step", [
                       Variadic<FlashAttn_TileVector>:$rescaled);
   let regions = (region MaxSizedRegion<1>:$recompute);
   let assemblyFormat = [{
-    $scores `from` $old `factor` `(` $factor `)` (`threshold` $threshold^)? `threads_per_row` $threads_per_row
+    $scores `from` $old `factor` `(` $factor `)` (`threshold` $threshold^)?
+    `threads_per_row` $threads_per_row
     (`rescale` `(` $values^ `:` type($values) `)`)? attr-dict
     `:` type($scores) `,` type($old) `->` type($sums)
     (`recompute` `(` $factors^ `:` type($factors) `)` $recompute)?
@@ -606,9 +625,10 @@ def FlashAttn_SoftmaxStepOp : FlashAttn_ProgramLevelOp<"softmax_step", [
   let skipDefaultBuilders = 1;
   let builders = [
     OpBuilder<(ins "::mlir::Value":$scores, "::mlir::Value":$old, "::mlir::Value":$factor,
-                   "::mlir::FloatAttr":$threshold, "int64_t":$threadsPerRow, "::mlir::ValueRange":$values)>];
+                   "::mlir::FloatAttr":$threshold, "int64_t":$threadsPerRow,
+                   "::mlir::ValueRange":$values)>];
   let extraClassDeclaration = segments # [{
-    /// Removes the region, so that the decision to rescale is based on the scores.
+    /// Removes the region `recompute`, so that the decision to rescale is based on the scores.
     void dropAgain();
   }];
 }

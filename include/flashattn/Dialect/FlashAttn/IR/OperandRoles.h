@@ -1,8 +1,8 @@
-//===- OperandRoles.h - the operands of each op -----------------*- C++ -*-===//
+//===- OperandRoles.h - tables of the operands of ops -----------*- C++ -*-===//
 //
-// There is one table for each op (lib/Dialect/FlashAttn/IR/OperandRoles.cpp). It describes the op's
-// operands: their names, their types, and what their dimensions count. The verifier, the C API, the
-// Python package and flash-run use it, so that a new operand takes one more row.
+// One table per op (lib/Dialect/FlashAttn/IR/OperandRoles.cpp) describes the op's operands: their
+// names, types and dimensions. The verifier, the C API, the Python package and flash-run use the
+// table, so that a new operand only requires one more row.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,8 +22,8 @@ enum class Layout : uint32_t;
 /// The element types that an operand may have.
 enum class ElementRule {
   Float,          ///< f16, bf16 or f32
-  LikeFirst,      ///< the type of the op's first operand, a Float
-  LikeFirstOrF32, ///< the type of the first operand, or f32
+  LikeFirst,      ///< the type of the op's first operand, which is a Float
+  LikeFirstOrF32, ///< the type of the op's first operand, or f32
   F32,
   I1,
   I32,
@@ -31,7 +31,7 @@ enum class ElementRule {
   Factor    ///< not a tensor but an f32 from 1e-18 to 1e18 (rule A1)
 };
 
-/// One row of the table.
+/// One row of a table: the rules for one operand.
 struct OperandRule {
   /// Bits of `flags`.
   enum Flag : unsigned {
@@ -45,52 +45,54 @@ struct OperandRule {
 
   llvm::StringLiteral name;
   ElementRule element;
-  /// What each dimension counts in `layout(bhsd)`: B batches, H query heads, G key/value heads, N
+  /// A letter for each dimension in `layout(bhsd)`: B batches, H query heads, G key/value heads, N
   /// queries, K keys, D elements of a query or key row, V elements of a value or output row, E
-  /// elements of a projected row, S parts of the keys. Dimensions with the same letter have the
+  /// elements of a projected row, S splits of the keys. Dimensions with the same letter have the
   /// same size. Empty for a scalar.
   llvm::StringLiteral dims;
   unsigned flags = 0;
-  /// For integers: only values from 0 to the size of this letter differ in meaning.
+  /// For integers: the letter of the size to which values are clamped. 0: values are not clamped.
   char limit = 0;
 
   bool is(Flag flag) const { return flags & flag; }
   bool isScalar() const { return dims.empty(); }
-  /// Whether the last dimension is a row of elements, which kernels move in chunks. They read and
-  /// write other elements one by one.
+  /// Whether the last dimension is a row of elements that kernels load and store in vectors. Other
+  /// operands are loaded and stored element by element.
   bool hasRows() const;
 };
 
-/// Returns the name of a size for messages, such as "batch size".
+/// Returns the name of the size `dim`, a letter of OperandRule::dims, for diagnostics, such as
+/// "batch size".
 llvm::StringLiteral getSizeName(char dim);
 
 /// An operand of one op.
 struct OperandRole {
   const OperandRule *rule; ///< has static storage duration
   Value value;             ///< null if the operand is omitted
-  /// What each dimension counts: as in the rule, but in the layout of the op, and 1 for a broadcast
-  /// dimension.
+  /// A letter for each dimension, as in the rule, but in the layout of the op, and '1' for a
+  /// broadcast dimension.
   std::string dims;
 
   StringRef getName() const { return rule->name; }
 };
 
-/// Returns the roles of an op's operands in order; `getOperands(i)` returns the values of row `i`.
+/// Returns the roles of an op's operands, in the order of `rules`; `getOperands(i)` returns the
+/// values of row `i`.
 SmallVector<OperandRole> collectOperandRoles(ArrayRef<OperandRule> rules, Layout layout,
                                              function_ref<ValueRange(unsigned)> getOperands);
 
-/// Rule R1: the sizes that the operands of one op share.
+/// Rule R1: checks the sizes that the operands of one op share.
 class OperandSizes {
 public:
   /// Adds the sizes of an operand; dynamic sizes are ignored. Returns a description of an
-  /// inconsistency, "expected … but got …", or an empty string. `isType` states that the sizes come
-  /// from the operand's type, which has size 1 for a broadcast dimension.
+  /// inconsistency, "expected … but got …", or an empty string. If `isType` is true, `shape` is
+  /// that of the operand's type, which has size 1 in a broadcast dimension.
   std::string add(const OperandRole &role, ArrayRef<int64_t> shape, bool isType);
 
   /// Returns the size of a letter, or ShapedType::kDynamic if it is not known.
   int64_t get(char dim) const;
 
-  /// Returns the shape that `dims` stand for; sizes that are not known are dynamic.
+  /// Returns the shape for the letters `dims`; sizes that are not known are dynamic.
   SmallVector<int64_t> getShape(StringRef dims) const;
 
 private:
@@ -101,8 +103,8 @@ private:
   llvm::SmallMapVector<char, Size, 8> sizes;
 };
 
-/// Rule A4: returns why these numbers of query heads and key/value heads are invalid, or an empty
-/// string. Dynamic numbers are valid.
+/// Rule A4: returns the reason why these numbers of query heads and key/value heads are invalid, or
+/// an empty string. Dynamic numbers are valid.
 std::string explainHeads(int64_t queryHeads, int64_t keyHeads);
 
 } // namespace mlir::flashattn

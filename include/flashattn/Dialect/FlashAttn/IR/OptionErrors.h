@@ -9,8 +9,8 @@ namespace mlir {
 class Operation;
 namespace flashattn {
 
-/// Emits an error about the options of a pass over `root`. It is located at the first op that has a
-/// file location, and does not print the op, because `root` may be the whole module.
+/// Emits an error about the options of a pass over `root`. The error is located at the first op
+/// that has a file location. It does not print the op, because `root` may be the whole module.
 InFlightDiagnostic emitOptionError(Operation *root);
 
 } // namespace flashattn

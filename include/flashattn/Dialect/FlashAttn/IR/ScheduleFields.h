@@ -1,8 +1,8 @@
-//===- ScheduleFields.h - the fields of a schedule as plain data -*- C++ -*-===//
+//===- ScheduleFields.h - fields of schedules as plain data -----*- C++ -*-===//
 //
-// The fields of `#flashattn.schedule` and its `hopper`. This is the only list of the fields, with
-// their names, ranges and default values; the code that parses, prints, verifies and completes
-// schedules uses it.
+// The fields of `#flashattn.schedule` and `#flashattn.hopper`. This is the only list of the fields,
+// with their names, ranges and default values; the code that parses, prints, verifies and completes
+// schedules uses this list.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,7 +17,7 @@
 
 namespace mlir::flashattn {
 
-/// Maximum number of parts that a schedule may cut the keys into.
+/// Maximum number of splits of the keys (split-KV).
 constexpr int64_t kMaxSplits = 256;
 
 /// Maximum number of keys.
@@ -35,7 +35,7 @@ struct HopperFields {
   bool operator==(const HopperFields &) const;
 };
 
-/// The fields of `#flashattn.schedule`.
+/// The fields of `#flashattn.schedule`; see its description.
 struct ScheduleFields {
   int64_t tileM = 64, tileN = 64, warps = 4, stages = 2, threadsPerRow = 4;
   FloatType dotType;
@@ -51,12 +51,12 @@ struct ScheduleFields {
 /// Properties of a field other than its value.
 struct FieldInfo {
   StringRef name;
-  int64_t min = 0, max = 0;       ///< range of a number
-  std::optional<int64_t> leftOut; ///< value of a number that is omitted
+  int64_t min = 0, max = 0;       ///< range of an integer field
+  std::optional<int64_t> leftOut; ///< default value of an integer field; nullopt: required
 };
 
-/// Calls `visit(info, field)` for every field in the order of the text. Fields are numbers,
-/// `along`, `dotType`, and a std::optional for each optional field without a default value.
+/// Calls `visit(info, field)` for every field, in the order of the textual form. A field is an
+/// int64_t, `along`, `dotType`, or a std::optional for an optional field without a default value.
 template <typename Fields, typename Visitor>
 void visitHopperFields(Fields &fields, Visitor &&visit) {
   constexpr int64_t kMost = 65535;
@@ -100,11 +100,11 @@ void visitScheduleFields(Fields &fields, Visitor &&visit) {
   visit(FieldInfo{"hopper", 0, 0, {}}, fields.hopper);
 }
 
-/// Returns the text of the fields as used in pins and files: "tile_m = 128, tile_n = 64, …". The
-/// fields need not form a valid schedule.
+/// Returns the fields as text, as used for pinned fields and in files: "tile_m = 128, tile_n = 64,
+/// …". The fields need not form a valid schedule.
 std::string formatFields(const ScheduleFields &fields);
 
-/// Returns the new name of a field that was renamed, or nothing.
+/// Returns the new name of a renamed field, or an empty string.
 StringRef getNewFieldName(StringRef old);
 
 /// Returns "f16", "bf16" or "f32".

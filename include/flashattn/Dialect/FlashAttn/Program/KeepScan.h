@@ -11,29 +11,29 @@
 
 namespace mlir::flashattn {
 
-/// The part of `flashattn.list_tiles` that all targets share: it iterates over the tiles of a
-/// list's intervals and classifies them by some of their elements of `keep`. The target decides
-/// which thread processes which elements.
+/// Target-independent lowering of `flashattn.list_tiles`: iterates over the tiles of a list's
+/// intervals and classifies the tiles by their elements of `keep`. The target assigns elements to
+/// threads.
 class KeepScan : public TileBuilder {
 protected:
-  /// What is known about a tile after some of its elements of `keep` were read, as i1 values.
+  /// The state of a tile after some of its elements of `keep` were read, as i1 values.
   struct Found {
     Value any; ///< some element is true
     Value all; ///< no element is false, and the mask hides no pair: the tile may be full
   };
   /// A tile of a list: a key tile or, with `of_queries`, a query tile.
   struct ListedTile {
-    Value number;
-    Value isFull; ///< with respect to the mask
+    Value number; ///< tile index
+    Value isFull; ///< whether the mask hides no pair of the tile
   };
   /// The candidate tiles of a list.
   struct List {
-    SmallVector<Value> place; ///< batch, head tile, query or key tile
+    SmallVector<Value> place; ///< indices of batch, head tile, and query or key tile
     SmallVector<TileInterval> intervals;
     SmallVector<Value> before; ///< number of tiles before each interval
     Value total;               ///< number of tiles of all intervals
   };
-  static constexpr int64_t kWord = 4; // booleans of a word
+  static constexpr int64_t kWord = 4; // booleans per word
 
   KeepScan(OpBuilder &b, ListTilesOp op);
 
@@ -44,43 +44,42 @@ protected:
   Value boolean(bool v) { return arith::ConstantOp::create(b, loc, b.getBoolAttr(v)); }
   Value both(Value x, Value y) { return arith::AndIOp::create(b, loc, x, y); }
   Value either(Value x, Value y) { return arith::OrIOp::create(b, loc, x, y); }
-  /// Whether `keep` is broadcast along a dimension.
+  /// Whether `keep` is broadcast along dimension `i`.
   bool isSame(unsigned i) { return AttentionOp::isBroadcastDim(keep, i); }
 
-  /// Builds the list at `place`.
+  /// Builds the candidate tiles of the list at `place`.
   List enterList(ArrayRef<Value> place);
-  /// Returns tile `number`, counted through the intervals in turn.
+  /// Returns candidate tile `number`, counted from 0 over all intervals.
   ListedTile getTile(const List &list, Value number);
-  /// Returns the numbers of the query tile and of the key tile that `tile` of `list` stands for.
+  /// Returns the indices of the query tile and of the key tile of `tile` in `list`.
   std::pair<Value, Value> getNumbers(const List &list, const ListedTile &tile) {
     return op.getOfQueries() ? std::pair(tile.number, list.place[2])
                              : std::pair(list.place[2], tile.number);
   }
-  /// Returns the place in the middle of a list's row, from which the list grows.
+  /// Returns the position in the middle of a list's row of `tiles`, from which the list grows.
   Value getMiddle() { return div(dim(op.getTiles(), 3), index(2)); }
-  /// Returns the index, in dimension `dim` of `keep`, of the first element of tile `number` of size
-  /// `size`.
+  /// Returns the index, in dimension `dim` of `keep`, of the first element of tile `number`, which
+  /// has `size` elements along this dimension.
   Value firstElement(unsigned dim, Value number, int64_t size);
-  /// Builds `read` under the condition that more elements matter: those of a tile that is known to
-  /// be visible, but not full, do not.
+  /// Builds `read` in a branch that is skipped if `found` already classifies the tile as visible
+  /// but not full.
   Found readUntilKnown(Found found, llvm::function_ref<Found()> read);
-  /// Creates a branch on `condition` that returns a `Found`, with empty blocks.
+  /// Creates an `scf.if` on `condition` that returns a `Found`, with empty blocks.
   scf::IfOp branch(Value condition);
 
   /// Sets `keepBytes`.
   void viewAsBytes();
   /// Loads `count` elements of `keep`, as vector<(count / 4)xi32>.
   Value loadWords(ArrayRef<Value> at, int64_t count, llvm::Align alignment);
-  /// Evaluates words of which `anyOf` is the bitwise or and `allOf` the bitwise and: whether any
-  /// element is true, and whether all are.
+  /// Classifies words of `keep` by their bitwise or, `anyOf`, and their bitwise and, `allOf`.
   Found judgeWords(Value anyOf, Value allOf);
-  /// Writes the bounds of the list at `place`, its first place and its end, as i32.
+  /// Stores the bounds of the list at `place`: its first position and its end, both i32.
   void writeBounds(ArrayRef<Value> place, Value begin, Value end);
 
   ListTilesOp op;
   TypedValue<MemRefType> keep;
   int64_t tileHeads, tileRows, tileKeys;
-  /// `keep` as bytes, for vector loads; null if these are not possible.
+  /// `keep` as bytes, for vector loads; null if the target uses no vector loads.
   Value keepBytes;
 };
 

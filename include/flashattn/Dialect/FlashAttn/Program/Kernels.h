@@ -9,8 +9,8 @@
 
 namespace mlir::flashattn {
 
-/// Replaces each op below `root` that lists key tiles or merges parts by the code that the target
-/// builds for it. Emits an error at a merge of tensors.
+/// Replaces each `flashattn.combine` and `flashattn.list_tiles` below `root` by the code that the
+/// target's callbacks build. Emits an error at a `flashattn.combine` on tensors.
 inline LogicalResult
 lowerKernels(Operation *root, llvm::function_ref<void(OpBuilder &, CombineOp)> buildCombine,
              llvm::function_ref<void(OpBuilder &, ListTilesOp)> buildListTiles) {

@@ -1,4 +1,4 @@
-//===- Merge.h - merge of attention over parts of the keys ------*- C++ -*-===//
+//===- Merge.h - merge of the partial results of split-KV -------*- C++ -*-===//
 
 #ifndef FLASHATTN_DIALECT_FLASHATTN_PROGRAM_MERGE_H
 #define FLASHATTN_DIALECT_FLASHATTN_PROGRAM_MERGE_H
@@ -8,14 +8,14 @@
 
 namespace mlir::flashattn {
 
-/// The partial result of a row after some keys, all f32. The base, `max + rest`, is not far below
-/// the largest exponent. Relative to it are the sum of the weights, `sum_j e^(s_j-max-rest)`, and
-/// the weighted values of the current columns, a scalar or a vector.
+/// The partial result of a row over some of the keys, all f32. The base `max + rest` is close to
+/// the largest score. The row sum `sum_j e^(s_j-max-rest)` and the unnormalized output of the
+/// current columns are relative to the base.
 struct PartialRow {
   Value max;
-  Value rest; ///< null if the op has no `lse_rests`
-  Value sum;  ///< null if it is 1: the base is a log-sum-exp, and `out` an output
-  Value out;
+  Value rest; ///< rounding error of `max`; null if the op has no `lse_rests`
+  Value sum;  ///< row sum; null stands for 1: the base is a log-sum-exp, and `out` is normalized
+  Value out;  ///< a scalar, or a vector of several columns
 
   SmallVector<Value> values() const {
     SmallVector<Value> all;
@@ -24,31 +24,32 @@ struct PartialRow {
         all.push_back(v);
     return all;
   }
-  /// Same with `v` in place of `values()`, for a row with a sum.
+  /// Returns the row with the values `v` instead of `values()`. The row must have a sum.
   PartialRow with(ValueRange v) const {
     return {v[0], rest ? v[1] : Value(), v.drop_back().back(), v.back()};
   }
 };
 
-/// Implements rules A5 and A6 for a `flashattn.combine` on memrefs, one row at a time. A row is
-/// given by its batch, head and query. With several `columns`, values are vectors; with one, they
-/// are scalars.
+/// Implements rules A5 and A6 for a `flashattn.combine` on memrefs, one row at a time. `row` is the
+/// (batch, head, query) index of a row. Outputs are vectors if `columns` is greater than 1, and
+/// scalars otherwise.
 class RowMerger : public TileBuilder {
 public:
   RowMerger(OpBuilder &b, CombineOp op) : TileBuilder(b, op.getLoc()), op(op) {}
 
-  /// Returns the neutral element: a row without parts.
+  /// Returns the neutral element of `merge`: a row without keys.
   PartialRow mergeNothing(int64_t columns);
-  /// Returns the sink logit of the row's head, which contributes like a part whose output is 0.
+  /// Returns the sink logit of the row's head as a partial result, whose output is 0; the neutral
+  /// element if there are no sink logits.
   PartialRow mergeSink(ArrayRef<Value> row, int64_t columns);
-  /// A5: merges `merged` and `others`. `merged` has a sum.
+  /// A5: merges `merged`, which must have a sum, and `others`.
   PartialRow merge(PartialRow merged, ArrayRef<PartialRow> others);
-  /// Merges part `first` of the row, and every `stride`-th part after it, into `merged`, for
-  /// `columns` columns from `column` on. `partsAtOnce` parts are loaded at once.
+  /// Merges split `first` of the row, and every `stride`-th split after `first`, into `merged`, for
+  /// `columns` columns from `column` on. Loads of `partsAtOnce` splits are in flight together.
   PartialRow mergeParts(PartialRow merged, ArrayRef<Value> row, Value column, int64_t columns,
                         Value first, int64_t stride, int64_t partsAtOnce);
-  /// Writes the row's output to the columns of `merged` from `column` on and, if `writesLse` holds
-  /// (null: always), its log-sum-exp.
+  /// Normalizes and stores the row's output, from `column` on, and stores its log-sum-exp if
+  /// `writesLse` is true (null: always).
   void finish(PartialRow merged, ArrayRef<Value> row, Value column, Value writesLse);
 
 protected:

@@ -1,7 +1,6 @@
 //===- TileBuilder.h - arithmetic of tile programs --------------*- C++ -*-===//
 //
-// Common arithmetic on index values and tiles for the code that builds tile programs and for the
-// code that lowers them.
+// Arithmetic on index values and tiles, for the code that builds and lowers tile programs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,7 +16,7 @@ class ContractionOp;
 
 namespace mlir::flashattn {
 
-/// A factor: the constant `number`, times an f32 `value` that is known only at run time, if any.
+/// A factor: the product of the constant `number` and, unless null, the f32 run-time `value`.
 struct Factor {
   Factor(double number = 1, Value value = {}) : number(number), value(value) {}
 
@@ -30,7 +29,7 @@ struct Factor {
   bool isOne() const { return number == 1 && !value; }
 };
 
-/// Builds ops at the insertion point of `b`. Results are folded if possible.
+/// Builds ops at the insertion point of `b` and folds them if possible.
 struct TileBuilder {
   TileBuilder(OpBuilder &b, Location loc) : b(b), loc(loc) {}
 
@@ -40,12 +39,12 @@ struct TileBuilder {
   Value sub(Value x, Value y) const { return b.createOrFold<arith::SubIOp>(loc, x, y); }
   Value mul(Value x, Value y) const { return b.createOrFold<arith::MulIOp>(loc, x, y); }
   Value mul(Value x, int64_t y) const { return mul(x, index(y)); }
-  /// Unsigned.
+  /// Unsigned division.
   Value div(Value x, Value y) const { return b.createOrFold<arith::DivUIOp>(loc, x, y); }
   Value ceilDiv(Value x, int64_t y) const {
     return b.createOrFold<arith::CeilDivUIOp>(loc, x, index(y));
   }
-  /// Signed.
+  /// Signed comparisons.
   Value min(Value x, Value y) const { return b.createOrFold<arith::MinSIOp>(loc, x, y); }
   Value max(Value x, Value y) const { return b.createOrFold<arith::MaxSIOp>(loc, x, y); }
   Value less(Value x, Value y) const {
@@ -55,15 +54,15 @@ struct TileBuilder {
     return b.createOrFold<arith::SelectOp>(loc, condition, x, y);
   }
 
-  /// Conversions between index values and i32, for numbers from 0 to below 2^31.
+  /// Converts between index values and i32. The value must be at least 0 and below 2^31.
   Value toI32(Value v) const {
     return b.createOrFold<arith::IndexCastUIOp>(loc, b.getI32Type(), v);
   }
   Value toIndex(Value v) const {
     return b.createOrFold<arith::IndexCastUIOp>(loc, b.getIndexType(), v);
   }
-  /// Returns x / y for index values below 2^31. A 64-bit division takes as much code as a call on a
-  /// GPU.
+  /// Returns x / y for index values below 2^31, as a 32-bit division: on a GPU, a 64-bit division
+  /// needs as many instructions as a function call.
   Value divide32(Value x, Value y) const;
 
   Value dim(Value memref, int64_t i) const;
@@ -72,41 +71,42 @@ struct TileBuilder {
   VectorType f32Vector(ArrayRef<int64_t> shape) const {
     return VectorType::get(shape, b.getF32Type());
   }
-  /// A vector whose elements are all `value`, rounded to the element type.
+  /// Returns a vector whose elements are all `value`, rounded to the element type.
   Value splat(VectorType type, double value) const;
   Value splat(VectorType type, const Factor &value) const;
-  /// A vector whose elements are all `value`; a constant if `value` is one.
+  /// Returns a vector whose elements are all `value`; a constant if `value` is a constant.
   Value broadcast(VectorType type, Value value) const;
-  /// The factor as an f32 scalar.
+  /// Returns the factor as an f32 scalar.
   Value scalar(const Factor &value) const;
   Value minusInf(VectorType type) const;
   /// Broadcasts vector<M> to vector<Mx`columns`> with equal columns.
   Value alongRow(Value row, int64_t columns) const;
-  /// Whether the index of each row is below `end`, an index value: vector<`rows`xi1>.
+  /// Returns a vector<`rows`xi1> whose elements state whether the index of a row is below `end`, an
+  /// index value.
   Value isBelow(Value end, int64_t rows) const;
   /// Returns acc[m,n] + lhs[m,k] rhs[k,n] or, with `transposedRhs`, acc[m,n] + lhs[m,k] rhs[n,k]^T.
   Value product(Value lhs, Value rhs, Value acc, bool transposedRhs = false) const;
   /// Returns acc[m,n] + lhs[k,m]^T rhs[k,n].
   Value productOfTransposed(Value lhs, Value rhs, Value acc) const;
 
-  /// Returns `v` at the insertion point with the replacements in `mapping`. The ops inside `scope`
-  /// that compute it are cloned, each once, and added to `mapping`. Values from outside `scope` are
-  /// used as they are.
+  /// Recomputes `v` at the insertion point with the replacements in `mapping` and returns the
+  /// result. The ops inside `scope` that compute `v` are cloned, each once, and added to `mapping`.
+  /// Values from outside `scope` are used as they are.
   Value clone(Value v, IRMapping &mapping, Operation *scope) const;
 
   OpBuilder &b;
   Location loc;
 };
 
-/// Whether the right-hand side of `op`, a product of lhs[m,k] and rhs[k,n], is given as rhs[n,k];
-/// nullopt if `op` is not such a product.
+/// Returns whether `op` is lhs[m,k] rhs[n,k]^T (true) or lhs[m,k] rhs[k,n] (false); nullopt if `op`
+/// is neither.
 std::optional<bool> isRhsTransposed(vector::ContractionOp op);
 
 /// Whether `op` is lhs[k,m]^T rhs[k,n].
 bool isLhsTransposed(vector::ContractionOp op);
 
-/// Whether a contraction uses `tile` as a factor, and not only as the accumulator. If products read
-/// shared memory, such a tile must be there.
+/// Whether a contraction uses `tile` as its left-hand or right-hand side, and not only as the
+/// accumulator. Such a tile must be in shared memory if matrix products read shared memory.
 bool isFactor(Value tile);
 
 /// Whether `v` is computed from `from`.

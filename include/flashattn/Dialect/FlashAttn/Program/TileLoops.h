@@ -13,50 +13,50 @@ class ForOp;
 
 namespace flashattn {
 
-/// A run of partial or full tiles within an interval.
+/// A run of consecutive partial or full tiles within an interval.
 struct TileRun {
   Value begin, end;
   bool isFull;
 };
 
 /// Returns the runs of interval `i` of `loop` in order: partial, full and partial tiles, without
-/// those that are known to be empty. Each run begins where the previous one ends.
+/// the runs that are known to be empty. Each run begins at the end of the previous run.
 SmallVector<TileRun> getRuns(TileLoopOp loop, unsigned i = 0);
 
 /// Returns the four bounds of interval `number`, an index value, selected from `bounds` at run
-/// time; or those of the only interval.
+/// time. If there is only one interval, returns its bounds.
 SmallVector<Value> pickInterval(OpBuilder &builder, Location loc, ValueRange bounds, Value number);
 
-/// One of a loop's passes over an interval. A loop runs through its rounds and, in each, through
-/// its intervals.
+/// A pass of a loop over one interval. A loop iterates over its rounds and, in each round, over its
+/// intervals.
 struct TilePass {
-  Value interval; ///< number of the interval
-  Value round;    ///< null if the loop has no rounds
+  Value interval; ///< index of the interval
+  Value round;    ///< index of the round; null if the loop has no rounds
 };
 
-/// Return the number of passes of `loop`, and pass `number`.
+/// Returns the number of passes of `loop`.
 Value countPasses(OpBuilder &builder, Location loc, TileLoopOp loop);
+/// Returns pass `number` of `loop`.
 TilePass enterPass(OpBuilder &builder, Location loc, TileLoopOp loop, Value number);
 
-/// Replaces a loop with several passes by a loop over their numbers that contains a loop over a
-/// single interval, so that the code does not grow with the mask. Returns null if there is only one
-/// pass.
+/// Replaces a loop with several passes by a loop over the passes that contains a loop over one
+/// interval, so that the code size does not depend on the number of intervals. Returns the outer
+/// loop, or null if `loop` has only one pass.
 scf::ForOp splitIntervals(RewriterBase &rewriter, TileLoopOp loop);
 
-/// Annotates `loop`, an scf loop, so that LLVM does not unroll it. Lowerings pass on its attributes
-/// of the LLVM dialect, which must be loaded.
+/// Annotates `loop`, an scf loop, so that LLVM does not unroll it. The LLVM dialect must be loaded.
 void keepRolled(Operation *loop);
 
-/// Returns the number of the tile at `place` of `loop`: an element of its list, or the place
-/// itself.
+/// Returns the index of the tile at position `place` of `loop`: an element of its list, or `place`
+/// itself if there is no list.
 Value getTileNumber(OpBuilder &builder, Location loc, TileLoopOp loop, Value place);
 
 /// Lowers `loop` to `scf` loops, one for each of its runs, or one for all runs with the mask in a
-/// branch (flashattn-expand-loops). Stages that lag run one step later: the first step then comes
-/// before the loops, and the lagging stages of the last step come after them, all under the
-/// condition that there is a step. Emits an error at the op if a lagging stage reads a value of an
-/// earlier stage that is neither a tile nor computed from the step's numbers, or if a first stage
-/// reads a value that a lagging stage yields.
+/// branch (flashattn-expand-loops). Stages that lag run one step later: the stages of the first
+/// step are placed before the loops, and the lagging stages of the last step after the loops, all
+/// under the condition that there is a step. Emits an error at the op if a lagging stage reads a
+/// value of an earlier stage that is neither a tile nor computed from the step's indices, or if a
+/// first stage reads a value that a lagging stage yields.
 LogicalResult expandTileLoop(RewriterBase &rewriter, TileLoopOp loop);
 
 /// Returns the origin of the tile of `op` at `indices`, in elements along each dimension of the
@@ -65,20 +65,20 @@ LogicalResult expandTileLoop(RewriterBase &rewriter, TileLoopOp loop);
 SmallVector<Value> getTileOrigin(OpBuilder &builder, LoadTileOp op, ValueRange indices);
 SmallVector<Value> getTileOrigin(OpBuilder &builder, StoreTileOp op, ValueRange indices);
 
-/// Returns the rows of `memref` along `rowDim` from `from` on (null: the first row) and before
-/// `below` (null: the end).
+/// Returns a subview of the rows [`from`, `below`) of `memref` along `rowDim`. A null `from` is the
+/// first row, and a null `below` the end.
 Value takeRows(OpBuilder &builder, Location loc, Value memref, unsigned rowDim, Value from,
                Value below);
 
 /// Replaces `op` by `vector.transfer_read` or `vector.transfer_write` and, if the rows run along
-/// several dimensions, a cast. A read of the rows from row `from` on uses a view of these rows, and
-/// begins before the view, where the tile does.
+/// several dimensions, a shape cast. If the load has a `from`, the transfer reads a subview that
+/// begins at row `from`, and the tile may begin at a negative row of this subview.
 void expandToTransfer(RewriterBase &rewriter, LoadTileOp op);
 void expandToTransfer(RewriterBase &rewriter, StoreTileOp op);
 
-/// Replaces `op` by arithmetic (flashattn-expand-rescale). With `threshold`, the base is updated,
-/// and sums are rescaled, only if the scores of some row have grown by more; with a region, the
-/// weights are then computed a second time.
+/// Replaces `op` by arithmetic (flashattn-expand-rescale). With `threshold`, bases are updated and
+/// accumulators rescaled only if a score or probability exceeds the threshold; with the region
+/// `recompute`, the scores and probabilities are then computed a second time.
 void expandWeights(RewriterBase &rewriter, SoftmaxStepOp op);
 
 } // namespace flashattn

@@ -1,4 +1,4 @@
-//===- Passes.h - passes on the flashattn dialect ----------------*- C++ -*-===//
+//===- Passes.h - passes on the flashattn dialect ---------------*- C++ -*-===//
 
 #ifndef FLASHATTN_DIALECT_FLASHATTN_TRANSFORMS_PASSES_H
 #define FLASHATTN_DIALECT_FLASHATTN_TRANSFORMS_PASSES_H

@@ -7,9 +7,9 @@ def SelectSchedule : Pass<"flashattn-select-schedule"> {
   let summary = "choose tile sizes, warps and stages for every attention op and projection";
   let description = [{
     Adds a `#flashattn.schedule` to every `flashattn.attention`, `flashattn.attention_backward` and
-    `flashattn.project` that has none: the first row of the chip's table whose requirements (shared
+    `flashattn.project` without one: the first row of the chip's table whose requirements (shared
     memory, registers) are met. An existing schedule is verified and kept. If no schedule fits, the
-    error lists each reason with the schedules that were rejected for it (rule R2).
+    error lists each reason with the schedules that were rejected for this reason (rule R2).
 
     Example: test/Dialect/FlashAttn/select-schedule.mlir
   }];
@@ -28,11 +28,11 @@ def ShareKernels : Pass<"flashattn-share-kernels"> {
   let summary = "call one function for ops that differ only in their operands";
   let description = [{
     Replaces ops of the dialect on memrefs that have the same attributes, regions and types by calls
-    of one private function, whose arguments are their operands. The kernels of a model's layers are
+    of one private function, whose arguments are the operands. The kernels of a model's layers are
     then compiled only once. Constant scalars are compiled into the function, so ops share a
-    function only if these are equal. For each memref argument, either all rows of all ops begin at
-    multiples of 16 bytes, or this is known of none of the ops. An op without an equal one is not
-    changed.
+    function only if these constants are equal. Corresponding memref operands must also agree on
+    whether all of their rows are known to begin at multiples of 16 bytes. An op without an equal op
+    is not changed.
 
     Example: test/Dialect/FlashAttn/share-kernels.mlir
   }];
@@ -42,24 +42,24 @@ def ShareKernels : Pass<"flashattn-share-kernels"> {
 def Tile : Pass<"flashattn-tile"> {
   let summary = "replace every attention op on memrefs by a program on tile values";
   let description = [{
-    Creates one `flashattn.program` per batch, query head and tile of query rows, whose body works
-    on `vector<MxN>` tile values. The intervals of its `flashattn.tile_loop` over key tiles are
+    Creates a `flashattn.program` over batches, query heads and query tiles, whose body operates on
+    `vector<MxN>` tile values. The intervals of its `flashattn.tile_loop` over key tiles are
     computed from the mask's sets: hidden tiles are in no interval, and full tiles are distinguished
-    from partial ones. No other pass creates the online softmax.
+    from partial tiles. This is the only pass that creates the online softmax.
 
-    With `pack`, a program has several query heads of one key/value head, and fewer positions of
-    each. If the number of heads in a group is not a multiple of `pack`, one program of the group
-    has extra rows, which read as 0 and are not written.
+    With `pack`, a tile packs several query heads of one key/value head, with fewer positions of
+    each head. If the number of heads in a group is not a multiple of `pack`, one tile of the group
+    has extra rows, which are loaded as 0 and not stored.
 
-    If the schedule splits the keys, there are `flashattn.count_splits` programs in place of each
-    of these. Each runs over an equal share of the key tiles, and `flashattn.combine` merges their
-    f32 outputs. If the count is 1, a program without parts runs instead, unless there is a `keep`
-    operand, or `sink_logits` with several heads per tile. With `small_blocks_per_sm` there are two
-    such programs; `flashattn.prefers_small_blocks` chooses one of them.
+    With `splits` (split-KV), `flashattn.count_splits` programs run for each query tile, each over
+    an equal share of the key tiles, and `flashattn.combine` merges their f32 outputs. If the count
+    is 1, an unsplit program runs instead, unless there is a `keep` operand, or `sink_logits` with
+    packed heads. With `small_blocks_per_sm` there are two versions of the unsplit program, and
+    `flashattn.prefers_small_blocks` selects one at run time.
 
     With a `keep` operand, unless the keys are split, `flashattn.list_tiles` first lists the key
-    tiles of each program, or of the programs that share a block. The loop then runs over the places
-    of a list.
+    tiles of each program, or of the programs that share a block. The loop then runs over positions
+    in a list.
 
     Examples: test/Dialect/FlashAttn/tile.mlir, test/Dialect/FlashAttn/tile-pack.mlir,
     test/Dialect/FlashAttn/tile-lists.mlir
@@ -76,9 +76,10 @@ def RaiseLinalg : Pass<"flashattn-raise-linalg"> {
   let description = [{
     Matches a linalg op on tensors or memrefs that multiplies `o[b,h,n,d]`, or `o[b,n,h,d]`, by
     `w[h,d,e]` and adds the sum over `h` and `d` to `p[b,n,e]`, a destination that is filled with 0,
-    and replaces it by `flashattn.project`. The op is matched by its iterators, indexing maps and
-    body, not by its name. On tensors, a following op that only truncates the f32 sum to the type of
-    `o` is included. Sums of f16 and bf16 are computed in f32, whatever type the op accumulates in.
+    and replaces the op by `flashattn.project`. The op is matched by its iterators, indexing maps
+    and body, not by its name. On tensors, a subsequent op that only truncates the f32 sum to the
+    type of `o` is included. Products of f16 and bf16 accumulate in f32, whatever type the original
+    op accumulates in.
 
     A fill of a destination that an op of the dialect overwrites is removed.
 
@@ -91,26 +92,27 @@ def RaiseAttention : Pass<"flashattn-raise-attention"> {
   let summary = "replace matmul, softmax, matmul from front ends by flashattn.attention";
   let description = [{
     Replaces ops of `linalg`, `tensor`, `arith` and `math` on tensors that compute
-    `softmax(f(q k^T)) v` by one `flashattn.attention`. They are matched by what they compute, not
+    `softmax(f(q k^T)) v` by one `flashattn.attention`. The ops are matched by their semantics, not
     by their names: products with any indexing; transpositions, reshapes and broadcasts in any
-    order; `linalg.softmax` or its parts; the division before or after the second product; guards
-    for rows without a key; casts of 16-bit operands to f32 and back. The op takes scale, softcap,
-    bias and mask from `f`. Query heads that share a key head through a broadcast share it in the
-    op. A score factor that is only known at run time may be 0 or less, which `scale` does not
-    allow: it becomes a multiplication in a `score_mod`, unless it is a reciprocal square root. A
-    factor of each query or each key is multiplied into `q` or `k` beforehand.
+    order; `linalg.softmax` or its decomposition; the division before or after the second product;
+    guards for rows without a key; casts of 16-bit operands to f32 and back. Scale, softcap, bias
+    and mask are derived from `f`. If the matched ops broadcast a key head to several query heads,
+    these query heads share the key head in the new op. A score factor that is only known at run
+    time may be 0 or less, which `scale` does not allow: the factor becomes a multiplication in a
+    `score_mod`, unless it is a reciprocal square root. A factor per query or per key is multiplied
+    into `q` or `k` beforehand.
 
-    A mask that is computed from positions, also through numbers that are 0 or 1, or that is a
+    A mask that is computed from positions, possibly as a number that is 0 or 1, or that is a
     constant band matrix, becomes a set, provided that no integer in its computation can overflow.
-    Another condition that selects minus infinity becomes `keep`. So does one that selects a low
-    number, if constants and positions leave every row a key; otherwise the ops are not replaced.
-    Rows that are hidden entirely by data through a low number then give 0 instead of the mean of
-    the values; the remark says so. Any other summand becomes `bias`; no summand is dropped, and
-    each is rounded as in the original ops.
+    Any other condition that selects minus infinity becomes `keep`. A condition that selects a low
+    finite number also becomes `keep` if constants and positions show every row a key; otherwise the
+    ops are not replaced. Rows that such a condition hides entirely, depending on data, then produce
+    0 instead of the mean of the values, as the remark states. Any other summand becomes `bias`; no
+    summand is dropped, and each is rounded as in the original ops.
 
-    Ops are not replaced if other ops use their scores or probabilities. A remark of the category
-    `flashattn-raise-attention` is emitted at the op that prevents the match of a nearly matching
-    attention: `--remarks-filter=flashattn-raise-attention --remark-format=emitRemark` prints it.
+    Ops are not replaced if other ops use their scores or probabilities. If ops nearly match, a
+    remark of the category `flashattn-raise-attention` is emitted at the op that prevents the match;
+    `--remarks-filter=flashattn-raise-attention --remark-format=emitRemark` prints it.
 
     Example: test/Dialect/FlashAttn/RaiseAttention/jax-window-iree.mlir
   }];
@@ -123,10 +125,10 @@ def RaiseAttention : Pass<"flashattn-raise-attention"> {
 def InlinePrivate : Pass<"flashattn-inline-private", "::mlir::ModuleOp"> {
   let summary = "inline calls of private functions on tensors";
   let description = [{
-    Bufferization passes contiguous buffers to functions, so that a slice or a transposition that is
-    passed to a function becomes a copy. To avoid this, calls of private single-block functions with
-    tensor arguments or results are inlined, except calls of recursive functions. Private functions
-    without callers are erased.
+    Bufferization passes contiguous buffers to functions, so a slice or transposition that is passed
+    to a function becomes a copy. To avoid the copy, the pass inlines calls of private single-block
+    functions with tensor arguments or results, except calls of recursive functions. It erases
+    private functions without callers.
 
     Example: test/Dialect/FlashAttn/inline-private.mlir
   }];
@@ -140,13 +142,13 @@ def PrepareTensors : Pass<"flashattn-prepare-tensors"> {
     `linalg.generic` ops, and `linalg.pack` and `linalg.unpack` into a padding, a reshape and a
     transposition.
 
-    Inside the bodies of linalg ops, tensors that only wrap scalars, as the reductions of StableHLO
-    create them, are removed; each would otherwise be a buffer for every element. Elements extracted
-    from tensors that are computed from constants become constants, and the functions that contain
-    them are simplified; front ends use such elements to check shapes.
+    Inside the bodies of linalg ops, tensors that only wrap scalars are removed, because each of
+    them would become one buffer per element; reductions of StableHLO create such tensors. Elements
+    extracted from tensors that are computed from constants become constants, and the functions that
+    contain them are simplified; front ends use such elements to check shapes.
 
-    Arguments of public functions that no op has as its destination are marked as not writable, so
-    that the caller's data is not overwritten.
+    Arguments of public functions that are not the destination of an op are marked as not writable,
+    so that the caller's data is not overwritten.
 
     Example: test/Dialect/FlashAttn/prepare-tensors.mlir
   }];
@@ -159,11 +161,11 @@ def PrepareTensors : Pass<"flashattn-prepare-tensors"> {
 def FreeLoopBuffers : Pass<"flashattn-free-loop-buffers", "::mlir::ModuleOp"> {
   let summary = "free buffers that loops allocate";
   let description = [{
-    Bufferization of tensors that a loop carries can allocate buffers in the loop that are never
-    freed. If a module has such a loop, every buffer of the module that the program does not free
-    itself gets an owner, which frees it: upstream's `ownership-based-buffer-deallocation`. The
-    results of a public function are then owned by the caller, as separate buffers. Modules without
-    such a loop are not changed.
+    Bufferization of loop-carried tensors can allocate buffers in the loop that are never freed. If
+    a module has such a loop, the pass runs upstream's `ownership-based-buffer-deallocation` on
+    every buffer of the module that the program does not free itself. The caller of a public
+    function then owns the function's results, as separate buffers. Modules without such a loop are
+    not changed.
 
     Example: test/Dialect/FlashAttn/free-loop-buffers.mlir
   }];
@@ -176,9 +178,9 @@ def FreeLoopBuffers : Pass<"flashattn-free-loop-buffers", "::mlir::ModuleOp"> {
 def KeepLoops : Pass<"flashattn-keep-loops"> {
   let summary = "prevent LLVM from unrolling loops that contain loops";
   let description = [{
-    Annotates `scf.for` loops that contain other loops so that LLVM does not unroll them. LLVM would
-    otherwise unroll a nest of loops over small static sizes, which `linalg` ops next to attention
-    become, from the inside outwards, and create functions that take many seconds to compile. LLVM
+    Annotates `scf.for` loops that contain other loops so that LLVM does not unroll them. `linalg`
+    ops next to attention become nests of loops over small static sizes. LLVM would otherwise unroll
+    such a nest from the inside outwards, into a function that takes many seconds to compile. LLVM
     may still unroll innermost loops.
 
     Example: test/Dialect/FlashAttn/keep-loops.mlir
@@ -189,10 +191,10 @@ def KeepLoops : Pass<"flashattn-keep-loops"> {
 def FreeTemporaries : Pass<"flashattn-free-temporaries"> {
   let summary = "free buffers after their last use";
   let description = [{
-    Frees every buffer that a function allocates and that nothing frees. The deallocation follows
-    the last op of its block that uses the buffer or a view of it, so that a chain of ops only keeps
-    the buffers that are still to be read. A buffer that leaves its block, for example one that a
-    function returns, is not freed.
+    Frees every buffer that a function allocates and does not free. The deallocation follows the
+    last op of the block that uses the buffer or a view of it, so that a chain of ops only keeps the
+    buffers that later ops read. A buffer that leaves its block, for example as the result of a
+    function, is not freed.
 
     Example: test/Dialect/FlashAttn/free-temporaries.mlir
   }];
@@ -200,14 +202,14 @@ def FreeTemporaries : Pass<"flashattn-free-temporaries"> {
 }
 
 def FoldCopies : Pass<"flashattn-fold-copies"> {
-  let summary = "let kernels access the source or target of a copy directly";
+  let summary = "fold copies into the kernels that write the source or read the target";
   let description = [{
-    Removes a copy (a `memref.copy`, or a linalg op that permutes dimensions and computes nothing)
-    if only ops of the dialect write its source, or read its target. These ops then use a view of
-    the other side of the copy, whose dimensions `memref.transpose` permutes. The rows of the memref
-    must stay rows, and no other op may access the memory of that side between the first such op and
-    the last. A copy of a view onto itself is removed as well. A copy that the GPU driver can make
-    is kept if the view would make kernels slower.
+    Removes a copy (a `memref.copy`, or a linalg op that only permutes dimensions) if only ops of
+    the dialect write its source, or read its target. These ops then use a view of the other side of
+    the copy, with dimensions permuted by `memref.transpose`. The innermost dimension must stay
+    innermost and contiguous, and no other op may access the memory of the other side between the
+    first and the last of these ops. A copy of a view onto itself is also removed. A copy that the
+    GPU driver can perform is kept if the view would slow down the kernels.
 
     Example: test/Dialect/FlashAttn/fold-copies.mlir
   }];
@@ -215,11 +217,11 @@ def FoldCopies : Pass<"flashattn-fold-copies"> {
 }
 
 def ExpandCopies : Pass<"flashattn-expand-copies"> {
-  let summary = "lower copies for which upstream calls a runner's function to loops";
+  let summary = "lower copies that upstream would lower to calls of MLIR's runner library";
   let description = [{
     A `memref.copy` from or to memory that is not contiguous becomes `linalg.copy`. On a GPU, a copy
-    between contiguous memory, at any offsets, becomes `gpu.memcpy`; other copies are left for
-    `flashattn-verify-host`.
+    between contiguous memrefs, at any offsets, becomes `gpu.memcpy`; other copies are left for
+    `flashattn-verify-host` to reject.
 
     Example: test/Dialect/FlashAttn/expand-copies.mlir
   }];
@@ -230,12 +232,12 @@ def ExpandCopies : Pass<"flashattn-expand-copies"> {
 }
 
 def VerifyHost : Pass<"flashattn-verify-host"> {
-  let summary = "reject ops through which the host would access GPU memory";
+  let summary = "reject host ops that would access GPU memory";
   let description = [{
     Emits an error at a linalg op, a `memref.copy`, a `memref.load` or a `memref.store` outside of
-    kernels, because the host would run it while the function's memory is GPU memory. Likewise, it
-    emits an error at a `memref.get_global`, which would pass host memory to kernels. Notes at the
-    first error list the other ops.
+    kernels, because such an op runs on the host but accesses GPU memory. Also emits an error at a
+    `memref.get_global`, which would pass host memory to kernels. Notes at the first error list the
+    other ops.
 
     Example: test/Dialect/FlashAttn/verify-host.mlir
   }];
@@ -253,10 +255,10 @@ def VerifyTensors : Pass<"flashattn-verify-tensors"> {
 def VerifyModule : Pass<"flashattn-verify-module"> {
   let summary = "reject nested modules and reserved function names";
   let description = [{
-    The first pass of each pipeline. It emits an error at a nested module, because the code that the
-    pipelines generate has no place for its functions, and at a function with a body whose name is
-    reserved by LLVM or the runtime. All other names are allowed: kernels get names that PTX
-    accepts.
+    The first pass of each pipeline. It emits an error at a nested module, because the pipelines
+    generate no code for the functions of a nested module, and at a function with a body whose name
+    is reserved by LLVM or the runtime. All other names are allowed; kernels are renamed to names
+    that PTX accepts.
 
     Example: test/Dialect/FlashAttn/verify-module.mlir
   }];
@@ -274,11 +276,11 @@ def VerifyLowered : Pass<"flashattn-verify-lowered"> {
 def TileProject : Pass<"flashattn-tile-project"> {
   let summary = "replace every projection on memrefs by a program on tile values";
   let description = [{
-    Creates one `flashattn.program` per batch, tile of rows and tile of columns of
-    `flashattn.project`, with a single loop over the heads and the parts of a row of `o`. Rows,
-    columns and parts of rows past the ends read as 0 and are not written.
+    Creates a `flashattn.program` over batches, row tiles and column tiles of `flashattn.project`,
+    with a single loop over the heads and over the ranges of columns into which a row of `o` is
+    divided. Elements past the ends are loaded as 0 and not stored.
 
-    If a batch has at most 16 rows, the rows of a tile are those of several batches.
+    If a batch has at most 16 rows, a tile contains rows of several batches.
 
     Example: test/Dialect/FlashAttn/tile-project.mlir
   }];
@@ -290,15 +292,15 @@ def TileProject : Pass<"flashattn-tile-project"> {
 def FuseProjection : Pass<"flashattn-fuse-projection"> {
   let summary = "multiply each head's output as soon as it is finished";
   let description = [{
-    Merges a `flashattn.project` with the CPU's tile program of the preceding attention that
-    computes its `o`. The result is one program for each batch and row tile with a loop over the
-    heads. Each head's output, in f32, is multiplied by the head's matrix and added to the sums of
+    Merges a `flashattn.project` into the CPU tile program of the preceding attention, which
+    computes its `o`. The result is one program per batch and row tile, with a loop over the heads.
+    Each head's output, in f32, is multiplied by the head's matrix and added to the accumulators of
     all columns of the row tile. The output itself is only written if another op reads it.
 
     The projection is left for `flashattn-tile-project` if there is no such program before it, if
-    the rows of the program's tiles belong to several heads, if the keys are split and merged, or if
-    the number of columns is dynamic or too large for a core's cache. The same holds for every
-    projection that is tiled for a GPU, because the heads of a row run in parallel there.
+    the rows of the program's tiles belong to several heads, if the keys are split, or if the number
+    of columns is dynamic or too large for a core's cache. The same holds for every projection that
+    is tiled for a GPU, because the heads of a row run in parallel on a GPU.
 
     Example: test/Dialect/FlashAttn/fuse-projection.mlir
   }];
@@ -311,16 +313,16 @@ def ExpandLoops : Pass<"flashattn-expand-loops"> {
   let summary = "lower loops over tiles to loops over partial and full tiles";
   let description = [{
     Lowers every `flashattn.tile_loop` to `scf.for` loops, one for each run of partial or full
-    tiles. The loops over full tiles have no masks. If there are several intervals, they share one
-    copy of these loops, inside an outer loop that selects their bounds.
+    tiles. The loops over full tiles contain no masks. Several intervals share one copy of these
+    loops, inside an outer loop that selects the bounds.
 
     If a stage lags, the loops are software-pipelined: a step first runs its own first stage and
-    then the lagging stages of the previous step, so that two independent products are adjacent; the
-    rest of its own stages overlaps with the second product. The stages of the first step come
-    before the loops, and the lagging stages of the last step come after them, under the condition
-    that there is a step. For an online softmax in which only a mask distinguishes full tiles from
-    partial ones, there is one loop for both, with the mask in a branch, if that is as fast
-    (TileLoops.cpp); it takes half as long to compile.
+    then the lagging stages of the previous step, so that two independent matrix products are
+    adjacent; the remaining stages of the step overlap with the second product. The stages of the
+    first step are placed before the loops, and the lagging stages of the last step after the loops,
+    under the condition that there is a step. For an online softmax in which full and partial tiles
+    differ only by a mask, there is one loop for both, with the mask in a branch, if that is as fast
+    (TileLoops.cpp); this loop takes half as long to compile.
 
     Example: test/Dialect/FlashAttn/expand-loops.mlir
   }];
@@ -329,19 +331,19 @@ def ExpandLoops : Pass<"flashattn-expand-loops"> {
 }
 
 def ExpandRescale : Pass<"flashattn-expand-rescale"> {
-  let summary = "lower online softmax steps, whose rescaling may be skipped, to arithmetic";
+  let summary = "lower online softmax steps to arithmetic, with lazy rescaling";
   let description = [{
     Lowers `flashattn.softmax_step` to `arith`, `math` and `vector` ops. With `threshold`, the base
-    that is subtracted from the exponents is kept until the scores of some row exceed it by more
-    than `threshold` allows; only then are sum and output rescaled. Both use the same base, so the
-    result is exact. With a region, this is decided from weights that are computed against the old
-    base, and the scores of weights that have outgrown it are computed again.
+    that is subtracted from the exponents is kept until a score exceeds it by more than the
+    threshold; only then are row sum and output rescaled. Both use the same base, so the result is
+    exact. With a region, the decision is based on the probabilities against the old base; if a
+    probability exceeds the threshold, scores and probabilities are computed again.
 
     Example: test/Dialect/FlashAttn/expand-rescale.mlir
   }];
   let dependentDialects = [
-    "::mlir::arith::ArithDialect", "::mlir::flashattn::FlashAttnDialect", "::mlir::math::MathDialect",
-    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
+    "::mlir::arith::ArithDialect", "::mlir::flashattn::FlashAttnDialect",
+    "::mlir::math::MathDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
 }
 
 #endif // FLASHATTN_TRANSFORMS_PASSES_TD

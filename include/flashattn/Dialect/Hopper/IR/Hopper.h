@@ -1,6 +1,6 @@
 //===- Hopper.h - the hopper dialect ----------------------------*- C++ -*-===//
 //
-// The dialect, its types and ops, and the shape of a tile in shared memory.
+// The dialect, its types and ops, and the layout of a tile in shared memory.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,31 +26,31 @@
 
 namespace mlir::flashattn::hopper {
 
-/// Rows of the result of a warpgroup's product.
+/// M of `wgmma`: rows of the result of one instruction.
 constexpr int64_t kWarpgroupRows = 64;
-/// Length of the contraction of one instruction, in 16-bit elements.
+/// K of `wgmma`: length of the contraction of one instruction, in 16-bit elements.
 constexpr int64_t kWgmmaDepth = 16;
 /// Threads of a warpgroup.
 constexpr int64_t kWarpgroupThreads = 128;
-/// Size of a tensor map in bytes, and its alignment in the parameters of a kernel.
+/// Size of a tensor map and its alignment as a kernel parameter, in bytes.
 constexpr int64_t kTensorMapBytes = 128;
 constexpr int64_t kTensorMapAlignment = 64;
 
-/// A tile in shared memory, as described by its memref: adjacent panels with rows of 32, 64 or 128
-/// bytes in the swizzle of that width.
+/// The layout of a tile in shared memory, derived from its memref type: adjacent panels with rows
+/// of 32, 64 or 128 bytes in the swizzle of that width.
 struct SharedTile {
-  /// The range of the 14 address bits of a matrix descriptor, which count in units of 16 bytes (PTX
-  /// ISA, wgmma).
+  /// Number of bytes that a matrix descriptor can address: 14 address bits in units of 16 bytes
+  /// (PTX ISA, wgmma).
   static constexpr int64_t kMostBytes = int64_t(1) << 18;
 
   int64_t panels, rows, panelColumns;
   int64_t panelStride; ///< elements from one panel to the next; larger than a panel in a row slice
   Type elementType;
 
-  /// Returns the tile of `type`, or nullopt if `type` is not one.
+  /// Returns the layout of `type`, or nullopt if `type` is not the type of a tile.
   static std::optional<SharedTile> get(Type type);
-  /// Returns the tile of `operand`, which messages call `name`. Emits an error at `op` if it is not
-  /// a tile.
+  /// Returns the layout of `operand`. Emits an error at `op`, with the operand's `name`, if
+  /// `operand` is not a tile.
   static FailureOr<SharedTile> verify(Operation *op, StringRef name, Value operand);
 
   int64_t getColumns() const { return panels * panelColumns; }
@@ -59,17 +59,18 @@ struct SharedTile {
     return panelStride * elementType.getIntOrFloatBitWidth() / 8;
   }
   int64_t getBytes() const { return panels * rows * getRowBytes(); }
-  /// The alignment of a panel: eight rows, which are the period of the swizzle.
+  /// Returns the alignment of a panel in bytes: eight rows, the period of the swizzle.
   int64_t getAlignment() const { return 8 * getRowBytes(); }
 };
 
-/// The elements that a thread stages at once when it adds a tile.
+/// One step of `hopper.add_tile`: the elements that a thread stages before one copy. All numbers
+/// count elements of one thread.
 struct StagedStep {
-  int64_t first, count; ///< range of the elements in the thread
-  int64_t at;           ///< position in the staging memory
-  int64_t before;       ///< elements of earlier parts, added by all warps
-  /// Number of copies of the warp that may still read the staging memory; nullopt: no wait is
-  /// needed.
+  int64_t first, count; ///< range in the thread's fragment
+  int64_t at;           ///< position in the staging buffer
+  int64_t before;       ///< elements in the pieces that precede the step's piece in `target`
+  /// Number of the warp's copies that may still read the staging buffer when the step begins to
+  /// write; nullopt: no wait is needed.
   std::optional<int64_t> pending;
 };
 

@@ -1,6 +1,6 @@
-//===- Hopper.td - umbrella of the hopper dialect ------------*- tablegen -*-===//
+//===- Hopper.td - umbrella of the hopper dialect ----------*- tablegen -*-===//
 //
-// Includes the file of each part of the dialect.
+// Includes all .td files of the dialect.
 //
 //===----------------------------------------------------------------------===//
 

@@ -13,13 +13,13 @@ class Hopper_Op<string mnemonic, list<Trait> traits> : Op<Hopper_Dialect, mnemon
   let hasVerifier = 1;
 }
 
-/// An op that is ordered with respect to all memory accesses and other ordered ops: its operands do
-/// not show how a barrier or a group of asynchronous products affects memory.
+/// An op that is ordered with respect to all memory accesses and other ordered ops, because its
+/// operands do not express which memory a barrier or an asynchronous operation affects.
 class Hopper_OrderedOp<string mnemonic, list<Trait> traits = []>
     : Hopper_Op<mnemonic, !listconcat([MemoryEffects<[MemRead, MemWrite]>], traits)>;
 
 //===----------------------------------------------------------------------===//
-// Tensor copies
+// TMA copies
 //===----------------------------------------------------------------------===//
 
 /// Has no C++ type, because the printer would then omit `!hopper.tensor_map`.
@@ -28,11 +28,11 @@ def Hopper_AnyTensorMap : Type<Hopper_TensorMap.predicate, "tensor map">;
 def Hopper_MakeTensorMapOp : Hopper_Op<"make_tensor_map", [Pure]> {
   let summary = "create a tensor map for a memref (host)";
   let description = [{
-    Creates the descriptor of a memref of rank 2 to 5 of f16 or bf16 in global memory, with unit
+    Creates the TMA descriptor of a memref of rank 2 to 5 of f16 or bf16 in global memory, with unit
     stride in its last dimension. The box covers `rows` indices along dimension `row_dim`, `columns`
-    along the last dimension, and one along every other dimension. With `outer_dim` it covers
-    `outer_rows` indices along that dimension and `rows / outer_rows` along `row_dim`: `rows` in
-    all, where the rows of one outer index are contiguous.
+    along the last dimension, and one along every other dimension. With `outer_dim`, the box covers
+    `outer_rows` indices along that dimension and `rows / outer_rows` along `row_dim`, `rows` in
+    all. In shared memory, the rows of one outer index are contiguous.
 
     Examples:
 
@@ -57,13 +57,13 @@ def Hopper_MakeTensorMapOp : Hopper_Op<"make_tensor_map", [Pure]> {
 }
 
 def Hopper_TmaLoadOp : Hopper_OrderedOp<"tma_load"> {
-  let summary = "copy a tile to shared memory asynchronously";
+  let summary = "load a tile into shared memory asynchronously (TMA)";
   let description = [{
-    Every thread that executes the op issues it, so one thread must do so. It is one instruction per
-    panel of the tile; panel `p` is read from column `col + p*C`. The coordinates are in the order
-    of the memref's dimensions. The copy completes `P*R*C` elements' bytes on the barrier. Elements
-    outside the memref are read as 0 and count as well. With `panels`, only the first `panels`
-    panels are copied.
+    Every thread that executes the op issues the load, so only one thread must execute it. The op is
+    lowered to one instruction per panel of the tile; panel `p` is loaded from column `col + p*C`.
+    The coordinates are in the order of the memref's dimensions. The load completes the bytes of
+    `P*R*C` elements on the mbarrier. Elements outside the memref are loaded as 0; their bytes count
+    too. With `panels`, only the first `panels` panels are loaded.
 
     Example:
 
@@ -83,18 +83,18 @@ def Hopper_TmaLoadOp : Hopper_OrderedOp<"tma_load"> {
   }];
   let extraClassDeclaration = [{
     TensorMapType getMapType() { return ::llvm::cast<TensorMapType>(getMap().getType()); }
-    /// The part that is copied: the tile or its first panels.
+    /// Returns the layout of the loaded panels: all panels of the tile, or the first `panels`.
     SharedTile getCopied();
   }];
 }
 
 def Hopper_BulkLoadOp : Hopper_OrderedOp<"bulk_load"> {
-  let summary = "copy elements to shared memory asynchronously";
+  let summary = "load contiguous elements into shared memory asynchronously (bulk copy)";
   let description = [{
-    Copies contiguous elements of a memref in global memory, from `indices` on, to buffer `place` of
-    `places`, a `memref<S x E x T>`, and fills that buffer. The number of bytes is a multiple of 16,
-    and they begin at a multiple of 16 bytes. Every thread that executes the op issues the copy, so
-    one thread must do so. The copy completes its bytes on the barrier.
+    Loads E contiguous elements of a memref in global memory, from `indices` on, into buffer `place`
+    of `places`, a `memref<S x E x T>` of S buffers. The size of a buffer and the global address
+    must be multiples of 16 bytes. Every thread that executes the op issues the load, so only one
+    thread must execute it. The load completes its bytes on the mbarrier.
 
     Example:
 
@@ -113,12 +113,12 @@ def Hopper_BulkLoadOp : Hopper_OrderedOp<"bulk_load"> {
 }
 
 def Hopper_TmaStoreOp : Hopper_OrderedOp<"tma_store"> {
-  let summary = "copy a tile from shared memory asynchronously";
+  let summary = "store a tile from shared memory asynchronously (TMA)";
   let description = [{
-    The counterpart of `hopper.tma_load`. One thread issues it after all threads that have written
-    the tile have executed a fence of the asynchronous proxy (`hopper.fence_async_shared`). It is
-    one group of copies; `hopper.wait_stores` in the same thread waits for it. Elements outside the
-    memref are not written.
+    The counterpart of `hopper.tma_load`. One thread issues the store after all threads that have
+    written the tile have executed a fence of the async proxy (`hopper.fence_async_shared`). The
+    store is committed as one bulk async-group, for which `hopper.wait_stores` in the same thread
+    waits. Elements outside the memref are not written.
 
     Example:
 
@@ -137,14 +137,15 @@ def Hopper_TmaStoreOp : Hopper_OrderedOp<"tma_store"> {
 }
 
 def Hopper_WaitStoresOp : Hopper_OrderedOp<"wait_stores"> {
-  let summary = "wait until this thread's copies have read shared memory";
+  let summary = "wait until this thread's bulk stores have read shared memory";
   let description = [{
-    After this op, the shared memory that the copies have read may be overwritten; the data may not
-    have arrived in global memory yet.
+    Waits for the reads of all `hopper.tma_store` and `hopper.add_staged` ops that this thread has
+    issued. Their source buffers may then be overwritten; the data may not have arrived in global
+    memory yet.
 
     If consumers have separate branches, `consumer` identifies the consumer whose branch ends here.
-    Otherwise LLVM would merge ends that are equal into one block, and copies would begin in a block
-    that two roles share.
+    This makes the ends of the branches different; LLVM would otherwise merge equal ends into one
+    block, and stores would be issued in a block that consumers share.
 
     Example: `hopper.wait_stores`, `hopper.wait_stores consumer(1)`
   }];
@@ -154,10 +155,10 @@ def Hopper_WaitStoresOp : Hopper_OrderedOp<"wait_stores"> {
 }
 
 def Hopper_FenceAsyncSharedOp : Hopper_OrderedOp<"fence_async_shared"> {
-  let summary = "order this thread's writes to shared memory before reads by copies and products";
+  let summary = "make this thread's writes to shared memory visible to the async proxy";
   let description = [{
-    Tensor copies and asynchronous products access shared memory through a separate path, the
-    asynchronous proxy. They see the writes of a thread only after its fence.
+    TMA copies and `wgmma` access shared memory through the async proxy. They see the writes of a
+    thread only after the thread has executed this fence.
 
     The op is erased if it follows `hopper.publish`, which contains a fence, without a write in
     between.
@@ -170,16 +171,16 @@ def Hopper_FenceAsyncSharedOp : Hopper_OrderedOp<"fence_async_shared"> {
 }
 
 //===----------------------------------------------------------------------===//
-// Barriers
+// mbarriers
 //===----------------------------------------------------------------------===//
 
 class Hopper_BarrierOp<string mnemonic> : Hopper_OrderedOp<mnemonic>;
 
 def Hopper_BarrierInitOp : Hopper_BarrierOp<"barrier_init"> {
-  let summary = "initialize a barrier with a number of arrivals per phase";
+  let summary = "initialize an mbarrier with a number of arrivals per phase";
   let description = [{
-    One thread executes the op. Other threads may use the barrier after that thread has executed
-    `hopper.fence_barrier_init` and after a barrier of the block.
+    One thread executes the op and then `hopper.fence_barrier_init`. Other threads may use the
+    mbarrier after a subsequent barrier of the block.
 
     Example: `hopper.barrier_init %bars[%i], 3 : memref<4xi64, #gpu.address_space<workgroup>>`
   }];
@@ -188,15 +189,17 @@ def Hopper_BarrierInitOp : Hopper_BarrierOp<"barrier_init"> {
 }
 
 def Hopper_FenceBarrierInitOp : Hopper_OrderedOp<"fence_barrier_init"> {
-  let summary = "make initialized barriers visible to asynchronous copies";
+  let summary = "make initialized mbarriers visible to asynchronous copies";
   let description = "Example: `hopper.fence_barrier_init`";
   let assemblyFormat = "attr-dict";
   let hasVerifier = 0;
 }
 
 def Hopper_BarrierExpectOp : Hopper_BarrierOp<"barrier_expect"> {
-  let summary = "arrive, and make the phase wait for a number of bytes as well";
+  let summary = "arrive at an mbarrier and expect a number of bytes";
   let description = [{
+    The phase completes only after asynchronous copies have completed `bytes` bytes on the mbarrier.
+
     Example: `hopper.barrier_expect %bars[%i], 20480 : memref<4xi64, #gpu.address_space<workgroup>>`
   }];
   let arguments = (ins AnyMemRef:$barriers, Index:$index, I64Attr:$bytes);
@@ -204,10 +207,10 @@ def Hopper_BarrierExpectOp : Hopper_BarrierOp<"barrier_expect"> {
 }
 
 def Hopper_BarrierArriveOp : Hopper_BarrierOp<"barrier_arrive"> {
-  let summary = "arrive at a barrier";
+  let summary = "arrive at an mbarrier";
   let description = [{
-    With a predicate, only the threads for which it holds arrive. The predicate is not a branch:
-    control flow between an asynchronous product and its wait would serialize the product.
+    With a predicate, only the threads whose predicate is true arrive. The predicate does not become
+    a branch: control flow between a `wgmma` and its wait would serialize the `wgmma`.
 
     Example:
 
@@ -222,9 +225,9 @@ def Hopper_BarrierArriveOp : Hopper_BarrierOp<"barrier_arrive"> {
 }
 
 def Hopper_BarrierWaitOp : Hopper_BarrierOp<"barrier_wait"> {
-  let summary = "wait until the phase with a parity has completed";
+  let summary = "wait until the phase of an mbarrier with the given parity has completed";
   let description = [{
-    The first phase has parity 0. A wait for parity 1 at a new barrier returns immediately.
+    The first phase has parity 0. A wait for parity 1 at a new mbarrier returns immediately.
 
     Example: `hopper.barrier_wait %bars[%i], %parity : memref<4xi64, #gpu.address_space<workgroup>>`
   }];
@@ -233,17 +236,17 @@ def Hopper_BarrierWaitOp : Hopper_BarrierOp<"barrier_wait"> {
 }
 
 //===----------------------------------------------------------------------===//
-// Rings
+// Ring buffers
 //===----------------------------------------------------------------------===//
 
 /// Has no C++ type, because the printer would then omit `!hopper.ring`.
 def Hopper_AnyRing : Type<Hopper_Ring.predicate, "ring">;
 
 def Hopper_MakeRingOp : Hopper_Op<"make_ring", [Pure]> {
-  let summary = "create a ring in shared memory";
+  let summary = "create a ring buffer in shared memory";
   let description = [{
-    The stages of the ring are the buffers in `tiles`. The full barriers are elements of `barriers`
-    from number `first` on, one for each stage, and the empty barriers follow them.
+    `tiles` contains the buffers of all stages. The full mbarriers, one per stage, are the elements
+    of `barriers` from index `first` on, and the empty mbarriers follow.
 
     Example:
 
@@ -261,7 +264,7 @@ def Hopper_MakeRingOp : Hopper_Op<"make_ring", [Pure]> {
   }];
   let extraClassDeclaration = [{
     RingType getRingType() { return ::llvm::cast<RingType>(getRing().getType()); }
-    /// The number of the first full barrier, and of the first empty barrier.
+    /// Returns the index of the first full mbarrier and of the first empty mbarrier.
     int64_t getFull() { return getFirst(); }
     int64_t getEmpty() { return getFirst() + getRingType().getStages(); }
   }];
@@ -276,9 +279,10 @@ class Hopper_RingOp<string mnemonic, list<Trait> traits = []>
 }
 
 def Hopper_RingInitOp : Hopper_RingOp<"ring_init"> {
-  let summary = "initialize the barriers of a ring for a number of consumers";
+  let summary = "initialize the mbarriers of a ring for a number of consumers";
   let description = [{
-    One thread executes the op, like `hopper.barrier_init`.
+    `consumers` is the number of `hopper.ring_release` arrivals that empty a stage. One thread
+    executes the op, as for `hopper.barrier_init`.
 
     Example: `hopper.ring_init %ring, 3 : !hopper.ring<3x2x80x64xf16>`
   }];
@@ -289,8 +293,8 @@ def Hopper_RingInitOp : Hopper_RingOp<"ring_init"> {
 def Hopper_RingPutOp : Hopper_RingOp<"ring_put", [OperandSegments]> {
   let summary = "load the tile of a step into a ring";
   let description = [{
-    Waits until all consumers have released the previous tile of the step's stage, and begins the
-    copy (`hopper.tma_load`) from `coordinates` on. One thread executes the op.
+    Waits until all consumers have released the previous tile of the step's stage, and issues the
+    load (`hopper.tma_load`) from `coordinates` on. One thread executes the op.
 
     Example:
 
@@ -299,10 +303,10 @@ def Hopper_RingPutOp : Hopper_RingOp<"ring_put", [OperandSegments]> {
         : !hopper.ring<3x2x80x64xf16>, !hopper.tensor_map<80x64xf16>
     ```
 
-    `beside` is a number of additional bytes that come with the tile, through later
-    `hopper.ring_put_row` ops. With `panels`, only the first `panels` panels of a tile are copied;
-    the others keep their contents. With `pieces`, the tile is copied in as many pieces, each with
-    as many rows as the map's box and with its own coordinate along dimension `along`, in place of
+    `beside` is the number of additional bytes that subsequent `hopper.ring_put_row` ops of the same
+    step load. With `panels`, only the first `panels` panels of a tile are loaded; the other panels
+    keep their contents. With `pieces`, the tile is loaded in as many pieces, each with the number
+    of rows of the map's box. A piece has its own coordinate along dimension `along`, which replaces
     that in `coordinates`:
 
     ```mlir
@@ -310,10 +314,9 @@ def Hopper_RingPutOp : Hopper_RingOp<"ring_put", [OperandSegments]> {
         : !hopper.ring<3x1x16x64xf16>, !hopper.tensor_map<8x64xf16>
     ```
 
-    `idle` keeps the producer that many steps less far ahead, so that as many stages of the ring,
-    fewer than all, have no copy in flight. The op then waits as the put of the step `idle` steps
-    later would: until the stage of that step is empty. Blocks that keep fewer copies in flight do
-    not wait longer if memory is busy anyway:
+    `idle` limits the prefetch distance: `idle` stages, fewer than all, have no load in flight. The
+    op then waits until the stage of the step `idle` steps later is empty. If memory is saturated
+    anyway, blocks with fewer loads in flight do not wait longer:
 
     ```mlir
     hopper.ring_put %ring at %step idle %one from %m[%b, %h, %row, %c0]
@@ -337,11 +340,11 @@ def Hopper_RingPutOp : Hopper_RingOp<"ring_put", [OperandSegments]> {
 }
 
 def Hopper_RingPutRowOp : Hopper_RingOp<"ring_put_row"> {
-  let summary = "load elements that come with the tile of a step";
+  let summary = "load additional elements with the tile of a step";
   let description = [{
-    Executed after the `hopper.ring_put` of the step by the same thread. It begins a copy
-    (`hopper.bulk_load`) to the step's buffer in `places`. There are as many of these buffers as the
-    ring has stages, and a buffer is got and released together with the tile.
+    The producer thread executes the op after the `hopper.ring_put` of the step. The op issues a
+    load (`hopper.bulk_load`) into the buffer of the step's stage in `places`, which has one buffer
+    per stage of the ring. Consumers get and release this buffer together with the tile.
 
     Example:
 
@@ -351,14 +354,14 @@ def Hopper_RingPutRowOp : Hopper_RingOp<"ring_put_row"> {
           memref<3x64xf32, #gpu.address_space<workgroup>>
     ```
   }];
-  let arguments = (ins Hopper_AnyRing:$ring, Index:$step, AnyMemRef:$source, Variadic<Index>:$indices,
-                       AnyMemRef:$places);
+  let arguments = (ins Hopper_AnyRing:$ring, Index:$step, AnyMemRef:$source,
+                       Variadic<Index>:$indices, AnyMemRef:$places);
   let assemblyFormat = [{
     $ring `at` $step `from` $source `[` $indices `]` `to` $places attr-dict
     `:` type($ring) `,` type($source) `,` type($places)
   }];
   let extraClassDeclaration = ringDeclaration # [{
-    /// The size of a buffer in bytes.
+    /// Returns the size of a buffer in bytes.
     int64_t getBytes();
   }];
 }
@@ -367,7 +370,8 @@ def Hopper_RingGetOp : Hopper_RingOp<"ring_get", [
     DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
   let summary = "wait for the tile of a step";
   let description = [{
-    Returns the buffer of the tile. A consumer may get a tile again until it releases it.
+    Waits for the full mbarrier of the step's stage and returns the buffer of the tile. A consumer
+    may get a tile several times before the consumer releases it.
 
     Example: `%tile = hopper.ring_get %ring at %step : !hopper.ring<3x2x80x64xf16>`
   }];
@@ -380,8 +384,8 @@ def Hopper_RingGetOp : Hopper_RingOp<"ring_get", [
 def Hopper_RingReleaseOp : Hopper_RingOp<"ring_release"> {
   let summary = "release the tile of a step";
   let description = [{
-    One thread of each consumer, the one for which `predicate` holds, executes the release after all
-    threads of the consumer have read the tile.
+    Arrives at the empty mbarrier of the step's stage. The thread of each consumer whose `predicate`
+    is true arrives, after all threads of the consumer have read the tile.
 
     Example: `hopper.ring_release %ring at %step if %first : !hopper.ring<3x2x80x64xf16>`
   }];
@@ -393,8 +397,8 @@ def Hopper_RingReleaseOp : Hopper_RingOp<"ring_release"> {
 def Hopper_RingDrainOp : Hopper_RingOp<"ring_drain"> {
   let summary = "wait until all consumers have released the tile of a step";
   let description = [{
-    The tile of the step must have been put, and no later tile may have been put into its stage. The
-    thread that puts tiles executes the op.
+    The tile of the step must have been put, and no later tile into the same stage. The producer
+    thread executes the op.
 
     Example: `hopper.ring_drain %ring at %step : !hopper.ring<3x2x80x64xf16>`
   }];
@@ -404,7 +408,7 @@ def Hopper_RingDrainOp : Hopper_RingOp<"ring_drain"> {
 }
 
 //===----------------------------------------------------------------------===//
-// Groups of warps
+// Named barriers and warpgroups
 //===----------------------------------------------------------------------===//
 
 class Hopper_GroupOp<string mnemonic> : Hopper_OrderedOp<mnemonic> {
@@ -413,52 +417,53 @@ class Hopper_GroupOp<string mnemonic> : Hopper_OrderedOp<mnemonic> {
 }
 
 def Hopper_GroupBarrierOp : Hopper_GroupOp<"group_barrier"> {
-  let summary = "synchronize the threads of a group";
+  let summary = "synchronize a group of warps at a named barrier";
   let description = [{
     Waits until `threads` threads, in whole warps, have arrived at the block's named barrier `id`, 0
-    to 15. After the op, all of these threads see what any of them wrote before it.
+    to 15. After the op, the threads see all writes of the group before the op.
 
     Example: `hopper.group_barrier %id threads(128)`
   }];
 }
 
 def Hopper_GroupArriveOp : Hopper_GroupOp<"group_arrive"> {
-  let summary = "arrive at a group's barrier without waiting";
+  let summary = "arrive at a named barrier without waiting";
   let description = [{
-    Counts towards the threads of the `hopper.group_barrier` with the same number.
+    Counts towards the threads of the `hopper.group_barrier` with the same `id`.
 
     Example: `hopper.group_arrive %id threads(384)`
   }];
 }
 
-/// An op of two peer warpgroups, which follow the producer's, at the block's named barriers
+/// An op of two peer warpgroups, which follow the producer warpgroup, at the block's named barriers
 /// `barrier` and `barrier + 1`. Each of the two warpgroups waits at one of these barriers.
 class Hopper_PeerOp<string mnemonic> : Hopper_OrderedOp<mnemonic> {
   let arguments = (ins ConfinedAttr<I64Attr, [IntMinValue<1>, IntMaxValue<14>]>:$barrier);
   let assemblyFormat = "$barrier attr-dict";
   let hasVerifier = 0;
   let extraClassDeclaration = [{
-    static constexpr int64_t kThreads = 256;      ///< of both warpgroups
-    static constexpr int64_t kSecondThread = 256; ///< of the second warpgroup, after the producer's
+    static constexpr int64_t kThreads = 256;      ///< number of threads of both warpgroups
+    static constexpr int64_t kSecondThread = 256; ///< index of the second warpgroup's first thread
   }];
 }
 
 def Hopper_AwaitPeerOp : Hopper_PeerOp<"await_peer"> {
-  let summary = "wait until the peer warpgroup lets this one continue";
+  let summary = "wait until the peer warpgroup has executed hopper.wake_peer";
   let description = [{
-    Orders two peer warpgroups, threads 128 to 255 and 256 to 383 of the block: each waits until the
-    other has executed `hopper.wake_peer` as often as it has executed this op itself. The op
-    determines which of the two a thread belongs to without keeping it in a register.
+    Orders two peer warpgroups, threads 128 to 255 and 256 to 383 of the block. A warpgroup waits
+    until its peer has executed `hopper.wake_peer` as often as the warpgroup itself has executed
+    this op. The lowering selects the named barrier by predicates, so that no register holds its
+    number.
 
     Example: `hopper.await_peer 2`
   }];
 }
 
 def Hopper_WakePeerOp : Hopper_PeerOp<"wake_peer"> {
-  let summary = "let the peer warpgroup continue";
+  let summary = "signal the peer warpgroup";
   let description = [{
-    Lets the peer warpgroup continue after its `hopper.await_peer` with the same number. The op
-    does not wait.
+    Signals the `hopper.await_peer` of the peer warpgroup with the same `barrier`. The op does not
+    wait.
 
     Example: `hopper.wake_peer 2`
   }];
@@ -475,12 +480,12 @@ def Hopper_RegisterChangeAttr : EnumAttr<Hopper_Dialect, Hopper_RegisterChange, 
 }
 
 def Hopper_SetRegistersOp : Hopper_OrderedOp<"set_registers"> {
-  let summary = "change the number of registers of a warpgroup's threads";
+  let summary = "change the number of registers of a warpgroup's threads (setmaxnreg)";
   let description = [{
-    Changes the number from the one that the kernel starts with to `count`, 24 to 256 in steps of 8.
-    An increase waits until enough registers are free. A multiprocessor runs `blocks` blocks of the
-    kernel at once and divides its registers among them at the start; `blocks` must be the same in
-    all of these ops of a kernel.
+    Changes the number of registers per thread from that at the start of the kernel to `count`, 24
+    to 256 in steps of 8. An increase waits until enough registers are free. `blocks` is the number
+    of blocks of the kernel that run at once on a multiprocessor and share its registers at the
+    start; it must be the same in all of these ops of a kernel.
 
     Example: `hopper.set_registers increase 160 blocks(1)`
   }];
@@ -489,7 +494,7 @@ def Hopper_SetRegistersOp : Hopper_OrderedOp<"set_registers"> {
 }
 
 //===----------------------------------------------------------------------===//
-// Asynchronous products
+// Asynchronous matrix products (wgmma)
 //===----------------------------------------------------------------------===//
 
 def Hopper_F16Vector : VectorOfAnyRankOf<[F16, BF16]>;
@@ -498,12 +503,12 @@ def Hopper_WgmmaA : AnyTypeOf<[AnyMemRef, Hopper_F16Vector]>;
 def Hopper_Accumulator : VectorOfAnyRankOf<[F16, BF16, F32]>;
 
 def Hopper_WgmmaOp : Hopper_OrderedOp<"wgmma", [OperandSegments]> {
-  let summary = "issue an asynchronous product of a warpgroup";
+  let summary = "issue an asynchronous matrix product of a warpgroup";
   let description = [{
-    Begins `d = a * b^T` or, with an accumulator, `d = acc + a * b^T`, as one group of asynchronous
-    instructions. With `transposed`, the rows of `b` run along the contraction, and
+    Issues `d = a * b^T` or, with an accumulator, `d = acc + a * b^T`, as one wgmma-group of
+    asynchronous instructions. With `transposed`, the rows of `b` run along the contraction, and
     `d = acc + a * b`. `d` has 64 rows and must pass through a `hopper.wgmma_wait` before it is
-    used. Registers of `a` must also pass through it before they change.
+    used. If `a` is in registers, it must also pass through this wait before the registers change.
 
     | | rows | columns |
     | --- | --- | --- |
@@ -516,10 +521,10 @@ def Hopper_WgmmaOp : Hopper_OrderedOp<"wgmma", [OperandSegments]> {
     | `acc`, `d` | 64 | N |
 
     K is a multiple of 16 and equal in `a` and `b`; with `depth`, only the first `depth` elements of
-    both are contracted. The first columns of `a` may be in registers (`first`); they are then not
-    read from shared memory. N is a multiple of 8 up to 256, and may be less than `b` has. On whole
-    tiles, several warpgroups may share a product: each has 64 of its rows or, if there are 64 rows
-    in all, a part of the columns.
+    K are contracted. If `first` holds the first columns of `a` in registers, these columns are not
+    read from shared memory. N is a multiple of 8 up to 256, and may be smaller than in `b`. On
+    whole tiles, several warpgroups may share a product: each computes 64 of its rows or, if there
+    are 64 rows in all, a range of the columns.
 
     Examples:
 
@@ -543,23 +548,23 @@ def Hopper_WgmmaOp : Hopper_OrderedOp<"wgmma", [OperandSegments]> {
     `:` custom<WgmmaTypes>(type($a), type($first), type($b), type($acc), type($d))
   }];
   let extraClassDeclaration = segments # [{
-    /// N, the number of columns of the result.
+    /// Returns N, the number of columns of the result.
     int64_t getColumns();
-    /// The length of the contraction: `depth`, or all columns of `a`.
+    /// Returns K, the length of the contraction: `depth`, or all of `a`.
     int64_t getContraction();
   }];
 }
 
 def Hopper_WgmmaWaitOp : Hopper_OrderedOp<"wgmma_wait", [
     DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
-  let summary = "wait until at most a number of groups of products are pending";
+  let summary = "wait until at most `pending` wgmma-groups are pending";
   let description = [{
-    Returns the values, so that no use of a result can move above the wait that makes it valid.
-    Values of groups that may still be pending are passed through as well, because they are in the
-    same registers after the wait.
+    Returns the values, so that no use of a result can move above the wait that makes the result
+    valid. Values of groups that may still be pending are passed through too, because they stay in
+    the same registers.
 
-    `held` marks one of two equal waits in the arms of a branch, so that LLVM does not merge them:
-    the block boundary before the wait keeps ptxas from waiting earlier.
+    `held` marks one of two equal waits in the arms of a branch, so that LLVM does not merge the
+    waits into one before the branch: the block boundary keeps ptxas from waiting earlier.
 
     Example:
 
@@ -574,13 +579,13 @@ def Hopper_WgmmaWaitOp : Hopper_OrderedOp<"wgmma_wait", [
 }
 
 def Hopper_LoadTileOp : Hopper_Op<"load_tile", [MemoryEffects<[MemRead]>]> {
-  let summary = "a tile in shared memory as a value";
+  let summary = "represent a tile in shared memory as a vector value";
   let description = [{
-    If the result has fewer columns than the tile, it is the first columns of the tile. In a tile
-    program, the op represents the operand of a contraction until the contraction becomes a
-    `hopper.wgmma`, which reads shared memory itself. No thread holds the value, and the op has no
-    lowering of its own. If threads do hold the first columns, or all of them (`first`), a product
-    whose left-hand side is this value reads those columns from registers.
+    In a tile program, the op represents the operand of a contraction until the contraction becomes
+    a `hopper.wgmma`, which reads shared memory itself. The value occupies no registers, and the op
+    has no lowering. If the result has fewer columns than the tile, it represents the first columns
+    of the tile. `first` holds the first columns, or all columns, in registers; a product whose
+    left-hand side is this value reads these columns from registers.
 
     Example:
 
@@ -600,10 +605,11 @@ def Hopper_LoadTileOp : Hopper_Op<"load_tile", [MemoryEffects<[MemRead]>]> {
 }
 
 def Hopper_StoreTileOp : Hopper_Op<"store_tile", [MemoryEffects<[MemWrite]>]> {
-  let summary = "write a tile value to shared memory";
+  let summary = "store a tile value to shared memory";
   let description = [{
-    Writes the value in the swizzle of the tile's rows. The value is a whole tile of 64 rows, or the
-    part of it in a thread of the warpgroup; its number of columns is a multiple of 16.
+    Stores the value in the swizzle of the tile's rows (`stmatrix`). The value is a whole tile of 64
+    rows or, after distribution, the fragment of one thread of the warpgroup; its number of columns
+    is a multiple of 16.
 
     Example:
 
@@ -617,13 +623,14 @@ def Hopper_StoreTileOp : Hopper_Op<"store_tile", [MemoryEffects<[MemWrite]>]> {
 }
 
 def Hopper_ReadTileOp : Hopper_OrderedOp<"read_tile"> {
-  let summary = "read what warps have written to a tile in shared memory";
+  let summary = "load a tile value from shared memory into registers";
   let description = [{
-    The counterpart of `hopper.store_tile`: each thread gets the elements of the thread with the
-    same index in the warpgroup that stored the tile, from column `from` on, a multiple of 16. All
-    threads of the warp execute the op; after it, any of them may write the warp's rows again. A
-    tile of 16 rows is read by every warp. `thread` is the index of the thread in the block; with
-    it, addresses that are computed from the index are not computed before the index is known.
+    The counterpart of `hopper.store_tile`: each thread loads the fragment of the thread with the
+    same index in the warpgroup that stored the tile, from column `from` on, a multiple of 16
+    (`ldmatrix`). All threads of the warp execute the op; afterwards, any of these threads may
+    overwrite the warp's rows. Every warp loads all rows of a tile with 16 rows. `thread` is the
+    index of the thread in the block; addresses derived from this operand are computed after its
+    definition instead of earlier in the kernel.
 
     Example:
 
@@ -635,14 +642,15 @@ def Hopper_ReadTileOp : Hopper_OrderedOp<"read_tile"> {
   let arguments = (ins AnyMemRef:$tile, Optional<I32>:$thread,
                        DefaultValuedAttr<I64Attr, "0">:$from);
   let results = (outs Hopper_F16Vector:$result);
-  let assemblyFormat = "$tile (`from` $from^)? (`by` $thread^)? attr-dict `:` type($tile) `->` type($result)";
+  let assemblyFormat =
+      "$tile (`from` $from^)? (`by` $thread^)? attr-dict `:` type($tile) `->` type($result)";
 }
 
 def Hopper_PinOp : Hopper_OrderedOp<"pin", [AllTypesMatch<["value", "result"]>]> {
-  let summary = "compute a value at this point";
+  let summary = "force the computation of a value before this point";
   let description = [{
-    Returns the value. Its computation stays before this op. LLVM would otherwise move it to its
-    first use, past waits, and keep everything that it is computed from in registers until then.
+    Returns the value. LLVM would otherwise move the computation to the first use, past waits, and
+    keep its inputs in registers until then.
 
     Example: `%p = hopper.pin %weights : vector<128x64xf16>`
   }];
@@ -652,10 +660,11 @@ def Hopper_PinOp : Hopper_OrderedOp<"pin", [AllTypesMatch<["value", "result"]>]>
 }
 
 def Hopper_PublishOp : Hopper_BarrierOp<"publish"> {
-  let summary = "make a warp's writes to shared memory visible to products, and arrive";
+  let summary = "make a warp's writes visible to the async proxy and arrive at an mbarrier";
   let description = [{
-    All threads of the warp execute the op, and one arrives. Threads that have waited for the phase
-    of the barrier may issue asynchronous products that read what the arriving warps have written.
+    All threads of the warp execute the op: each executes a fence (`hopper.fence_async_shared`), and
+    one thread arrives. After a wait for the phase of the mbarrier, a thread may issue a `wgmma`
+    that reads the data that the arriving warps have written to shared memory.
 
     Example: `hopper.publish %bars[%i] : memref<4xi64, #gpu.address_space<workgroup>>`
   }];
@@ -664,10 +673,10 @@ def Hopper_PublishOp : Hopper_BarrierOp<"publish"> {
 }
 
 def Hopper_WarpArriveOp : Hopper_BarrierOp<"warp_arrive"> {
-  let summary = "arrive at a barrier once per warp";
+  let summary = "arrive at an mbarrier once per warp";
   let description = [{
-    All threads of the warp execute the op. One thread arrives, after everything that each of them
-    has done before.
+    All threads of the warp execute the op. One thread arrives when all threads of the warp have
+    reached the op.
 
     Example: `hopper.warp_arrive %bars[%i] : memref<4xi64, #gpu.address_space<workgroup>>`
   }];
@@ -676,13 +685,14 @@ def Hopper_WarpArriveOp : Hopper_BarrierOp<"warp_arrive"> {
 }
 
 def Hopper_StageTileOp : Hopper_OrderedOp<"stage_tile"> {
-  let summary = "stage a tile for a copy that adds it";
+  let summary = "stage a tile in shared memory for hopper.add_staged";
   let description = [{
-    Writes a tile to `staging` in shared memory, a `memref<W x E x f32>` with E elements for each of
-    W warps. The accumulators of a warp are stored as they are, four elements of a thread next to
-    each other, thread after thread. The op first waits until the warp's last copy from this memory
-    (`hopper.add_staged`) has read it. On whole tiles, the value is the tile; after distribution, it
-    is the part in a thread, and `warp` is the number of the thread's warp.
+    Stores a tile to `staging` in shared memory, a `memref<W x E x f32>` with E elements for each of
+    W warps. Accumulators are stored in register order: four consecutive elements of a thread are
+    contiguous, followed by those of the next thread. The op first waits until the warp's last
+    `hopper.add_staged` from this buffer has read the buffer. On whole tiles, the value is the tile;
+    after distribution, it is the fragment of one thread, and `warp` is the index of the thread's
+    warp.
 
     Example:
 
@@ -698,11 +708,12 @@ def Hopper_StageTileOp : Hopper_OrderedOp<"stage_tile"> {
 }
 
 def Hopper_AddStagedOp : Hopper_OrderedOp<"add_staged", [OperandSegments]> {
-  let summary = "add a staged tile to global memory";
+  let summary = "add a staged tile to global memory asynchronously";
   let description = [{
-    Begins a copy for each warp, which adds what warp `warp` has staged to `target`. All threads of
-    the warp execute the op, each after a fence of its writes (`hopper.fence_async_shared`). Without
-    `warp`, one warp begins a copy of what all warps have staged, after their fences.
+    Issues one `cp.reduce.async.bulk` per warp, which adds the elements that warp `warp` has staged
+    to `target`. All threads of the warp execute the op, each after a fence of its writes
+    (`hopper.fence_async_shared`). Without `warp`, one warp issues one copy for the elements of all
+    warps, after their fences.
 
     Example:
 
@@ -725,10 +736,11 @@ class Hopper_TurnOp<string mnemonic> : Hopper_OrderedOp<mnemonic> {
 }
 
 def Hopper_ReadTurnOp : Hopper_TurnOp<"read_turn"> {
-  let summary = "read the current turn";
+  let summary = "prefetch the current turn";
   let description = [{
-    Reads the element of `order`, in global memory, which other blocks write. `hopper.await_turn`
-    then begins with this value. The load is in flight between the two ops.
+    Loads the element of `order`, in global memory, which other blocks update. A later
+    `hopper.await_turn` first compares this value, so that the load overlaps with the ops in
+    between.
 
     Example: `%seen = hopper.read_turn %order[%b, %h, %i] : memref<?x?x?xi32>`
   }];
@@ -738,10 +750,10 @@ def Hopper_ReadTurnOp : Hopper_TurnOp<"read_turn"> {
 }
 
 def Hopper_ClaimOp : Hopper_TurnOp<"claim"> {
-  let summary = "fetch the next number of a counter";
+  let summary = "fetch the next value of an atomic counter";
   let description = [{
-    Atomically adds 1 to the element of `order`, in global memory, and returns its previous value, a
-    number that no other thread of the grid gets. The op orders no other memory accesses.
+    Atomically increments the element of `order`, in global memory, and returns its previous value,
+    which is unique in the grid. The op is relaxed: it orders no other memory accesses.
 
     Example: `%number = hopper.claim %counter[%c0] : memref<1xi32>`
   }];
@@ -754,11 +766,11 @@ def Hopper_AwaitTurnOp : Hopper_TurnOp<"await_turn"> {
   let summary = "wait for this block's turn";
   let description = [{
     Waits until the element of `order`, whose last known value is `seen`, equals `turn`: until the
-    block with the previous turn has passed it on. All threads of a warp execute the op. Subsequent
-    ops may rely on the sums that the other block's copies have added before, but on nothing else:
-    no other writes of that block need be visible.
+    block with the previous turn has executed `hopper.pass_turn`. All threads of a warp execute the
+    op. The op is not an acquire: only the additions that the other block's copies have completed
+    are visible, not its other writes.
 
-    If one block waits for another, blocks must run in the order of their numbers.
+    If one block waits for another block, blocks must start in the order of their indices.
 
     Example: `hopper.await_turn %order[%b, %h, %i] is %turn seen %seen : memref<?x?x?xi32>`
   }];
@@ -771,10 +783,10 @@ def Hopper_AwaitTurnOp : Hopper_TurnOp<"await_turn"> {
 def Hopper_TakeFirstOp : Hopper_TurnOp<"take_first"> {
   let summary = "determine whether this thread is the first to arrive";
   let description = [{
-    Returns true in a single thread of the grid: the one that finds 0 in the element of `order`,
-    whose last known value is `seen`, and sets it to 1. All other threads wait until the element is
-    2, which `hopper.pass_turn` of turn 1 sets. They may then rely on what that warp has cleared
-    before (`hopper.clear`). One thread of a warp executes the op.
+    Returns true in a single thread of the grid: the thread that atomically changes the element of
+    `order`, whose last known value is `seen`, from 0 to 1. All other threads wait until the element
+    is 2, the result of `hopper.pass_turn 1`. They may then rely on the memory that the first warp
+    has cleared (`hopper.clear`). One thread of a warp executes the op.
 
     Example: `%first = hopper.take_first %order[%b, %h, %i] seen %seen : memref<?x?x?xi32>`
   }];
@@ -786,8 +798,9 @@ def Hopper_TakeFirstOp : Hopper_TurnOp<"take_first"> {
 def Hopper_PassTurnOp : Hopper_TurnOp<"pass_turn"> {
   let summary = "pass the turn to the next block";
   let description = [{
-    Waits until the warp's copies that add are complete, and sets the element of `order` to
-    `turn + 1`. All threads of the warp execute the op.
+    Waits until the warp's additions (`hopper.add_staged`, `hopper.add_tile`) are complete, and sets
+    the element of `order` to `turn + 1` with release semantics. All threads of the warp execute the
+    op.
 
     Example: `hopper.pass_turn %turn at %order[%b, %h, %i] : memref<?x?x?xi32>`
   }];
@@ -798,9 +811,9 @@ def Hopper_PassTurnOp : Hopper_TurnOp<"pass_turn"> {
 def Hopper_SignalAddedOp : Hopper_TurnOp<"signal_added"> {
   let summary = "signal that a warp's additions are complete";
   let description = [{
-    Waits until the warp's copies that add are complete, and adds 1 to the element of `order`. A
-    thread that reads the new count sees all of these additions. All threads of the warp execute the
-    op.
+    Waits until the warp's additions (`hopper.add_staged`, `hopper.add_tile`) are complete, and
+    atomically increments the element of `order` with release semantics. All threads of the warp
+    execute the op.
 
     Example: `hopper.signal_added %done[%b, %h] : memref<?x?xi32>`
   }];
@@ -811,8 +824,8 @@ def Hopper_SignalAddedOp : Hopper_TurnOp<"signal_added"> {
 def Hopper_AwaitAddedOp : Hopper_TurnOp<"await_added"> {
   let summary = "wait until a number of warps have signaled";
   let description = [{
-    Waits until the element of `order` is `count`. After the op, everything that the warps have done
-    before they signaled (`hopper.signal_added`) is visible. The warps may belong to an earlier grid
+    Waits until the element of `order` is `count`, with acquire semantics: all additions of the
+    warps before `hopper.signal_added` are then visible. The warps may belong to an earlier grid
     that is still running, provided that all of its blocks have started.
 
     Example: `hopper.await_added %done[%b, %h] is %count : memref<?x?xi32>`
@@ -822,11 +835,10 @@ def Hopper_AwaitAddedOp : Hopper_TurnOp<"await_added"> {
 }
 
 def Hopper_ClearOp : Hopper_OrderedOp<"clear"> {
-  let summary = "clear memory that copies add to";
+  let summary = "set a range of global memory to zero before additions";
   let description = [{
     Sets `elements` f32 elements of `target`, in global memory, to zero, from `indices` on. All
-    threads of a warp execute the op. Copies may add to these elements after the turn is passed on
-    (`hopper.pass_turn`).
+    threads of a warp execute the op. Copies may add to these elements after `hopper.pass_turn`.
 
     Example: `hopper.clear %sums[%b, %h, %row, %c0] elements 8192 : memref<?x?x?x128xf32>`
   }];
@@ -841,14 +853,16 @@ def Hopper_AddTileOp : Hopper_OrderedOp<"add_tile", [OperandSegments]> {
   let summary = "add a tile to global memory asynchronously";
   let description = [{
     Implements `flashattn.add_tile` through `staging` in shared memory, a `memref<W x E x f32>` with
-    E elements for each of W warps. The accumulators of a warp are stored as they are, four elements
-    of a thread next to each other, thread after thread. Each warp issues one copy that adds; the op
-    first waits until the warp's previous copy has read the staging memory.
+    E elements for each of W warps. Accumulators are stored in register order: four consecutive
+    elements of a thread are contiguous, followed by those of the next thread. Each warp issues one
+    `cp.reduce.async.bulk`; the op first waits until the warp's previous copy has read the staging
+    buffer.
 
-    If a warp has a multiple of E elements, there are several such parts, each with the elements of
-    all warps and one after the other. They are copied in halves: one half is written while the copy
-    of the other half reads. On whole tiles, the value is the tile; after distribution, it is the
-    part in a thread, and `warp` is the number of the thread's warp.
+    If a warp has n E elements with n > 1, the tile is added in n pieces. `target` contains piece
+    after piece, each with E elements of every warp. A piece is copied in halves: the warp writes
+    one half while the copy of the other half is reading. On whole tiles, the value is the tile;
+    after distribution, it is the fragment of one thread, and `warp` is the index of the thread's
+    warp.
 
     Example:
 
@@ -865,7 +879,7 @@ def Hopper_AddTileOp : Hopper_OrderedOp<"add_tile", [OperandSegments]> {
     `:` type($value) `,` type($staging) `,` type($target)
   }];
   let extraClassDeclaration = segments # [{
-    /// The steps in which a thread's part, the op's value, goes through the staging memory.
+    /// Returns the steps in which the op's value, the fragment of one thread, is staged and copied.
     ::llvm::SmallVector<::mlir::flashattn::hopper::StagedStep> getStagedSteps();
   }];
 }

@@ -8,19 +8,19 @@
 
 namespace mlir::flashattn::hopper {
 
-/// Describes how a product reads an operand through descriptors (see "Matrix descriptor" in the
-/// section on asynchronous warpgroup instructions of the PTX ISA). Descriptors count in units of 16
-/// bytes.
+/// Computes the matrix descriptors through which `wgmma` reads an operand in shared memory (PTX
+/// ISA, "Matrix descriptor" in the section on asynchronous warpgroup instructions). Addresses and
+/// offsets in descriptors are in units of 16 bytes.
 struct WgmmaOperand {
   SharedTile tile;
-  /// Whether the contraction runs along the rows of the tile instead of its columns ("MN-major").
+  /// Whether the contraction runs along the rows of the tile instead of its columns (MN-major).
   bool transposed;
 
   static constexpr int64_t kUnit = 16;
 
-  /// Returns the descriptor without the address. The stride offset is the distance from 8 rows to
-  /// the next 8. The leading offset is the distance from one panel to the next if panels are
-  /// arranged along M or N, and unused otherwise.
+  /// Returns the descriptor without the address. The stride byte offset is the distance from 8 rows
+  /// to the next 8 rows. The leading byte offset is the distance from one panel to the next if
+  /// panels are arranged along M or N, and unused otherwise.
   uint64_t getFields() const {
     uint64_t leading = transposed ? tile.getPanelStrideBytes() / kUnit : 1;
     uint64_t stride = 8 * tile.getRowBytes() / kUnit;
@@ -28,13 +28,13 @@ struct WgmmaOperand {
     return leading << 16 | stride << 32 | swizzle << 62;
   }
 
-  /// Number of steps of 16 elements of the contraction in a panel; 0: all steps.
+  /// Returns the number of K steps, of 16 elements each, in a panel. 0: all steps are in one panel.
   int64_t getStepsPerPanel() const { return transposed ? 0 : tile.panelColumns / kWgmmaDepth; }
-  /// Distance in bytes from one step to the next within a panel.
+  /// Returns the distance in bytes from one K step to the next within a panel.
   int64_t getStepBytes() const {
     return kWgmmaDepth * (transposed ? tile.getRowBytes() : tile.getRowBytes() / tile.panelColumns);
   }
-  /// Returns the increment of the descriptor for the step'th 16 elements of the contraction.
+  /// Returns the increment of the descriptor for K step `step`.
   int64_t getStep(int64_t step) const {
     if (transposed)
       return step * getStepBytes() / kUnit;
