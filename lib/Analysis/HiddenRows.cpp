@@ -152,8 +152,8 @@ static std::string listHidden(Seeing &seeing, const PositionRange &positions) {
 
 // M6
 void flashattn::warnHiddenRows(AttentionOpInterface op) {
-  if (op.getConstantKeep() == false) {
-    op->emitWarning() << "keep hides every pair";
+  if (op.getConstantAttnMask() == false) {
+    op->emitWarning() << "attn_mask hides every pair";
     return;
   }
   if (!op.getMask())

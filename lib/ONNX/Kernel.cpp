@@ -111,7 +111,7 @@ std::string makeModule(const Problem &p, const View &k, const View &v, const Vie
   launch.add("o", o);
   std::string operands;
   if (p.mask.data) {
-    const char *name = p.mask.type == kBool ? "keep" : "bias";
+    const char *name = p.mask.type == kBool ? "attn_mask" : "bias";
     launch.add(name, p.mask);
     operands += launch.clause(name, launch.names.size() - 1, 1);
   }

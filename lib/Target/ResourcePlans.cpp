@@ -181,11 +181,11 @@ WarpgroupBlockPlan flashattn::planWarpgroupBlock(const WarpgroupBlock &block) {
 //===----------------------------------------------------------------------===//
 
 MmaRegisters flashattn::countMmaRegisters(int64_t rows, int64_t keys, int64_t warps, int64_t d,
-                                          int64_t dv, bool isF32, bool hasKeep) {
+                                          int64_t dv, bool isF32, bool hasAttnMask) {
   int64_t rowBlocks = rows / (16 * warps);
   // 16 rows of n f32 elements are 16 * n / 32 registers per lane, and half as many for 16-bit
   // elements.
-  return {rowBlocks * dv / 2, rowBlocks * keys / 2, hasKeep ? rowBlocks * keys : 0,
+  return {rowBlocks * dv / 2, rowBlocks * keys / 2, hasAttnMask ? rowBlocks * keys : 0,
           rowBlocks * d / 4 * (isF32 ? 4 : 1)};
 }
 

@@ -6,7 +6,7 @@
 `attention` runs where the tensors are: NumPy arrays on the CPU, and CUDA tensors of PyTorch, CuPy or
 any library with `__cuda_array_interface__` or DLPack on their GPU.
 
-`bias`, `keep`, `softcap`, `sink_logits`, `kv_len`, `offset` and `score_mod` shape the scores. A
+`bias`, `attn_mask`, `softcap`, `sink_logits`, `kv_len`, `offset` and `score_mod` shape the scores. A
 `score_mod` is a Python function such as `lambda score, b, h, p, k: score - 0.1 * abs(p - k)`;
 `flashattn.math` provides the functions that it may call.
 

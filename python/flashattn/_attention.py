@@ -65,7 +65,7 @@ def attention(
     stream: Any = ...,
     device: Optional[str] = ...,
     bias: Any = ...,
-    keep: Any = ...,
+    attn_mask: Any = ...,
     softcap: Optional[float] = ...,
     sink_logits: Any = ...,
     kv_len: Any = ...,
@@ -89,7 +89,7 @@ def attention(
     stream: Any = ...,
     device: Optional[str] = ...,
     bias: Any = ...,
-    keep: Any = ...,
+    attn_mask: Any = ...,
     softcap: Optional[float] = ...,
     sink_logits: Any = ...,
     kv_len: Any = ...,
@@ -113,7 +113,7 @@ def attention(
     stream: Any = ...,
     device: Optional[str] = ...,
     bias: Any = ...,
-    keep: Any = ...,
+    attn_mask: Any = ...,
     softcap: Optional[float] = ...,
     sink_logits: Any = ...,
     kv_len: Any = ...,
@@ -136,7 +136,7 @@ def attention(
     stream: Any = None,
     device: Optional[str] = None,
     bias: Any = None,
-    keep: Any = None,
+    attn_mask: Any = None,
     softcap: Optional[float] = None,
     sink_logits: Any = None,
     kv_len: Any = None,
@@ -190,10 +190,10 @@ def attention(
 
       bias: added to the scores: f16, bf16 or f32, of any shape that broadcasts to
         `[B, Hq, Nq, Nk]`, in every layout. A broadcast bias is not expanded in memory. Like q, k
-        and v, it is read in place, as are keep, sink_logits and kv_len. On the CPU, each of these
+        and v, it is read in place, as are attn_mask, sink_logits and kv_len. On the CPU, each of these
         four may be a list; sink_logits and kv_len may also be arrays of float64 and int64, which
         are copied.
-      keep: bool, broadcasts as bias does; False hides a pair that the mask shows.
+      attn_mask: bool, broadcasts as bias does; False hides a pair that the mask shows.
       softcap: a number c; scores s become `c * tanh(s / c)` before score_mod and bias.
       sink_logits: `[Hq]`, f32: a logit for each query head that joins the denominator of the softmax
         only. The lse of a row that sees no key is this logit.
@@ -229,11 +229,11 @@ def attention(
             return _torch.outside(
                 attention, q, k, v, mask=mask, scale=scale, align=align, layout=layout, return_lse=return_lse,
                 out=out, schedule=schedule, dtype=dtype, stream=stream, softcap=softcap, score_mod=score_mod,
-                bias=bias, keep=keep, sink_logits=sink_logits, kv_len=kv_len, offset=offset, device=device,
+                bias=bias, attn_mask=attn_mask, sink_logits=sink_logits, kv_len=kv_len, offset=offset, device=device,
             )  # fmt: skip
         # What torch traces is the call of an operator, and nothing of how plans are found.
         operands = {
-            "bias": bias, "keep": keep, "sink_logits": sink_logits, "kv_len": kv_len,
+            "bias": bias, "attn_mask": attn_mask, "sink_logits": sink_logits, "kv_len": kv_len,
             "offset": offset,
         }  # fmt: skip
         return _torch.attend(
@@ -246,14 +246,14 @@ def attention(
     names = values = ()
     text = None
     if not (
-        bias is keep is softcap is sink_logits is kv_len is offset is None and score_mod is None
+        bias is attn_mask is softcap is sink_logits is kv_len is offset is None and score_mod is None
     ):
         softcap = _features.check_options(softcap)
         text = None if score_mod is None else _trace.text_of(score_mod)
         names, values = _features.settle(
             {
                 "bias": bias,
-                "keep": keep,
+                "attn_mask": attn_mask,
                 "sink_logits": sink_logits,
                 "kv_len": kv_len,
                 "offset": offset,

@@ -132,7 +132,7 @@ class CPUBackend:
     ordinal = _library.DEVICE_CPU
 
     def __init__(self):
-        self.timer, self.bias, self.keep = Timer(), None, None
+        self.timer, self.bias, self.attn_mask = Timer(), None, None
         self.device = _library.get().device(_library.DEVICE_CPU).name
         try:
             import torch
@@ -179,7 +179,7 @@ class CPUBackend:
                 generator.standard_normal((b, h, n, m), numpy.float32)
             ),
         )
-        self.keep = _bench_features.make_keep(shape)
+        self.attn_mask = _bench_features.make_attn_mask(shape)
         return (
             make(shape["Hq"], shape["Nq"]),
             make(shape["Hkv"], shape["Nk"]),
@@ -193,7 +193,7 @@ class CPUBackend:
         from . import attention
 
         mask, dtype = mask_of(shape), self.dtype_of(shape)
-        options = _bench_features.options_of(shape, self.bias, self.keep)
+        options = _bench_features.options_of(shape, self.bias, self.attn_mask)
         return lambda: attention(q, k, v, mask=mask, dtype=dtype, **options)
 
     def dtype_of(self, shape):
@@ -280,7 +280,7 @@ class CPUBackend:
         return numpy.empty_like(q)
 
     def release(self) -> None:
-        self.bias = self.keep = None
+        self.bias = self.attn_mask = None
 
 
 class CUDABackend:
@@ -293,7 +293,7 @@ class CUDABackend:
 
     def __init__(self, torch):
         self.torch = torch
-        self.timer, self.bias, self.keep = CUDATimer(torch), None, None
+        self.timer, self.bias, self.attn_mask = CUDATimer(torch), None, None
         self.ordinal = torch.cuda.current_device()
         self.read_kernel: Optional[_bench_read.ReadKernel] = None
         self.types = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}
@@ -345,8 +345,8 @@ class CUDABackend:
             shape,
             lambda *size: self.torch.randn(size, device="cuda", dtype=self.types[shape["dtype"]]),
         )
-        keep = _bench_features.make_keep(shape)
-        self.keep = None if keep is None else self.torch.from_numpy(keep).cuda()
+        attn_mask = _bench_features.make_attn_mask(shape)
+        self.attn_mask = None if attn_mask is None else self.torch.from_numpy(attn_mask).cuda()
         return (
             make(shape["Hq"], shape["Nq"]),
             make(shape["Hkv"], shape["Nk"]),
@@ -357,7 +357,7 @@ class CUDABackend:
         from . import attention
 
         mask = mask_of(shape)
-        options = _bench_features.options_of(shape, self.bias, self.keep)
+        options = _bench_features.options_of(shape, self.bias, self.attn_mask)
         return lambda: attention(q, k, v, mask=mask, **options)
 
     def peers(self, shape, q, k, v) -> _bench_backward.Makers:
@@ -374,7 +374,7 @@ class CUDABackend:
         if shape["mask"] in ("none", "causal") and not shape.get("feature"):
             found["cudnn"] = lambda: self.sdpa_peer(SDPBackend.CUDNN_ATTENTION, shape, q, k, v)
             found["fa2"] = lambda: self.sdpa_peer(SDPBackend.FLASH_ATTENTION, shape, q, k, v)
-        if shape.get("feature") == "keep":
+        if shape.get("feature") == "attn_mask":
             found["cudnn"] = lambda: self.sdpa_peer(SDPBackend.CUDNN_ATTENTION, shape, q, k, v)
             found["efficient"] = lambda: self.sdpa_peer(
                 SDPBackend.EFFICIENT_ATTENTION, shape, q, k, v
@@ -391,10 +391,10 @@ class CUDABackend:
             "is_causal": shape["mask"] == "causal",
             "enable_gqa": shape["Hq"] != shape["Hkv"],
         }
-        if self.keep is not None:
+        if self.attn_mask is not None:
             # Not every one of them takes both.
             k, v = (x.repeat_interleave(shape["Hq"] // shape["Hkv"], 1) for x in (k, v))
-            options = {"attn_mask": self.keep}
+            options = {"attn_mask": self.attn_mask}
 
         def run():
             with sdpa_kernel([backend]):
@@ -416,7 +416,7 @@ class CUDABackend:
             "window": lambda b, h, q, k: (q + offset >= k) & (q + offset - k < near),
             "sink": lambda b, h, q, k: (q + offset >= k) & ((q + offset - k < near) | (k < sinks)),
         }[shape["mask"]]
-        if shape.get("feature") == "keep":
+        if shape.get("feature") == "attn_mask":
             length = _bench_features.document_of(shape)
             rule = lambda b, h, q, k: q // length == k // length  # noqa: E731
         block_mask = rule and create_block_mask(
@@ -464,7 +464,7 @@ class CUDABackend:
         return self.torch.empty_like(q)
 
     def release(self) -> None:
-        self.bias = self.keep = None
+        self.bias = self.attn_mask = None
         self.torch._dynamo.reset()
         self.torch.cuda.empty_cache()
         forget_compiled_kernels()

@@ -41,7 +41,7 @@ def attention_backward(
     stream: Any = ...,
     device: Optional[str] = ...,
     bias: Any = ...,
-    keep: Any = ...,
+    attn_mask: Any = ...,
     softcap: Optional[float] = ...,
     sink_logits: Any = ...,
     kv_len: Any = ...,
@@ -71,7 +71,7 @@ def attention_backward(
     stream: Any = ...,
     device: Optional[str] = ...,
     bias: Any = ...,
-    keep: Any = ...,
+    attn_mask: Any = ...,
     softcap: Optional[float] = ...,
     sink_logits: Any = ...,
     kv_len: Any = ...,
@@ -100,7 +100,7 @@ def attention_backward(
     stream: Any = None,
     device: Optional[str] = None,
     bias: Any = None,
-    keep: Any = None,
+    attn_mask: Any = None,
     softcap: Optional[float] = None,
     sink_logits: Any = None,
     kv_len: Any = None,
@@ -119,7 +119,7 @@ def attention_backward(
       o, lse: the results of `flashattn.attention` with return_lse.
       do: the gradient of o, with its shape and type. Error messages call it 'd_o', as the op does.
       d_lse: the gradient of lse, with its shape and type, if the loss depends on lse.
-      mask, scale, align, layout, bias, keep, softcap, sink_logits, kv_len, offset, score_mod: the
+      mask, scale, align, layout, bias, attn_mask, softcap, sink_logits, kv_len, offset, score_mod: the
         same as in the call of `flashattn.attention`. The compiler derives the derivative of
         score_mod; the numbers that score_mod captures have no gradient.
       deterministic: whether the same call returns the same bits each time.
@@ -146,7 +146,7 @@ def attention_backward(
     softcap = _features.check_options(softcap)
     text = None if score_mod is None else _trace.text_of(score_mod)
     operands = {
-        "d_lse": d_lse, "bias": bias, "keep": keep, "sink_logits": sink_logits, "kv_len": kv_len,
+        "d_lse": d_lse, "bias": bias, "attn_mask": attn_mask, "sink_logits": sink_logits, "kv_len": kv_len,
         "offset": offset,
     }  # fmt: skip
     wanted = tuple(

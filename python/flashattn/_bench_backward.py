@@ -28,7 +28,7 @@ class Backward:
         from . import attention
 
         self.backend, self.shape, self.inputs = backend, shape, (q, k, v)
-        self.options = _bench_features.options_of(shape, backend.bias, backend.keep)
+        self.options = _bench_features.options_of(shape, backend.bias, backend.attn_mask)
         self.options.update(mask=mask_of(shape), dtype=backend.dtype_of(shape))
         self.o, self.lse = attention(q, k, v, return_lse=True, **self.options)
         self.do = backend.gradient(shape)
@@ -96,8 +96,8 @@ class Backward:
         k, v = (self._rows(x, b, kv_head)[keys].astype(kind) for x in self.inputs[1:])
         nq, nk = shape["Nq"], shape["Nk"]
         seen = _reference.visible(mask_of(shape), rows[:, None] + nk - nq, keys[None, :], nq, nk)
-        if self.backend.keep is not None:
-            seen = seen & _bench_features.make_keep(shape)[0, 0][rows][:, keys]
+        if self.backend.attn_mask is not None:
+            seen = seen & _bench_features.make_attn_mask(shape)[0, 0][rows][:, keys]
         features = _bench_features.reference_of(
             shape, h, rows, lambda h: self._rows(self.backend.bias, 0, h), keys
         )

@@ -10,7 +10,7 @@ from . import masks, math
 
 SOFTCAP = 50.0
 DOCUMENTS = 8
-FEATURES = ("softcap", "bias", "alibi", "keep")
+FEATURES = ("softcap", "bias", "alibi", "attn_mask")
 
 
 def mask_of(shape: Dict[str, Any]) -> Optional[masks.Mask]:
@@ -26,8 +26,8 @@ def with_features(shapes: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
     """The grouped-query shape of a large model once for each feature."""
     (shape,) = (shape for shape in shapes if shape["name"] == "llama3-gqa")
     shapes = [dict(shape, name=f"llama3-{name}", feature=name) for name in FEATURES]
-    # A keep that hides all but blocks: documents of one length, side by side, without a mask.
-    shapes[FEATURES.index("keep")].update(mask="none", documents=DOCUMENTS)
+    # An attn_mask that hides all but blocks: documents of one length, side by side, without a mask.
+    shapes[FEATURES.index("attn_mask")].update(mask="none", documents=DOCUMENTS)
     return shapes
 
 
@@ -44,9 +44,9 @@ def make_bias(shape: Dict[str, Any], make: Callable[..., Any]) -> Any:
     return make(1, shape["Hq"], shape["Nq"], shape["Nk"])
 
 
-def make_keep(shape: Dict[str, Any]) -> Any:
-    """Whether query and key are of one document, [1, 1, Nq, Nk], for a shape with a keep, else None."""
-    if shape.get("feature") != "keep":
+def make_attn_mask(shape: Dict[str, Any]) -> Any:
+    """Whether query and key are of one document, [1, 1, Nq, Nk], for a shape with an attn_mask, else None."""
+    if shape.get("feature") != "attn_mask":
         return None
     query, key = (numpy.arange(shape[n]) // document_of(shape) for n in ("Nq", "Nk"))
     return (query[:, None] == key[None, :])[None, None]
@@ -57,13 +57,13 @@ def document_of(shape: Dict[str, Any]) -> int:
     return -(-shape["Nk"] // shape["documents"])
 
 
-def options_of(shape: Dict[str, Any], bias: Any, keep: Any) -> Dict[str, Any]:
+def options_of(shape: Dict[str, Any], bias: Any, attn_mask: Any) -> Dict[str, Any]:
     """The arguments of `flashattn.attention`."""
     return {
         None: {},
         "softcap": {"softcap": SOFTCAP},
         "bias": {"bias": bias},
-        "keep": {"keep": keep},
+        "attn_mask": {"attn_mask": attn_mask},
         "alibi": {"score_mod": alibi(shape["Hq"])},
     }[shape.get("feature")]
 
@@ -98,7 +98,7 @@ def flex_score_mod(torch: Any, shape: Dict[str, Any], bias: Any) -> Any:
     step, offset = -8.0 / shape["Hq"], shape["Nk"] - shape["Nq"]
     return {
         None: None,
-        "keep": None,
+        "attn_mask": None,
         "softcap": lambda score, b, h, q, k: SOFTCAP * torch.tanh(score / SOFTCAP),
         "bias": lambda score, b, h, q, k: score + bias[0, h, q, k],
         "alibi": lambda score, b, h, q, k: score + torch.exp2((h + 1) * step) * (k - q - offset),

@@ -91,6 +91,8 @@ def check_view(role: Role, view: View, q: View) -> None:
         expected = " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
         wanted = {"f32": "float32", "i32": "int32", "bool": "bool"}[names[-1]]
         hint = f'; convert it, as with .astype("{wanted}") or .to(torch.{wanted})'
+        if name == "attn_mask" and view.element in ("f16", "bf16", "f32"):
+            hint = "; bias= takes numbers"
         if len(names) > 1 and view.element == "uint16":
             hint = "; dtype='bf16' says that it holds the bits of bf16"
         kind = UnsupportedError if len(names) > 1 else ArgumentError

@@ -266,7 +266,7 @@ def compile(
       operands: the operands of `flashattn.attention` that each launch passes, by name. For bias, a
         pair of its element type and its shape of 4 sizes, each of them 1 for a broadcast dimension
         and None otherwise: `bias=("bf16", (1, None, None, None))`. Its rows are those of `rows`,
-        except that "dense" promises nothing about them. For keep, such a shape. For the other
+        except that "dense" promises nothing about them. For attn_mask, such a shape. For the other
         operands, True.
 
     Raises:

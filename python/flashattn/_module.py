@@ -94,7 +94,7 @@ def grouped_heads(
 def widen(problem: Problem, is_cpu: bool) -> Problem:
     """The problem of more calls that has the same kernel: without a mask that hides nothing, as a
     causal one of the last query alone, and on a GPU without heads where no schedule counts on their
-    ratio. With many queries those count on it that join the tiles of a band, and lists that a keep of
+    ratio. With many queries those count on it that join the tiles of a band, and lists that an attn_mask of
     each head gives."""
     operands = {operand.name for operand in problem.operands}
     if problem.op != "attention" or problem.schedule is not None:
@@ -102,7 +102,7 @@ def widen(problem: Problem, is_cpu: bool) -> Problem:
     if problem.mask == causal and problem.queries == 1:
         if problem.align == "bottom_right" and "offset" not in operands:
             problem = problem._replace(mask=None)
-    is_even = problem.mask in (None, causal) and "keep" not in operands
+    is_even = problem.mask in (None, causal) and "attn_mask" not in operands
     many = problem.queries is None and not is_cpu
     return problem._replace(heads=None) if many and is_even else problem
 
@@ -110,7 +110,7 @@ def widen(problem: Problem, is_cpu: bool) -> Problem:
 def check_options(mask: Any, align: Any, layout: Any) -> None:
     """Raises ArgumentError for what no text can be made of."""
     if mask is not None and not isinstance(mask, Mask):
-        hint = "; keep= takes an array of truth values" if hasattr(mask, "dtype") else ""
+        hint = "; attn_mask= takes an array of truth values" if hasattr(mask, "dtype") else ""
         raise ArgumentError(
             f"expected mask to be a flashattn mask or None but got {type(mask).__name__}{hint}"
         )

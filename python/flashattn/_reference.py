@@ -113,7 +113,7 @@ def attention_head(
 ) -> Tuple[numpy.ndarray, numpy.ndarray]:
     """o and lse of one head in the type of `q` (rules A2, A5 to A8); `round_to` rounds the
     probabilities, `features` are those of `shape_scores`. `shown` are the pairs that the mask alone
-    shows, where `seen` lacks what `keep` hides: a hidden NaN among these gives NaN."""
+    shows, where `seen` lacks what `attn_mask` hides: a hidden NaN among these gives NaN."""
     with numpy.errstate(invalid="ignore", divide="ignore", over="ignore"):
         scores, _ = shape_scores(q, k, scale, **features)
         scores = numpy.where(seen, scores, -numpy.inf)

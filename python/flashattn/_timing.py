@@ -101,8 +101,8 @@ def _make_call(
     )
     q, k, v = (make(sizes, element) for sizes in (q_shape, k_shape, k_shape))
     bias = _bench_features.make_bias(shape, lambda *sizes: make(sizes, element))
-    keep = make((1, 1, shape["Nq"], shape["Nk"]), "i1") if shape.get("feature") == "keep" else None
-    options = _bench_features.options_of(shape, bias, keep)
+    attn_mask = make((1, 1, shape["Nq"], shape["Nk"]), "i1") if shape.get("feature") == "attn_mask" else None
+    options = _bench_features.options_of(shape, bias, attn_mask)
     options["mask"] = _bench_features.mask_of(shape)
     if element == "bf16":
         options["dtype"] = element

@@ -167,7 +167,7 @@ def _lengths(tensor: Any) -> Any:
 
 
 _LAYOUTS = {
-    "bias": _with_pairs, "keep": _with_pairs, "sink_logits": _dense, "kv_len": _lengths, "lse": _dense,
+    "bias": _with_pairs, "attn_mask": _with_pairs, "sink_logits": _dense, "kv_len": _lengths, "lse": _dense,
     "d_lse": _dense,
 }  # fmt: skip
 

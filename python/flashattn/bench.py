@@ -89,8 +89,8 @@ def for_cpu(shape: Dict[str, Any], longest: int = 1024) -> Dict[str, Any]:
 def visible_pairs(shape: Dict[str, Any]) -> int:
     """The pairs of one head that its mask shows."""
     nq, nk = shape["Nq"], shape["Nk"]
-    if shape.get("feature") == "keep":
-        return int(_bench_features.make_keep(shape).sum())
+    if shape.get("feature") == "attn_mask":
+        return int(_bench_features.make_attn_mask(shape).sum())
     if shape["mask"] == "none":
         return nq * nk
     end = numpy.clip(numpy.arange(nq) + nk - nq + 1, 0, nk)
@@ -130,8 +130,8 @@ def check(backend, shape, q, k, v, o) -> None:
     seen = _reference.visible(
         mask_of(shape), rows[:, None] + nk - nq, numpy.arange(nk)[None, :], nq, nk
     )
-    if backend.keep is not None:
-        seen = seen & _bench_features.make_keep(shape)[0, 0, rows]
+    if backend.attn_mask is not None:
+        seen = seen & _bench_features.make_attn_mask(shape)[0, 0, rows]
     for index in sorted({n * (heads - 1) // 3 for n in range(4)}):
         b, h = divmod(index, shape["Hq"])
         query, result = (backend.head(x, b, h, shape)[rows] for x in (q, o))
@@ -350,7 +350,7 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
     parser.add_argument(
         "--features",
         action="store_true",
-        help="a softcap, a bias, ALiBi as score_mod and a keep of documents, each on llama3-gqa, "
+        help="a softcap, a bias, ALiBi as score_mod and an attn_mask of documents, each on llama3-gqa, "
         "beside FlexAttention",
     )
     parser.add_argument(

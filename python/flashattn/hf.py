@@ -150,14 +150,14 @@ def attend(
         raise UnsupportedError(
             "expected no paged cache but got one; generate() without continuous batching has none"
         )
-    mask = keep = None
+    mask = attn_mask = None
     bias = position_bias
     if attention_mask is not None:
         attention_mask = attention_mask[..., : key.shape[2]]
         if attention_mask.dtype.is_floating_point:
             bias = attention_mask if bias is None else bias + attention_mask
         else:
-            keep = attention_mask
+            attn_mask = attention_mask
     elif getattr(module, "is_causal", True) if is_causal is None else is_causal:
         mask = causal if sliding_window is None else window(left=sliding_window - 1, right=0)
     o = attention(
@@ -169,7 +169,7 @@ def attend(
         scale=scaling,
         softcap=softcap,
         bias=bias,
-        keep=keep,
+        attn_mask=attn_mask,
         sink_logits=None if s_aux is None else s_aux.float(),
     )
     return o, None

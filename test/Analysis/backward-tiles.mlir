@@ -64,11 +64,11 @@ func.func @said(%q: memref<1x1x8x16xf32>, %lse: memref<1x1x8xf32>, %dq: memref<1
 
 func.func @hidden(%q: tensor<1x1x8x16xf32>, %lse: tensor<1x1x8xf32>) -> tensor<1x1x8x16xf32> {
   %none = arith.constant dense<false> : tensor<1x1x1x8xi1>
-  // expected-warning @below {{keep hides every pair}}
+  // expected-warning @below {{attn_mask hides every pair}}
   %r:3 = flashattn.attention_backward
       ins(%q, %q, %q, %q, %lse, %q : tensor<1x1x8x16xf32>, tensor<1x1x8x16xf32>, tensor<1x1x8x16xf32>,
           tensor<1x1x8x16xf32>, tensor<1x1x8xf32>, tensor<1x1x8x16xf32>)
-      keep(%none : tensor<1x1x1x8xi1>)
+      attn_mask(%none : tensor<1x1x1x8xi1>)
       outs(%q, %q, %q : tensor<1x1x8x16xf32>, tensor<1x1x8x16xf32>, tensor<1x1x8x16xf32>)
       -> tensor<1x1x8x16xf32>, tensor<1x1x8x16xf32>, tensor<1x1x8x16xf32>
   return %r#1 : tensor<1x1x8x16xf32>

@@ -26,9 +26,9 @@ func.func @hidden(%q: tensor<1x1x?x16xf32>, %eight: tensor<1x1x8x16xf32>, %o: te
   %4 = flashattn.attention mask(#flashattn.any_of<[]>) ins(%q, %q, %q : tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>)
        outs(%o : tensor<1x1x?x16xf32>) -> tensor<1x1x?x16xf32>
   %none = arith.constant dense<false> : tensor<1x1x1x8xi1>
-  // expected-warning @below {{keep hides every pair}}
+  // expected-warning @below {{attn_mask hides every pair}}
   %6 = flashattn.attention ins(%q, %eight, %eight : tensor<1x1x?x16xf32>, tensor<1x1x8x16xf32>, tensor<1x1x8x16xf32>)
-       keep(%none : tensor<1x1x1x8xi1>)
+       attn_mask(%none : tensor<1x1x1x8xi1>)
        outs(%o : tensor<1x1x?x16xf32>) -> tensor<1x1x?x16xf32>
   %5 = flashattn.attention mask(#flashattn.set<#tail>) ins(%q, %q, %q : tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>)
        outs(%o : tensor<1x1x?x16xf32>) -> tensor<1x1x?x16xf32>

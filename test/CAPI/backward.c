@@ -14,7 +14,8 @@
 /* All operands, in the order of the op. */
 static const char kText[] =
     "func.func @gradients(%q: " ROWS ", %k: " ROWS ", %v: " ROWS ", %o: " ROWS ", %lse: " SUMS ",\n"
-    "    %do: " ROWS ", %d_lse: " SUMS ", %bias: memref<1x?x?x?xf32>, %keep: memref<?x1x1x?xi1>,\n"
+    "    %do: " ROWS ", %d_lse: " SUMS ", %bias: memref<1x?x?x?xf32>,\n"
+    "    %attn_mask: memref<?x1x1x?xi1>,\n"
     "    %sinks: memref<?xf32>, %lengths: memref<?xi32>, %offset: index, %scale: f32, %dq: " ROWS
     ",\n"
     "    %dk: " ROWS ", %dv: " ROWS ", %d_bias: memref<1x?x?x?xf32>, %d_sinks: memref<?xf32>) {\n"
@@ -22,14 +23,14 @@ static const char kText[] =
     "      ins(%q, %k, %v, %o, %lse, %do : " ROWS ", " ROWS ", " ROWS ", " ROWS ", " SUMS ", " ROWS
     ")\n"
     "      d_lse(%d_lse : " SUMS ") bias(%bias : memref<1x?x?x?xf32>)\n"
-    "      keep(%keep : memref<?x1x1x?xi1>) sink_logits(%sinks : memref<?xf32>)\n"
+    "      attn_mask(%attn_mask : memref<?x1x1x?xi1>) sink_logits(%sinks : memref<?xf32>)\n"
     "      kv_len(%lengths : memref<?xi32>) offset(%offset)\n"
     "      outs(%dq, %dk, %dv : " ROWS ", " ROWS ", " ROWS ")\n"
     "      d_bias(%d_bias : memref<1x?x?x?xf32>) d_sink_logits(%d_sinks : memref<?xf32>)\n"
     "  return\n}\n";
 
 static const char *const kRoles[] = {
-    "q",           "k",      "v",      "o",     "lse", "d_o", "d_lse", "bias",   "keep",
+    "q",           "k",      "v",      "o",     "lse", "d_o", "d_lse", "bias",   "attn_mask",
     "sink_logits", "kv_len", "offset", "scale", "dq",  "dk",  "dv",    "d_bias", "d_sink_logits"};
 enum { kCount = sizeof(kRoles) / sizeof(*kRoles), kFirstOutput = 13 };
 
@@ -151,9 +152,9 @@ static void checkNumbers(FlashAttnKernel kernel) {
                                makeTensor(4, k, 0),
                                makeTensor(4, scores, 0),
                                makeTensor(1, two, 0)};
-  char keep[kKeys] = {1, 1, 0, 1, 1, 1, 1, 1, 1};
+  char attnMask[kKeys] = {1, 1, 0, 1, 1, 1, 1, 1, 1};
   int32_t length = 7;
-  t[8].data = keep;
+  t[8].data = attnMask;
   t[10].data = &length;
   memcpy(&t[12].scalar, &kScale, sizeof(kScale));
   for (int64_t offset = -1; offset < 4; offset += 4) {

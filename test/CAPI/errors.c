@@ -389,22 +389,23 @@ static void checkTensors(void) {
 static void checkScoreOperands(void) {
   FlashAttnKernel kernel = compileFor(
       "cpu", "func.func @attention(%q: memref<?x?x?x16xf32>, %bias: memref<?x?x1x?xf32>,\n"
-             "    %keep: memref<1x1x?x?xi1>, %sinks: memref<?xf32>, %len: memref<?xi32>,\n"
+             "    %attn_mask: memref<1x1x?x?xi1>, %sinks: memref<?xf32>, %len: memref<?xi32>,\n"
              "    %o: memref<?x?x?x16xf32>) {\n"
              "  flashattn.attention ins(%q, %q, %q : memref<?x?x?x16xf32>, memref<?x?x?x16xf32>,\n"
              "                                       memref<?x?x?x16xf32>)\n"
-             "      bias(%bias : memref<?x?x1x?xf32>) keep(%keep : memref<1x1x?x?xi1>)\n"
+             "      bias(%bias : memref<?x?x1x?xf32>) attn_mask(%attn_mask : memref<1x1x?x?xi1>)\n"
              "      sink_logits(%sinks : memref<?xf32>) kv_len(%len : memref<?xi32>)\n"
              "      outs(%o : memref<?x?x?x16xf32>)\n"
              "  return\n}\n");
   FlashAttnArgumentInfo info = {.size = sizeof(info)};
-  const char *const roles[] = {"q", "bias", "keep", "sink_logits", "kv_len", "o"};
+  const char *const roles[] = {"q", "bias", "attn_mask", "sink_logits", "kv_len", "o"};
   for (int i = 0; i < 6; ++i) {
     CHECK(flashattnKernelGetArgument(kernel, i, &info) == FLASHATTN_OK);
     CHECK(!strcmp(info.role, roles[i]));
   }
-  int64_t q[4] = {2, 4, 8, 16}, bias[4] = {2, 4, 1, 8}, keep[4] = {1, 1, 8, 8};
-  good[0] = makeTensor(4, q, 1), good[1] = makeTensor(4, bias, 2), good[2] = makeTensor(4, keep, 3);
+  int64_t q[4] = {2, 4, 8, 16}, bias[4] = {2, 4, 1, 8}, attnMask[4] = {1, 1, 8, 8};
+  good[0] = makeTensor(4, q, 1), good[1] = makeTensor(4, bias, 2);
+  good[2] = makeTensor(4, attnMask, 3);
   good[3] = makeTensor(1, &q[1], 1), good[4] = makeTensor(1, q, 1), good[5] = makeTensor(4, q, 0);
   good[2].elementType = FLASHATTN_I1, good[4].elementType = FLASHATTN_I32;
   memset(good[2].data, 1, 8 * 8);
@@ -424,10 +425,11 @@ static void checkScoreOperands(void) {
              "expected head count of argument 1 ('bias') to be 4 as in argument 0 ('q') but got 3");
   BAD_SCORES((t[1].sizes[3] = 7, t[1].strides[2] = t[1].strides[1] = 7, t[1].strides[0] = 28),
              "expected key length of argument 1 ('bias') to be 8 as in argument 0 ('q') but got 7");
-  BAD_SCORES(t[2].sizes[0] = 2, "expected size 1 in dimension 0 of argument 2 ('keep') but got 2");
+  BAD_SCORES(t[2].sizes[0] = 2,
+             "expected size 1 in dimension 0 of argument 2 ('attn_mask') but got 2");
   BAD_SCORES(
       (t[2].sizes[2] = 7, t[2].strides[1] = t[2].strides[0] = 56),
-      "expected query length of argument 2 ('keep') to be 8 as in argument 0 ('q') but got 7");
+      "expected query length of argument 2 ('attn_mask') to be 8 as in argument 0 ('q') but got 7");
   BAD_SCORES(
       t[3].sizes[0] = 3,
       "expected head count of argument 3 ('sink_logits') to be 4 as in argument 0 ('q') but got 3");

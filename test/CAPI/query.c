@@ -80,7 +80,7 @@ static void checkOperands(void) {
                   {"k", "BGKD", kFloats, 1, 0, 0, 1, 0},
                   {"v", "BGKV", kFloats, 1, 0, 0, 1, 0},
                   {"bias", "BHNK", kFloats, 0, 1, 1, 0, 0},
-                  {"keep", "BHNK", 1 << FLASHATTN_I1, 0, 1, 1, 0, 0},
+                  {"attn_mask", "BHNK", 1 << FLASHATTN_I1, 0, 1, 1, 0, 0},
                   {"sink_logits", "H", 1 << FLASHATTN_F32, 0, 1, 0, 0, 0},
                   {"kv_len", "B", 1 << FLASHATTN_I32, 0, 1, 0, 0, 0},
                   {"offset", "", 1 << FLASHATTN_INDEX, 0, 1, 0, 0, 0},
@@ -103,7 +103,7 @@ static void checkOperands(void) {
   }
   /* The operands of the backward op, all of which a packed launch may have. */
   static const char *const gradients[] = {
-      "q",           "k",      "v",      "o",     "lse", "d_o", "d_lse", "bias",   "keep",
+      "q",           "k",      "v",      "o",     "lse", "d_o", "d_lse", "bias",   "attn_mask",
       "sink_logits", "kv_len", "offset", "scale", "dq",  "dk",  "dv",    "d_bias", "d_sink_logits"};
   enum { kGradients = sizeof(gradients) / sizeof(*gradients), kFirstOutput = 13 };
   CHECK(kGradients <= FLASHATTN_MAX_PACKED);

@@ -23,10 +23,10 @@ func.func @mask(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   return
 }
 
-func.func @length(%q: memref<2x4x32x64xf16>, %k: memref<2x4x0x64xf16>, %keep: memref<1x1x32x1xi1>,
+func.func @length(%q: memref<2x4x32x64xf16>, %k: memref<2x4x0x64xf16>, %attn_mask: memref<1x1x32x1xi1>,
                   %sinks: memref<4xf32>, %o: memref<2x4x32x64xf16>) {
   flashattn.attention ins(%q, %k, %k : memref<2x4x32x64xf16>, memref<2x4x0x64xf16>, memref<2x4x0x64xf16>)
-      keep(%keep : memref<1x1x32x1xi1>) sink_logits(%sinks : memref<4xf32>)
+      attn_mask(%attn_mask : memref<1x1x32x1xi1>) sink_logits(%sinks : memref<4xf32>)
       outs(%o : memref<2x4x32x64xf16>)
   return
 }

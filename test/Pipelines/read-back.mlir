@@ -7,11 +7,11 @@
 // GPU: {{[0-9]*[4-9][0-9]|1[0-9][0-9]}} stages read back
 
 func.func @attention(%q: memref<2x8x?x64xf16>, %k: memref<2x2x?x64xf16>, %v: memref<2x2x?x64xf16>,
-                     %bias: memref<1x8x?x?xf16>, %keep: memref<2x1x?x?xi1>, %sinks: memref<8xf32>,
+                     %bias: memref<1x8x?x?xf16>, %attn_mask: memref<2x1x?x?xi1>, %sinks: memref<8xf32>,
                      %len: memref<2xi32>, %o: memref<2x8x?x64xf16>, %lse: memref<2x8x?xf32>) {
   flashattn.attention mask(#flashattn.window<left = 99, right = 0>) softcap(30.0)
       ins(%q, %k, %v : memref<2x8x?x64xf16>, memref<2x2x?x64xf16>, memref<2x2x?x64xf16>)
-      bias(%bias : memref<1x8x?x?xf16>) keep(%keep : memref<2x1x?x?xi1>)
+      bias(%bias : memref<1x8x?x?xf16>) attn_mask(%attn_mask : memref<2x1x?x?xi1>)
       sink_logits(%sinks : memref<8xf32>) kv_len(%len : memref<2xi32>)
       score_mod {
       ^bb0(%s: f32, %b: index, %h: index, %p: index, %key: index):

@@ -435,7 +435,7 @@ TEST(Reference, GradientsAreThoseOfTheLoss) {
                            parseMask(tool.context, "0 - k >= 0, p - k - 3 >= 0")};
     masked.problem.offset = -1;
     masked.add("d_lse", {2, 4, 5});
-    masked.add("keep", {2, 1, 5, 7}, Scalar::I1);
+    masked.add("attn_mask", {2, 1, 5, 7}, Scalar::I1);
     masked.expectGradients();
     // Sink logits, a score modification after a softcap, and kv_len.
     SmallProblem sunk(isBSHD);

@@ -107,10 +107,12 @@ TEST_F(ResourcePlans, Warpgroups) {
       expectPlanned("sm_90a", attention(d, dv, mask));
   // The positions in a list of key tiles are one interval.
   expectPlanned("sm_90a", R"mlir(
-    func.func @f(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %keep: memref<1x1x?x?xi1>, %o: memref<?x?x?x64xf16>) {
-      flashattn.attention mask(#flashattn.any_of<[#flashattn.causal, #flashattn.set<"(p, k)[nq, nk] : (k - p - 9 >= 0)">]>)
+    func.func @f(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>,
+                 %attn_mask: memref<1x1x?x?xi1>, %o: memref<?x?x?x64xf16>) {
+      flashattn.attention mask(#flashattn.any_of<[
+          #flashattn.causal, #flashattn.set<"(p, k)[nq, nk] : (k - p - 9 >= 0)">]>)
         ins(%q, %k, %k : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
-        keep(%keep : memref<1x1x?x?xi1>) outs(%o : memref<?x?x?x64xf16>)
+        attn_mask(%attn_mask : memref<1x1x?x?xi1>) outs(%o : memref<?x?x?x64xf16>)
       return
     })mlir");
 }

@@ -34,7 +34,7 @@ constexpr double kScale = 0.7;
 struct Case {
   const char *name;
   double softcap = 0;
-  bool hasBias = false, hasKeep = false, isCausal = false;
+  bool hasBias = false, hasAttnMask = false, isCausal = false;
   /// Ops of score_mod that compute %r from %s, %b, %h, %p and %key, and the same function in C++.
   const char *ops = "";
   double (*scoreMod)(double s, double p, double key) = nullptr;
@@ -147,8 +147,8 @@ protected:
     for (Array *array : {&q, &k, &bias})
       for (float &x : array->data)
         x = normal(random);
-    for (size_t i = 0; i < keep.size(); ++i)
-      keep[i] = random() % 3 != 0;
+    for (size_t i = 0; i < attnMask.size(); ++i)
+      attnMask[i] = random() % 3 != 0;
   }
 
   std::string getText(const Case &c) {
@@ -166,7 +166,8 @@ protected:
       clauses += llvm::formatv(" softcap({0:f6})", c.softcap);
     return llvm::formatv(R"(
 func.func @f(%q: memref<2x2x21x8xf32>, %k: memref<2x2x37x8xf32>, %bias: memref<1x2x21x37xf32>,
-             %keep: memref<2x1x21x37xi1>, %s0: memref<2x2x21x37xf32>, %d0: memref<2x2x21x37xf32>,
+             %attn_mask: memref<2x1x21x37xi1>,
+             %s0: memref<2x2x21x37xf32>, %d0: memref<2x2x21x37xf32>,
              %s1: memref<2x2x37x21xf32>, %d1: memref<2x2x37x21xf32>, %o: memref<2x2x21x8xf32>) {{
   %c12 = arith.constant 12 : index
   flashattn.attention {0}
@@ -177,7 +178,7 @@ func.func @f(%q: memref<2x2x21x8xf32>, %k: memref<2x2x37x8xf32>, %bias: memref<1
   return
 })",
                          clauses, c.hasBias ? "bias(%bias : memref<1x2x21x37xf32>)" : "",
-                         c.hasKeep ? "keep(%keep : memref<2x1x21x37xi1>)" : "", mod)
+                         c.hasAttnMask ? "attn_mask(%attn_mask : memref<2x1x21x37xi1>)" : "", mod)
         .str();
   }
 
@@ -203,7 +204,7 @@ func.func @f(%q: memref<2x2x21x8xf32>, %k: memref<2x2x37x8xf32>, %bias: memref<1
       descriptors.push_back(array->getDescriptor());
     Array shape({kBatches, 1, kQueries, kKeys});
     descriptors.push_back(shape.getDescriptor());
-    descriptors.back()[0] = descriptors.back()[1] = int64_t(keep.data());
+    descriptors.back()[0] = descriptors.back()[1] = int64_t(attnMask.data());
     for (Array *array : {&scores[0], &slopes[0], &scores[1], &slopes[1], &output})
       descriptors.push_back(array->getDescriptor());
     std::vector<void *> addresses;
@@ -217,7 +218,7 @@ func.func @f(%q: memref<2x2x21x8xf32>, %k: memref<2x2x37x8xf32>, %bias: memref<1
   MLIRContext context;
   Array q{{kBatches, kHeads, kQueries, kDim}}, k{{kBatches, kHeads, kKeys, kDim}},
       bias{{1, kHeads, kQueries, kKeys}};
-  std::vector<uint8_t> keep = std::vector<uint8_t>(kBatches * kQueries * kKeys);
+  std::vector<uint8_t> attnMask = std::vector<uint8_t>(kBatches * kQueries * kKeys);
   /// First with queries as rows, then with keys as rows.
   Array scores[2] = {Array({kBatches, kHeads, kQueries, kKeys}, NAN),
                      Array({kBatches, kHeads, kKeys, kQueries}, NAN)};
@@ -251,7 +252,7 @@ TEST_P(Scores, MatchTheFormula) {
             return c.hasBias ? s + bias.at({0, h, i, j}) : s;
           };
           bool isHidden = (c.isCausal && j > i + kOffset) ||
-                          (c.hasKeep && !keep[(b * kQueries + i) * kKeys + j]);
+                          (c.hasAttnMask && !attnMask[(b * kQueries + i) * kKeys + j]);
           constexpr double kStep = 1e-5;
           double slope = (shape(product + kStep) - shape(product - kStep)) / (2 * kStep);
           for (int transposed = 0; transposed < 2; ++transposed) {
@@ -278,7 +279,7 @@ const Case kCases[] = {
     {"plain"},
     {"softcap", 1.5},
     {"bias", 0, true},
-    {"keep", 0, false, true},
+    {"attn_mask", 0, false, true},
     {"causal", 0, false, false, true},
     {"all", 2, true, true, true, R"(
       %d = arith.subi %key, %p : index

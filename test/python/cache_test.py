@@ -93,7 +93,7 @@ class CacheTest(unittest.TestCase):
             ({"mask": None}, False, {"heads": None}),
             # What may count on heads: bands, keeps, gradients, few queries, who chose a schedule.
             ({"mask": window(left=9, right=0)}, False, {}),
-            ({"operands": (_module.Operand("keep", "i1", "BHNK"),)}, False, {}),
+            ({"operands": (_module.Operand("attn_mask", "i1", "BHNK"),)}, False, {}),
             ({"op": "attention_backward"}, False, {}),
             ({"queries": 2}, False, {}),
             ({"schedule": "tile_m = 64, pack = 2"}, False, {}),
@@ -124,7 +124,7 @@ class CacheTest(unittest.TestCase):
         bases = {"deterministic": backward}
         problems = [base] + [bases.get(name, base)._replace(**{name: value}) for name, value in fields.items()]
         # And each field of an operand.
-        for name, value in (("name", "keep"), ("element", "f16"), ("dims", "BHN"), ("broadcast", (False,) * 4)):
+        for name, value in (("name", "attn_mask"), ("element", "f16"), ("dims", "BHN"), ("broadcast", (False,) * 4)):
             problems.append(base._replace(operands=(bias._replace(**{name: value}),)))
         with unittest.mock.patch.object(_module, "_check"):  # not all of them are allowed
             texts = [_module.make_module(problem) for problem in problems]
@@ -285,7 +285,7 @@ class CacheTest(unittest.TestCase):
             ("mask and lse", {"mask": causal, "return_lse": True}),
             ("out", {"out": o}),
             ("out and lse", {"out": (o, lse), "return_lse": True}),
-            ("bias and keep", {"bias": ones(1, 1), "keep": ones(1, 1, dtype=bool)}),
+            ("bias and attn_mask", {"bias": ones(1, 1), "attn_mask": ones(1, 1, dtype=bool)}),
             ("lengths and offset", {"kv_len": ones(1, dtype=numpy.int32), "offset": 0, "out": o}),
             ("sinks", {"sink_logits": ones(1)}),
             ("launch", None),
@@ -315,7 +315,7 @@ class CacheTest(unittest.TestCase):
             lambda: flashattn.attention(q, q, q, out=(o, lse), return_lse=True),
             lambda: flashattn.attention(q, q, q, out=[o, lse], return_lse=True),
             lambda: flashattn.attention(q, q, q, bias=ones(3, 3), offset=7),
-            lambda: flashattn.attention(q, q, q, keep=ones(3, 3, dtype=bool), out=o),
+            lambda: flashattn.attention(q, q, q, attn_mask=ones(3, 3, dtype=bool), out=o),
             lambda: flashattn.attention(q, q, q, kv_len=[3], sink_logits=[0.5, 1.5]),
             lambda: flashattn.attention(q, q, q, softcap=4, scale=2),
             lambda: kernel.launch(q, q, q, o),

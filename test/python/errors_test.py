@@ -184,7 +184,7 @@ CASES = [
     (
         lambda: attention(Q, K, K, mask=array(5, 7, dtype=bool)),
         ArgumentError,
-        "expected mask to be a flashattn mask or None but got ndarray; keep= takes an array of truth",
+        "expected mask to be a flashattn mask or None but got ndarray; attn_mask= takes an array of truth",
     ),
     (
         lambda: attention(Q, K, K, is_causal=True),
@@ -192,7 +192,8 @@ CASES = [
         "attention() got an unexpected keyword argument 'is_causal'; expected mask=flashattn.causal",
     ),
     *((lambda name=name: attention(Q, K, K, **{name: 1}), KeywordError, f"'{name}'; expected {expected}")
-      for name, expected in (("softmax_scale", "scale="), ("cu_seqlens_q", "keep=, or"), ("block_table", "none: "),
+      for name, expected in (("softmax_scale", "scale="), ("keep", "attn_mask="), ("cu_seqlens_q", "attn_mask=, or"),
+                             ("block_table", "none: "),
                              ("deterministic", "torch."), ("cache_seqlens", "kv_len=, or"), ("return_attn_probs", "return_lse="),
                              ("max_seqlen_k", "none: the"), ("page_table", "none: k"), ("num_splits", "none: "))),  # fmt: skip
     (

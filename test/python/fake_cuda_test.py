@@ -240,17 +240,17 @@ class FakeCUDATest(unittest.TestCase):
         q, k, v = (kind(SHAPE, at) for at in (0x10000, 0x20000, 0x30000))
         scores = (1, 2, 8, 8)
         bias = kind(scores, 0x40000, dtype="torch.bfloat16")
-        keep = kind((8, 8), 0x50001, dtype="torch.bool")
+        attn_mask = kind((8, 8), 0x50001, dtype="torch.bool")
         sinks = kind((2,), 0x60004, dtype="torch.float32")
         lengths = kind((1,), 0x70004, dtype="torch.int32")
         for offset in (3, -2, 7):
             o, lse = flashattn.attention(
-                q, k, v, bias=bias, keep=keep, sink_logits=sinks, kv_len=lengths, offset=offset,
+                q, k, v, bias=bias, attn_mask=attn_mask, sink_logits=sinks, kv_len=lengths, offset=offset,
                 softcap=2, return_lse=True,
             )  # fmt: skip
             stream, match, data, strides = self.launches[-1]
             self.assertEqual((stream, match), (0x500, 0))
-            extras = [bias.at, keep.at, sinks.at, lengths.at, offset % (1 << 64), SCALE]
+            extras = [bias.at, attn_mask.at, sinks.at, lengths.at, offset % (1 << 64), SCALE]
             self.assertEqual(data, [q.at, k.at, v.at, o.at, lse.at, *extras])
             self.assertEqual(strides[5:9], [(128, 64, 8, 1), (64, 64, 8, 1), (1,), (1,)])
         self.assertEqual(len(_cache.cache.plans), 1)
@@ -259,7 +259,7 @@ class FakeCUDATest(unittest.TestCase):
         self.assertEqual(
             (problem.operand("bias").broadcast, problem.operand("bias").has_aligned_rows), ((True, False, False, False), True)
         )
-        self.assertEqual(problem.operand("keep"), ("keep", "i1", "BHNK", (True, True, False, False), False))
+        self.assertEqual(problem.operand("attn_mask"), ("attn_mask", "i1", "BHNK", (True, True, False, False), False))
         (kernel,) = _cache.cache.kernels.values()
         self.assertIn("strided<[?, ?, ?, 1]>> {flashattn.aligned_rows}", kernel.mlir)
         for options, is_aligned in (
@@ -281,9 +281,9 @@ class FakeCUDATest(unittest.TestCase):
         ):
             _cache.cache.clear()
             rows = kind((8, 8), at, dtype="torch.bool", strides=strides)
-            flashattn.attention(q, k, v, keep=rows)
+            flashattn.attention(q, k, v, attn_mask=rows)
             ((problem, _),) = _cache.cache.kernels
-            self.assertEqual(problem.operand("keep").has_aligned_rows, is_aligned, (at, strides))
+            self.assertEqual(problem.operand("attn_mask").has_aligned_rows, is_aligned, (at, strides))
         # A score modification is found by its text, and its plan as one without it.
         factor = 2.0
         for _ in range(4):
@@ -296,9 +296,9 @@ class FakeCUDATest(unittest.TestCase):
             lse = kind(q.shape[:3], 0x9000, "torch.float32")
             flashattn.attention_backward(q, k, v, q, lse, q, bias=bias)
         with self.assertRaisesRegex(
-            flashattn.ArgumentError, "expected 'keep' on cuda:0 as 'q' but got cuda:1"
+            flashattn.ArgumentError, "expected 'attn_mask' on cuda:0 as 'q' but got cuda:1"
         ):
-            flashattn.attention(q, k, v, keep=kind((8, 8), 0x50001, dtype="torch.bool", device=1))
+            flashattn.attention(q, k, v, attn_mask=kind((8, 8), 0x50001, dtype="torch.bool", device=1))
 
     def test_table_of_another_version(self):
         """What is laid out in a way not known here is not read."""

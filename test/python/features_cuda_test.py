@@ -1,10 +1,10 @@
-# On a GPU with torch: random problems with any of bias, keep, softcap, sink_logits, kv_len, offset and
+# On a GPU with torch: random problems with any of bias, attn_mask, softcap, sink_logits, kv_len, offset and
 # score_mod, against a reference of torch in float64, with NaN past kv_len and guard margins.
 # REQUIRES: python-package, cuda, torch
 # RUN: %flashattn_python %s
 #
-# By hand, as cuda_test.py; --seed and --count choose other problems, --always=keep gives each of them
-# a keep, --problem=N runs one of them alone, --device=cpu tries the test itself without a GPU.
+# By hand, as cuda_test.py; --seed and --count choose other problems, --always=attn_mask gives each of them
+# an attn_mask, --problem=N runs one of them alone, --device=cpu tries the test itself without a GPU.
 
 import argparse
 import random
@@ -49,7 +49,7 @@ def by_key(score, b, h, p, k):
 
 
 SCORE_MODS = {f.__name__: f for f in (alibi, cap, relative, by_key)}
-FEATURES = ("bias", "keep", "softcap", "sink_logits", "kv_len", "offset", "score_mod")
+FEATURES = ("bias", "attn_mask", "softcap", "sink_logits", "kv_len", "offset", "score_mod")
 
 
 def choose_problem(chooser):
@@ -92,17 +92,17 @@ def make_qkv(problem, chooser, generator):
     return tensors
 
 
-def hide_blocks(keep, chooser, generator):
-    """`keep` with blocks of one value: a quarter true, half false, the others as they are."""
+def hide_blocks(attn_mask, chooser, generator):
+    """`attn_mask` with blocks of one value: a quarter true, half false, the others as they are."""
     sizes = chooser.choice((1, 64, 100, 128, 192, 512)), chooser.choice((48, 64, 80, 128, 1024))
-    counts = [-(-n // size) for n, size in zip(keep.shape[2:], sizes)]
+    counts = [-(-n // size) for n, size in zip(attn_mask.shape[2:], sizes)]
     kind = torch.randint(
-        4, [*keep.shape[:2], *counts], device=options.device, generator=generator
+        4, [*attn_mask.shape[:2], *counts], device=options.device, generator=generator
     )
     for dim, size in zip((2, 3), sizes):
         kind = kind.repeat_interleave(size, dim)
-    kind = kind[..., : keep.shape[2], : keep.shape[3]]
-    return (keep & (kind != 1) & (kind != 2)) | (kind == 3)
+    kind = kind[..., : attn_mask.shape[2], : attn_mask.shape[3]]
+    return (attn_mask & (kind != 1) & (kind != 2)) | (kind == 3)
 
 
 def make_operands(problem, chooser, generator):
@@ -128,7 +128,7 @@ def make_operands(problem, chooser, generator):
             )
             x.copy_(torch.randn(shape, device=options.device, generator=generator).to(x.dtype))
             operands[name] = x
-        elif name == "keep":
+        elif name == "attn_mask":
             shape = broadcast()
             wide = (
                 torch.rand([*shape[:3], shape[3] + 5], device=options.device, generator=generator)
@@ -205,9 +205,9 @@ def compare(problem, o, lse, q, k, v, operands):
     element, nq, nk, group = problem["element"], problem["nq"], problem["nk"], problem["group"]
     mask, align = MASKS[problem["mask"]]
     keys = torch.arange(nk, device=q.device)[None, :]
-    keep = operands.get("keep")
-    if keep is not None:
-        keep = keep.expand(*q.shape[:2], nq, nk)
+    attn_mask = operands.get("attn_mask")
+    if attn_mask is not None:
+        attn_mask = attn_mask.expand(*q.shape[:2], nq, nk)
     lengths = operands["kv_len"].tolist() if "kv_len" in operands else [nk] * problem["batch"]
     worst = bound = lse_error = difference = naive_difference = norm = 0.0
     for b, length in enumerate(min(nk, max(0, n)) for n in lengths):
@@ -217,7 +217,7 @@ def compare(problem, o, lse, q, k, v, operands):
         # What does not exist is not for the reference to multiply by 0.
         key, value = (x[b].nan_to_num(0) if "kv_len" in operands else x[b] for x in (k, v))
         for h in range(q.shape[1]):
-            seen = visible if keep is None else visible & keep[b, h]
+            seen = visible if attn_mask is None else visible & attn_mask[b, h]
             heads = q[b, h], key[h // group], value[h // group]
             where = (operands, b, h, p, keys)
             exact, exact_lse = reference(*heads, seen, torch.float64, *where)

@@ -81,9 +81,9 @@ class FeaturesTest(unittest.TestCase):
         self.assertEqual((o.shape, o.dtype, lse.shape), (q.shape, q.dtype, q.shape[:3]))
         o = to_float(o, element)
         keys, difference, norm = numpy.arange(nk)[None, :], 0.0, 0.0
-        keep = options.get("keep")
-        if keep is not None:
-            keep = numpy.broadcast_to(keep, (batch, heads, nq, nk))
+        attn_mask = options.get("attn_mask")
+        if attn_mask is not None:
+            attn_mask = numpy.broadcast_to(attn_mask, (batch, heads, nq, nk))
         for b, h in itertools.product(range(batch), range(heads)):
             length = nk if kv_len is None else min(nk, max(0, int(kv_len[b])))
             offset = options.get("offset")
@@ -91,8 +91,8 @@ class FeaturesTest(unittest.TestCase):
                 offset = length - nq if options.get("align") != "top_left" else 0
             p = numpy.arange(nq)[:, None] + offset
             seen = _reference.visible(options.get("mask"), p, keys, nq, nk) & (keys < length)
-            if keep is not None:
-                seen = seen & keep[b, h]
+            if attn_mask is not None:
+                seen = seen & attn_mask[b, h]
             score_mod, sinks = options.get("score_mod"), options.get("sink_logits")
             features = {
                 "softcap": options.get("softcap"),
@@ -138,7 +138,7 @@ class FeaturesTest(unittest.TestCase):
         for same in itertools.product((False, True), repeat=4):
             shape = tuple(1 if one else n for one, n in zip(same, sizes))
             with self.subTest(shape=shape):
-                self.check("f32", bias=self.normal(*shape), keep=self.generator.random(shape) < 0.7)
+                self.check("f32", bias=self.normal(*shape), attn_mask=self.generator.random(shape) < 0.7)
         for rank in range(4):
             with self.subTest(rank=rank):
                 self.check("f32", bias=self.normal(*sizes[4 - rank :]))
@@ -151,16 +151,16 @@ class FeaturesTest(unittest.TestCase):
         column = self.normal(2, HEADS, 33, 3)[..., 1:2]
         self.check("f32", bias=column)
         kept = self.generator.random((70, 80)) < 0.5
-        self.check("f32", keep=kept[2:68:2, 5:75])
+        self.check("f32", attn_mask=kept[2:68:2, 5:75])
 
-    def test_keep(self):
+    def test_attn_mask(self):
         for element, layout in self.grid():
-            keep = self.generator.random((2, 1, 33, 70)) < 0.5
-            keep[0, 0, 5] = False  # A6
-            self.check(element, layout, keep=keep, mask=window(left=40, right=3))
+            attn_mask = self.generator.random((2, 1, 33, 70)) < 0.5
+            attn_mask[0, 0, 5] = False  # A6
+            self.check(element, layout, attn_mask=attn_mask, mask=window(left=40, right=3))
 
-    def test_keep_of_blocks(self):
-        """Tiles that a keep hides are not read: NaN stands there. Rows of some blocks see nothing."""
+    def test_attn_mask_of_blocks(self):
+        """Tiles that an attn_mask hides are not read: NaN stands there. Rows of some blocks see nothing."""
         nq, nk, block = 150, 333, 64
         documents = numpy.arange(nq)[:, None] // 50 == numpy.arange(nk)[None, :] // 111
         columns = numpy.arange(nk) < 200
@@ -174,17 +174,17 @@ class FeaturesTest(unittest.TestCase):
         sinks = flashattn.sink(3) & causal | window(left=70, right=0)
         lengths = numpy.array((333, 129), numpy.int32)
         others = ({}, {"mask": sinks}, {"mask": causal, "kv_len": lengths})
-        for keep, options in itertools.product(keeps, others):
-            with self.subTest(keep=keep.shape, **options):
+        for attn_mask, options in itertools.product(keeps, others):
+            with self.subTest(attn_mask=attn_mask.shape, **options):
                 q, *inputs = self.inputs("f32", nq, nk)
-                full = numpy.broadcast_to(keep, (2, HEADS, nq, nk))
+                full = numpy.broadcast_to(attn_mask, (2, HEADS, nq, nk))
                 given = [x.copy() for x, _ in inputs]
                 for b, first in itertools.product(range(2), range(0, nk, block)):
                     if not full[b, :, :, first : first + block].any():
                         for x in given:
                             x[b, :, first : first + block] = numpy.nan
                 inputs = [q, *((x, clean) for x, (_, clean) in zip(given, inputs))]
-                self.check("f32", inputs=inputs, keep=keep, **options)
+                self.check("f32", inputs=inputs, attn_mask=attn_mask, **options)
 
     def test_softcap(self):
         for element, layout in self.grid():
@@ -237,17 +237,17 @@ class FeaturesTest(unittest.TestCase):
         q, k, v = (x for x, _ in self.inputs("f32"))
         batch, heads, keys = q.shape[0], q.shape[1], k.shape[2]
         lengths, sinks = [keys - 2] * batch, [0.25 * h for h in range(heads)]
-        keep = [[n % 3 > 0 for n in range(keys)]]
+        attn_mask = [[n % 3 > 0 for n in range(keys)]]
         bias = [[0.5 * (n % 2) for n in range(keys)]]
         expected = attention(
-            q, k, v, kv_len=numpy.array(lengths, numpy.int32), keep=numpy.array(keep),
+            q, k, v, kv_len=numpy.array(lengths, numpy.int32), attn_mask=numpy.array(attn_mask),
             sink_logits=numpy.array(sinks, numpy.float32), bias=numpy.array(bias, numpy.float32),
         )  # fmt: skip
         kernels = len(flashattn._cache.cache.kernels)
         for make in (list, numpy.array):
             bias_given = bias if make is list else numpy.array(bias, numpy.float32)
             found = attention(
-                q, k, v, kv_len=make(lengths), keep=make(keep), sink_logits=make(sinks), bias=bias_given
+                q, k, v, kv_len=make(lengths), attn_mask=make(attn_mask), sink_logits=make(sinks), bias=bias_given
             )  # fmt: skip
             numpy.testing.assert_array_equal(found, expected)
         self.assertEqual(len(flashattn._cache.cache.kernels), kernels)
@@ -280,7 +280,7 @@ class FeaturesTest(unittest.TestCase):
             options = {
                 "mask": chooser.choice((None, causal, window(left=9, right=4))),
                 "bias": self.normal(*shape()),
-                "keep": self.generator.random(shape()) < 0.8,
+                "attn_mask": self.generator.random(shape()) < 0.8,
                 "softcap": chooser.choice((1.5, 20)),
                 "sink_logits": self.normal(HEADS),
                 "kv_len": self.generator.integers(0, nk + 3, 2).astype(numpy.int32),
@@ -293,18 +293,18 @@ class FeaturesTest(unittest.TestCase):
 
     def test_compiled(self):
         (q, _), (k, _), (v, _) = self.inputs("f32")
-        bias, keep = self.normal(1, HEADS, 33, 70), self.generator.random((2, 1, 1, 70)) < 0.7
+        bias, attn_mask = self.normal(1, HEADS, 33, 70), self.generator.random((2, 1, 1, 70)) < 0.7
         sinks, lengths = self.normal(HEADS), numpy.array([60, 70], numpy.int32)
         kernel = flashattn.compile(
             head_dim=16, dtype="f32", chip="cpu", mask=causal, softcap=3, score_mod=alibi,
-            bias=("f32", (1, None, None, None)), keep=(None, 1, 1, None), sink_logits=True, kv_len=True,
+            bias=("f32", (1, None, None, None)), attn_mask=(None, 1, 1, None), sink_logits=True, kv_len=True,
             offset=True, return_lse=True,
         )  # fmt: skip
         self.assertIn("score_mod", kernel.mlir)
         o, lse = numpy.empty_like(q), numpy.empty((2, HEADS, 33), numpy.float32)
         operands = {
             "bias": bias,
-            "keep": keep,
+            "attn_mask": attn_mask,
             "sink_logits": sinks,
             "kv_len": lengths,
             "offset": 9,
@@ -317,13 +317,13 @@ class FeaturesTest(unittest.TestCase):
         numpy.testing.assert_array_equal(lse, expected_lse)
         # A size of 1 that the kernel does not count on, and one that repeats.
         kernel.launch(
-            q[:1], k[:1], v[:1], o[:1], lse[:1], **dict(operands, keep=keep[:1], kv_len=lengths[:1])
+            q[:1], k[:1], v[:1], o[:1], lse[:1], **dict(operands, attn_mask=attn_mask[:1], kv_len=lengths[:1])
         )
         numpy.testing.assert_array_equal(o, expected)
-        repeated = numpy.broadcast_to(keep[:1], keep.shape)
-        kernel.launch(q, k, v, o, lse, **dict(operands, keep=repeated))
+        repeated = numpy.broadcast_to(attn_mask[:1], attn_mask.shape)
+        kernel.launch(q, k, v, o, lse, **dict(operands, attn_mask=repeated))
         expected = attention(
-            q, k, v, mask=causal, softcap=3, score_mod=alibi, **dict(operands, keep=repeated)
+            q, k, v, mask=causal, softcap=3, score_mod=alibi, **dict(operands, attn_mask=repeated)
         )
         numpy.testing.assert_array_equal(o, expected)
 

@@ -254,7 +254,7 @@ class FlexTest(unittest.TestCase):
         return [torch.randn(shape) for shape in shapes]
 
     def test_sampled(self):
-        counts = {"affine": 0, "keep": 0, "scores": 0, "learned": 0}
+        counts = {"affine": 0, "attn_mask": 0, "scores": 0, "learned": 0}
         for seed in range(0, 320, options.step):
             rng, qkv, rest, sizes = self.draw(seed)
             kind = list(counts)[seed % 4]
@@ -318,8 +318,8 @@ class FlexTest(unittest.TestCase):
         blocks = torch.tensor([[[[0, 1, 2], [0, 2, 1], [2, 0, 1]]]], dtype=torch.int32)
         block_mask = BlockMask.from_kv_blocks(counts, blocks, BLOCK_SIZE=8, seq_lengths=(24, 24))
         q, k, v = (torch.randn(1, 2, 24, 16) for _ in range(3))
-        keep = block_mask.to_dense().bool().repeat_interleave(8, -1).repeat_interleave(8, -2)
-        wanted = torch.nn.functional.scaled_dot_product_attention(q, k, v, keep)
+        attn_mask = block_mask.to_dense().bool().repeat_interleave(8, -1).repeat_interleave(8, -2)
+        wanted = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask)
         self.assertLess(float((ft.flex_attention(q, k, v, None, block_mask) - wanted).norm()), 1e-4)
 
     def test_log_sum_exp_and_hidden_rows(self):
@@ -398,10 +398,10 @@ class FlexTest(unittest.TestCase):
         ):  # fmt: skip
             change()
             for mask in (block_mask, lists):
-                keep = lists.to_dense().bool().repeat_interleave(8, -1).repeat_interleave(8, -2)
+                attn_mask = lists.to_dense().bool().repeat_interleave(8, -1).repeat_interleave(8, -2)
                 if mask is block_mask:
-                    keep = mask.mask_mod(0, 0, torch.arange(24)[:, None], torch.arange(24))
-                wanted = torch.nn.functional.scaled_dot_product_attention(q, k, v, keep)
+                    attn_mask = mask.mask_mod(0, 0, torch.arange(24)[:, None], torch.arange(24))
+                wanted = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask)
                 torch.testing.assert_close(
                     ft.flex_attention(q, k, v, None, mask), wanted, rtol=1e-4, atol=1e-5
                 )
@@ -416,7 +416,7 @@ class FlexTest(unittest.TestCase):
             q = torch.randn(1, 1, length, 16)
             first, again = (ft.flex_attention(q, q, q, None, block_mask) for _ in range(2))
             newest = list(known.values())[-1]
-            self.assertEqual(newest.keep.shape, (1, 1, length, length))
+            self.assertEqual(newest.attn_mask.shape, (1, 1, length, length))
             self.assertIs(_flex._find_pairs(block_mask, (1, 1, length, length), q.device), newest)
             self.assertTrue(torch.equal(first, again))
             self.assertLessEqual(len(known), 4)

@@ -44,9 +44,9 @@ class Problem:
         p, keys = numpy.arange(self.nq)[:, None] + offset, numpy.arange(self.nk)[None, :]
         seen = _reference.visible(self.options.get("mask"), p, keys, self.nq, self.nk)
         seen = seen & (keys < length)
-        keep = self.options.get("keep")
-        if keep is not None:
-            seen = seen & numpy.broadcast_to(keep, (self.batch, self.heads, self.nq, self.nk))[b, h]
+        attn_mask = self.options.get("attn_mask")
+        if attn_mask is not None:
+            seen = seen & numpy.broadcast_to(attn_mask, (self.batch, self.heads, self.nq, self.nk))[b, h]
         return seen, p, keys
 
     def head(self, b, h, kind, operands):
@@ -222,10 +222,10 @@ class GradientsTest(unittest.TestCase):
                 self.check("f32", score_mod=score_mod, mask=causal)
         self.check("f32", score_mod=bend, softcap=4.0)
 
-    def test_keep(self):
-        keep = self.generator.random((2, 1, 33, 70)) < 0.5
-        keep[:, :, 5], keep[:, :, :, 9] = False, False
-        found = self.check("f32", keep=keep, mask=causal)
+    def test_attn_mask(self):
+        attn_mask = self.generator.random((2, 1, 33, 70)) < 0.5
+        attn_mask[:, :, 5], attn_mask[:, :, :, 9] = False, False
+        found = self.check("f32", attn_mask=attn_mask, mask=causal)
         self.assertTrue((found["k"][:, :, 9] == 0).all() and (found["v"][:, :, 9] == 0).all())
 
     def test_kv_len(self):
@@ -270,7 +270,7 @@ class GradientsTest(unittest.TestCase):
                     element,
                     mask=window(left=40, right=0),
                     bias=self.noise(1, 4, 1, 70),
-                    keep=self.generator.random((33, 70)) < 0.8,
+                    attn_mask=self.generator.random((33, 70)) < 0.8,
                     softcap=6.0,
                     score_mod=alibi,
                     sink_logits=self.noise(4),
@@ -281,7 +281,7 @@ class GradientsTest(unittest.TestCase):
     def test_finite_differences(self):
         """Each number of each operand, moved: the central difference of the loss in float64 is the
         gradient, which is f32, to 1e-5 of the largest one and 1e-6."""
-        few = {"keep": numpy.array([[1, 0, 1, 1, 1, 0]] * 4, bool), "align": "top_left"}
+        few = {"attn_mask": numpy.array([[1, 0, 1, 1, 1, 0]] * 4, bool), "align": "top_left"}
         cases = [
             {},
             {"mask": causal},

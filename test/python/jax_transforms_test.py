@@ -61,12 +61,12 @@ def traced(q, k, v, do, d_lse, **options):
 
 class FeatureTest(unittest.TestCase):
     def test_features(self):
-        keep = numpy.random.default_rng(6).random((7, 19)) > 0.3
+        attn_mask = numpy.random.default_rng(6).random((7, 19)) > 0.3
         mask = flashattn.window(left=5, right=0) | flashattn.sink(2) & flashattn.causal
         for options in (
             {"mask": mask, "softcap": 3.0, "deterministic": True},
             {"mask": flashattn.causal, "align": "top_left", "bias": make(7, 4, 1, 19), "scale": 0.3},
-            {"keep": keep, "sink_logits": make(8, 4), "bias": make(9, 7, 19)},
+            {"attn_mask": attn_mask, "sink_logits": make(8, 4), "bias": make(9, 7, 19)},
             {"kv_len": [19, 4], "mask": flashattn.causal},
             {"kv_len": numpy.array([3, 19]), "offset": 3, "mask": flashattn.causal},
             {"score_mod": lambda score, b, h, p, k: score - 0.1 * abs(p - k)},
@@ -133,7 +133,7 @@ class MapTest(unittest.TestCase):
             ((None, None, {"bias": 0, "kv_len": None}), {"bias": bias, "kv_len": lengths[0]}),
             ((0, 0, {"sink_logits": 0}), {"sink_logits": make(8, 3, 4)}),
             ((0, 0, {"sink_logits": None}), {"sink_logits": make(8, 4)}),
-            ((0, 0, {"keep": 0}), {"keep": make(9, 3, 2, 1, 1, 19) > -1}),
+            ((0, 0, {"attn_mask": 0}), {"attn_mask": make(9, 3, 2, 1, 1, 19) > -1}),
         ):
             in_k, in_v, in_options = mapped
             given = q, k if in_k == 0 else k[0], v if in_v == 0 else v[0], do, d_lse

@@ -137,34 +137,34 @@ CASES = [
         "expected 'bias' on the CPU as 'q' but got cuda:0",
     ),
     (
-        with_operands(keep=array(5, 7)),
+        with_operands(attn_mask=array(5, 7)),
         ArgumentError,
-        "expected element type bool of 'keep' but got f32",
+        "expected element type bool of 'attn_mask' but got f32; bias= takes numbers",
     ),
     (
-        with_operands(keep=array(5, 7, dtype=numpy.int8)),
+        with_operands(attn_mask=array(5, 7, dtype=numpy.int8)),
         ArgumentError,
-        "expected element type bool of 'keep' but got int8",
+        "expected element type bool of 'attn_mask' but got int8",
     ),
     (
-        with_operands(keep=array(2, 5, dtype=bool)),
+        with_operands(attn_mask=array(2, 5, dtype=bool)),
         ArgumentError,
-        "expected query length of 'keep' to be 1 or 5 but got 2",
+        "expected query length of 'attn_mask' to be 1 or 5 but got 2",
     ),
     (
-        with_operands(keep=array(4, 4, 5, 7, dtype=bool)),
+        with_operands(attn_mask=array(4, 4, 5, 7, dtype=bool)),
         ArgumentError,
-        "expected batch size of 'keep' to be 1 or 2 but got 4",
+        "expected batch size of 'attn_mask' to be 1 or 2 but got 4",
     ),
     (
-        with_operands(keep=array(7, 5, dtype=bool).T),
+        with_operands(attn_mask=array(7, 5, dtype=bool).T),
         ArgumentError,
-        "expected unit stride in the last dimension of 'keep' but got 5",
+        "expected unit stride in the last dimension of 'attn_mask' but got 5",
     ),
     (
-        with_operands(keep=OnCUDA("|b1", 5, 7)),
+        with_operands(attn_mask=OnCUDA("|b1", 5, 7)),
         ArgumentError,
-        "expected 'keep' on the CPU as 'q' but got cuda:0",
+        "expected 'attn_mask' on the CPU as 'q' but got cuda:0",
     ),
     (
         with_operands(sink_logits=array(1, 4)),
@@ -223,9 +223,9 @@ CASES = [
         "expected 'kv_len' to be an array but got lists of unlike lengths",
     ),
     (
-        with_operands(keep=[1, 0, 1, 1, 0, 1, 1]),
+        with_operands(attn_mask=[1, 0, 1, 1, 0, 1, 1]),
         ArgumentError,
-        "expected element type bool of 'keep' but got int64",
+        "expected element type bool of 'attn_mask' but got int64",
     ),
     (
         with_operands(kv_len=Foreign(array(2, dtype=numpy.int64))),
@@ -268,9 +268,9 @@ CASES = [
         "expected softcap to be a number or None but got 1j",
     ),
     (
-        with_operands(keep=True),
+        with_operands(attn_mask=True),
         ArgumentError,
-        "expected 'keep' to be an array of numpy, a tensor of torch",
+        "expected 'attn_mask' to be an array of numpy, a tensor of torch",
     ),
     (
         with_operands(bias=array(5, 7).astype(">f4")),
@@ -334,9 +334,9 @@ CASES = [
         "expected a shape of 4 sizes, 1 or None, of bias but got (1, 1, None)",
     ),
     (
-        lambda: compile(head_dim=16, keep=(1, 1, 5, None)),
+        lambda: compile(head_dim=16, attn_mask=(1, 1, 5, None)),
         ArgumentError,
-        "expected a shape of 4 sizes, 1 or None, of keep but got (1, 1, 5, None)",
+        "expected a shape of 4 sizes, 1 or None, of attn_mask but got (1, 1, 5, None)",
     ),
     (
         lambda: compiled(kv_len=True),

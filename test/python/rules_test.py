@@ -185,7 +185,7 @@ class RulesTest(unittest.TestCase):
         nothing = numpy.zeros(1, numpy.int32)
         for options, rows in (
             ({"mask": causal}, slice(0, 5)),
-            ({"keep": numpy.zeros((9, 1), bool)}, slice(0, 9)),
+            ({"attn_mask": numpy.zeros((9, 1), bool)}, slice(0, 9)),
             ({"kv_len": nothing}, slice(0, 9)),
             ({"bias": numpy.full((1, 1), -INF, numpy.float32)}, slice(0, 9)),
         ):
@@ -357,20 +357,20 @@ class RulesTest(unittest.TestCase):
             flashattn.compile(head_dim=16, mask=causal, chip="cpu")
 
     def test_m7_nothing_is_dropped(self):
-        """Mask, keep, kv_len and bias at once: without any one of them it is something else."""
+        """Mask, attn_mask, kv_len and bias at once: without any one of them it is something else."""
         nq, nk, length = 12, 40, 24
         q, k, v = self.inputs(nq, nk)
-        keep, bias = self.generator.random((nq, nk)) < 0.7, 2 * self.normal(nq, nk)
+        attn_mask, bias = self.generator.random((nq, nk)) < 0.7, 2 * self.normal(nq, nk)
         options = {
             "mask": window(left=20, right=4),
-            "keep": keep,
+            "attn_mask": attn_mask,
             "kv_len": numpy.array([length], numpy.int32),
             "bias": bias,
         }
         p, keys = numpy.arange(nq)[:, None] + 15, numpy.arange(nk)
         sets = {
             "mask": (keys >= p - 20) & (keys <= p + 4),
-            "keep": keep,
+            "attn_mask": attn_mask,
             "kv_len": keys < length,
         }
         found = attention(q, k, v, offset=15, **options)

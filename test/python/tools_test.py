@@ -217,7 +217,7 @@ class BenchTest(unittest.TestCase):
     def test_a_wrong_gradient_is_found(self):
         sizes = {"B": 2, "Hq": 4, "Hkv": 2, "Nq": 40, "Nk": 64, "D": 16}
         shape = {"name": "small", **sizes, "dtype": "f16", "mask": "causal"}
-        for feature in (None, "softcap", "alibi", "keep"):
+        for feature in (None, "softcap", "alibi", "attn_mask"):
             shape.update(feature=feature, documents=2)
             backend = bench.CPUBackend()
             backward = _bench_backward.Backward(backend, shape, *backend.tensors(shape))

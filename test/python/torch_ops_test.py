@@ -57,18 +57,18 @@ class OperatorTest(unittest.TestCase):
 
     def test_opcheck(self):
         nothing = (None,) * 5
-        bias, keep = torch.randn(4, 1, 7, requires_grad=True), torch.rand(5, 7) > 0.3
+        bias, attn_mask = torch.randn(4, 1, 7, requires_grad=True), torch.rand(5, 7) > 0.3
         sinks = torch.randn(4, requires_grad=True)
         lengths = torch.tensor([4, 7], dtype=torch.int32)
         for grad in (False, True):
             torch.library.opcheck(op, (*inputs(grad=grad), *nothing), {"mask": "#flashattn.causal"})
-        torch.library.opcheck(op, (*inputs(grad=True), bias, keep, sinks, lengths, 1))
+        torch.library.opcheck(op, (*inputs(grad=True), bias, attn_mask, sinks, lengths, 1))
         swapped = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in inputs()]
         torch.library.opcheck(op, (*swapped, *nothing))
         q, k, v = inputs()
         for operands, options in (
             (nothing, {"mask": "#flashattn.causal"}),
-            ((bias.detach(), keep, sinks.detach(), lengths, 1),
+            ((bias.detach(), attn_mask, sinks.detach(), lengths, 1),
              {"needs_bias": True, "needs_sink_logits": True}),
         ):  # fmt: skip
             o, lse = op(q, k, v, *operands)
@@ -144,9 +144,9 @@ class OperatorTest(unittest.TestCase):
         q, k, v = inputs()
         wide = [x.mT.contiguous().mT for x in (q, k, v)]
         bias = torch.randn(5, 7, 4).permute(2, 0, 1)[None]
-        keep = torch.rand(7, 5).mT > 0.3
+        attn_mask = torch.rand(7, 5).mT > 0.3
         sinks, lengths = torch.randn(8)[::2], torch.tensor([4, 9, 7])[::2]
-        given = {"bias": bias, "keep": keep, "sink_logits": sinks, "kv_len": lengths}
+        given = {"bias": bias, "attn_mask": attn_mask, "sink_logits": sinks, "kv_len": lengths}
         dense = {name: x.contiguous() for name, x in given.items()}
         dense["kv_len"] = dense["kv_len"].int()
         wanted = attention(q, k, v, **dense)
@@ -349,14 +349,14 @@ class OperatorTest(unittest.TestCase):
         q, k, v = (torch.stack([x, x * 0.5, -x]) for x in inputs())
         bias = torch.randn(3, 4, 1, 7)
         lengths = torch.randint(1, 7, (3, 2), dtype=torch.int32)
-        sinks, keep = torch.randn(3, 4), torch.eye(5, 7).bool()
+        sinks, attn_mask = torch.randn(3, 4), torch.eye(5, 7).bool()
         for dims, last, call in (
             ((0, 0, 0), (), lambda q, k, v: attention(q, k, v, mask=causal)),
             ((0, None, None), (), attention),
             ((0, 0, 0, 0), (bias,), lambda q, k, v, x: attention(q, k, v, bias=x)),
             ((None, 0, 0, 0), (lengths,), lambda q, k, v, x: attention(q, k, v, kv_len=x)),
             ((0, 0, 0, 0), (sinks,), lambda q, k, v, x: attention(q, k, v, sink_logits=x)),
-            ((0, 0, 0), (), lambda q, k, v: ft.sdpa(q, k, v, keep, enable_gqa=True)),
+            ((0, 0, 0), (), lambda q, k, v: ft.sdpa(q, k, v, attn_mask, enable_gqa=True)),
         ):
             given = [x[0] if d is None else x for x, d in zip((q, k, v, *last), dims)]
             wanted = torch.stack(

@@ -60,13 +60,13 @@ def run(rank, where):
     torch.manual_seed(3)
     mesh = init_device_mesh("cpu", (2,))
     wide, narrow = torch.randn(2, 4, 5, 7), torch.randn(4, 1, 7)
-    sinks, keep = torch.randn(4), torch.rand(2, 1, 5, 7) > 0.3
+    sinks, attn_mask = torch.randn(4), torch.rand(2, 1, 5, 7) > 0.3
     lengths = torch.tensor([4, 7], dtype=torch.int32)
     whole = Replicate()
     check(mesh, make(hkv=1), {}, whole, whole)
     for place in (BATCH, HEADS):
         check(mesh, make(), {}, place, place, mask=causal)
-        rest = {"bias": (wide, place), "keep": (keep, BATCH if place is BATCH else whole),
+        rest = {"bias": (wide, place), "attn_mask": (attn_mask, BATCH if place is BATCH else whole),
                 "sink_logits": (sinks, Shard(0) if place is HEADS else whole),
                 "kv_len": (lengths, Shard(0) if place is BATCH else whole)}  # fmt: skip
         check(mesh, make(), rest, place, place, softcap=5.0)

@@ -31,11 +31,11 @@ namespace {
 /// The indices of a row of scores, and the operands that modify the scores; null if absent.
 struct RowPlace {
   RowPlace(const AttentionProblem &problem, int64_t b, int64_t h, int64_t row)
-      : b(b), h(h), row(row), bias(problem.getOperand("bias")), keep(problem.getOperand("keep")),
-        sinkLogits(problem.getOperand("sink_logits")) {}
+      : b(b), h(h), row(row), bias(problem.getOperand("bias")),
+        attnMask(problem.getOperand("attn_mask")), sinkLogits(problem.getOperand("sink_logits")) {}
 
   int64_t b, h, row;
-  const HostTensor *bias, *keep, *sinkLogits;
+  const HostTensor *bias, *attnMask, *sinkLogits;
 };
 } // namespace
 
@@ -110,12 +110,12 @@ static T computeRow(const AttentionProblem &problem, const RowPlace &place,
   return maximum + std::log(sum);
 }
 
-/// Rule M7: returns the keys of `visible` that the tensor `keep` shows too.
+/// Rule M7: returns the keys of `visible` that the tensor `attn_mask` shows too.
 static SmallVector<KeyInterval> keepOnly(const RowPlace &place, ArrayRef<KeyInterval> visible) {
   SmallVector<KeyInterval> kept;
   for (KeyInterval interval : visible)
     for (int64_t k = interval.begin; k < interval.end; ++k) {
-      if (getOfScores(*place.keep, place, k) == 0)
+      if (getOfScores(*place.attnMask, place, k) == 0)
         continue;
       if (!kept.empty() && kept.back().end == k)
         ++kept.back().end;
@@ -125,11 +125,11 @@ static SmallVector<KeyInterval> keepOnly(const RowPlace &place, ArrayRef<KeyInte
   return kept;
 }
 
-/// Returns the keys that the mask and `keep` show to a row.
+/// Returns the keys that the mask and `attn_mask` show to a row.
 static SmallVector<KeyInterval> getShownKeys(const AttentionProblem &problem,
                                              const RowPlace &place) {
   SmallVector<KeyInterval> visible = getVisibleKeys(problem, place.row, place.b);
-  return place.keep ? keepOnly(place, visible) : visible;
+  return place.attnMask ? keepOnly(place, visible) : visible;
 }
 
 SmallVector<int64_t> flashattn::findSpecialRows(const float *of, int64_t width, KeyInterval rows) {
@@ -324,7 +324,7 @@ Gradients::Query Gradients::getQuery(int64_t h, int64_t i) const {
 bool Gradients::isShown(const Query &query, int64_t k) const {
   RowPlace place(problem, b, query.h, query.i);
   return !query.log.isEmpty() && isVisible(problem, b, query.i, k) &&
-         (!place.keep || getOfScores(*place.keep, place, k));
+         (!place.attnMask || getOfScores(*place.attnMask, place, k));
 }
 
 void Gradients::forEachKey(const Query &query, llvm::function_ref<void(int64_t k)> visit) const {
@@ -386,7 +386,7 @@ Gradients::KeyRows Gradients::computeKeyRows(int64_t k) const {
     for (int64_t h = firstHead; h < firstHead + group; ++h) {
       RowPlace place(problem, b, h, i);
       Query query = getQuery(h, i);
-      if (query.log.isEmpty() || (place.keep && getOfScores(*place.keep, place, k) == 0))
+      if (query.log.isEmpty() || (place.attnMask && getOfScores(*place.attnMask, place, k) == 0))
         continue;
       double exactP;
       float naiveP;

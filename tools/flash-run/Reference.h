@@ -84,7 +84,7 @@ struct CountedRows {
 };
 CountedRows getCountedRows(const AttentionProblem &problem, int64_t b);
 
-/// Returns the number of pairs that the mask shows, ignoring `keep`, in all batches and query
+/// Returns the number of pairs that the mask shows, ignoring `attn_mask`, in all batches and query
 /// heads.
 uint64_t countVisiblePairs(const AttentionProblem &problem);
 
@@ -193,7 +193,7 @@ private:
   template <typename T> struct Pair { T p, dScore, slope, magnitude; };
   Query getQuery(int64_t h, int64_t i) const;
   RowLog computeLog(int64_t h, int64_t i) const;
-  /// Whether the mask and `keep` show a pair, in a row that sees a key (rule A6).
+  /// Whether the mask and `attn_mask` show a pair, in a row that sees a key (rule A6).
   bool isShown(const Query &query, int64_t k) const;
   /// Calls `visit` for the keys that a row sees (rules B7, A6).
   void forEachKey(const Query &query, llvm::function_ref<void(int64_t k)> visit) const;

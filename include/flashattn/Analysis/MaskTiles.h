@@ -170,9 +170,9 @@ struct TileMapSizes {
 void printTileMap(raw_ostream &os, MaskAttrInterface mask, ArrayRef<IntegerSet> visible,
                   Location loc, const TileMapSizes &sizes, TileAxis axis = TileAxis::Keys);
 
-/// Emits a warning at the op if its mask or constant `keep` hides every pair, or if its mask hides
-/// every key of some positions (rule M6). If lengths and offset are static, these are the positions
-/// of the op's queries; otherwise, all p >= 0 for any lengths nq, nk >= 1.
+/// Emits a warning at the op if its mask or constant `attn_mask` hides every pair, or if its mask
+/// hides every key of some positions (rule M6). If lengths and offset are static, these are the
+/// positions of the op's queries; otherwise, all p >= 0 for any lengths nq, nk >= 1.
 void warnHiddenRows(AttentionOpInterface op);
 
 /// Emits a remark at the op if the intervals of its mask along `axis` are not known to be exact

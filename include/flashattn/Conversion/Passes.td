@@ -247,8 +247,8 @@ def ConvertFlashAttnKernelsToGPU : Pass<"convert-flashattn-kernels-to-gpu"> {
   let summary = "lower ops that run before and after the tile programs to kernels";
   let description = [{
     For `flashattn.list_tiles`, each block of a `gpu.launch` writes one list. A warp reads the
-    elements of `keep` of one key tile, 16 elements at a time if rows are aligned, and stops when it
-    has found both values; ballots determine the list positions of the tiles of all warps.
+    elements of `attn_mask` of one key tile, 16 elements at a time if rows are aligned, and stops
+    when it has found both values; ballots determine the list positions of the tiles of all warps.
 
     For `flashattn.combine`, each block merges one row. Each of its four groups of threads merges a
     quarter of the splits, with several loads in flight, relative to the largest log-sum-exp so far.

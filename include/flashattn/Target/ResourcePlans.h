@@ -166,14 +166,14 @@ WarpgroupBlockPlan planWarpgroupBlock(const WarpgroupBlock &block);
 /// groups of 4 threads.
 struct MmaRegisters {
   int64_t output, scores; ///< accumulators
-  int64_t keep;           ///< elements loaded from `keep`, one byte each, and their addresses
+  int64_t attnMask;       ///< elements loaded from `attn_mask`, one byte each, and their addresses
   int64_t queries;        ///< operand fragments of Q (f32 as two halves), if kept in registers
 };
 
 /// Returns the registers for tiles of `rows` x `keys`. The `warps` divide the rows; `d` and `dv`
 /// are padded to 16.
 MmaRegisters countMmaRegisters(int64_t rows, int64_t keys, int64_t warps, int64_t d, int64_t dv,
-                               bool isF32, bool hasKeep);
+                               bool isF32, bool hasAttnMask);
 
 /// Whether warps that share the rows of a product may compute `columns` columns each.
 inline bool isWholePart(int64_t columns) { return columns >= 16 && llvm::isPowerOf2_64(columns); }

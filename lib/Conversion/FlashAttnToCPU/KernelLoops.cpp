@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "flashattn/Conversion/Passes.h"
-#include "flashattn/Dialect/FlashAttn/Program/KeepScan.h"
+#include "flashattn/Dialect/FlashAttn/Program/AttnMaskScan.h"
 #include "flashattn/Dialect/FlashAttn/Program/Kernels.h"
 #include "flashattn/Dialect/FlashAttn/Program/Merge.h"
 
@@ -24,9 +24,9 @@ using namespace mlir::flashattn;
 namespace {
 
 /// Builds a program for each list.
-class ListLoops : KeepScan {
+class ListLoops : AttnMaskScan {
 public:
-  ListLoops(OpBuilder &b, ListTilesOp op) : KeepScan(b, op) {}
+  ListLoops(OpBuilder &b, ListTilesOp op) : AttnMaskScan(b, op) {}
 
   void build();
 
@@ -39,14 +39,15 @@ private:
 } // namespace
 
 /// Reads the elements of a row in [begin, end), or up to the end of the row.
-KeepScan::Found ListLoops::readElements(ArrayRef<Value> row, Value begin, Value end, Found found) {
-  auto loop = scf::ForOp::create(b, loc, begin, minUnsigned(dim(keep, 3), end), index(1),
+AttnMaskScan::Found ListLoops::readElements(ArrayRef<Value> row, Value begin, Value end,
+                                            Found found) {
+  auto loop = scf::ForOp::create(b, loc, begin, minUnsigned(dim(attnMask, 3), end), index(1),
                                  ValueRange{found.any, found.all});
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   SmallVector<Value> at(row);
   at.push_back(loop.getInductionVar());
-  Value element = memref::LoadOp::create(b, loc, keep, at);
+  Value element = memref::LoadOp::create(b, loc, attnMask, at);
   scf::YieldOp::create(b, loc,
                        ValueRange{either(loop.getRegionIterArg(0), element),
                                   both(loop.getRegionIterArg(1), element)});
@@ -54,11 +55,11 @@ KeepScan::Found ListLoops::readElements(ArrayRef<Value> row, Value begin, Value 
 }
 
 /// Reads the elements of a tile's row from `key` on: as one vector, or one by one at the row's end.
-KeepScan::Found ListLoops::readRow(ArrayRef<Value> row, Value key, Found found) {
+AttnMaskScan::Found ListLoops::readRow(ArrayRef<Value> row, Value key, Found found) {
   Value end = add(key, index(tileKeys));
-  if (!keepBytes)
+  if (!attnMaskBytes)
     return readElements(row, key, end, found);
-  scf::IfOp whole = branch(compare(arith::CmpIPredicate::sle, end, dim(keep, 3)));
+  scf::IfOp whole = branch(compare(arith::CmpIPredicate::sle, end, dim(attnMask, 3)));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(whole.elseBlock());
   Found read = readElements(row, key, end, found);
@@ -73,7 +74,7 @@ KeepScan::Found ListLoops::readRow(ArrayRef<Value> row, Value key, Found found) 
 }
 
 /// Reads a tile row by row.
-KeepScan::Found ListLoops::readTile(const List &list, const ListedTile &tile) {
+AttnMaskScan::Found ListLoops::readTile(const List &list, const ListedTile &tile) {
   struct Axis {
     unsigned dim;
     Value number;
@@ -85,7 +86,7 @@ KeepScan::Found ListLoops::readTile(const List &list, const ListedTile &tile) {
     Value begin = firstElement(axis.dim, axis.number, axis.size);
     if (axes.size() == 1)
       return readRow(at, begin, found);
-    Value end = minUnsigned(dim(keep, axis.dim), add(begin, index(axis.size)));
+    Value end = minUnsigned(dim(attnMask, axis.dim), add(begin, index(axis.size)));
     auto loop = scf::ForOp::create(b, loc, begin, end, index(1), ValueRange{found.any, found.all});
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());

@@ -418,7 +418,7 @@ static MmaRegisters countRegisters(ScheduleAttr schedule, ArrayRef<LoadTileOp> r
   auto count = [&](int64_t qRegisterColumns, int64_t scoreColumns, int64_t outputColumns) {
     return countMmaRegisters(schedule.getTileM(), scoreColumns, schedule.getWarps(),
                              qRegisterColumns, outputColumns, schedule.getDotType().isF32(),
-                             /*hasKeep=*/false);
+                             /*hasAttnMask=*/false);
   };
   int64_t held = 0, scores = 0, sums = 0;
   for (LoadTileOp load : residents)

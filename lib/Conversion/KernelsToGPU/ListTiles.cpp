@@ -1,7 +1,7 @@
 //===- ListTiles.cpp - the kernel that lists visible tiles ----------------===//
 
 #include "Kernels.h"
-#include "flashattn/Dialect/FlashAttn/Program/KeepScan.h"
+#include "flashattn/Dialect/FlashAttn/Program/AttnMaskScan.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -14,15 +14,15 @@ namespace {
 constexpr int64_t kWarp = 32;
 /// One warp per lane of a warp, so that one ballot covers the tiles of all warps.
 constexpr int64_t kWarps = 32;
-constexpr int64_t kVector = 16; ///< elements of `keep` that a lane loads at once
+constexpr int64_t kVector = 16; ///< elements of `attn_mask` that a lane loads at once
 /// Kinds of tiles.
 constexpr int64_t kHidden = 0, kPartial = 1, kFull = 2;
 
 /// A kernel with one block per list. In each round its warps read `kWarps` adjacent tiles, one
 /// each, and ballots determine each tile's position.
-class ListKernel : KeepScan {
+class ListKernel : AttnMaskScan {
 public:
-  ListKernel(OpBuilder &b, ListTilesOp op) : KeepScan(b, op) {}
+  ListKernel(OpBuilder &b, ListTilesOp op) : AttnMaskScan(b, op) {}
 
   void build();
 
@@ -42,7 +42,7 @@ private:
   Value shareKinds(Value first, Value own);
   Ends placeTiles(const List &list, Value first, Value kind, Ends ends);
 
-  /// Returns the number of items in a tile of `keep`, of `width` elements each.
+  /// Returns the number of items in a tile of `attn_mask`, of `width` elements each.
   int64_t countItems(int64_t width) {
     return (isSame(1) ? 1 : tileHeads) * getTileRows() * getItemsPerRow(width);
   }
@@ -63,7 +63,7 @@ private:
 
 } // namespace
 
-/// Returns the indices of a tile's first element in `keep`.
+/// Returns the indices of a tile's first element in `attn_mask`.
 SmallVector<Value> ListKernel::getOrigin(const List &list, const ListedTile &tile) {
   Value head = firstElement(1, list.place[1], tileHeads);
   auto [rows, keys] = getNumbers(list, tile);
@@ -71,10 +71,10 @@ SmallVector<Value> ListKernel::getOrigin(const List &list, const ListedTile &til
           firstElement(3, keys, tileKeys)};
 }
 
-/// Returns the indices in `keep` at which item `item`, i32, of the tile at `origin` begins. Indices
-/// past the end are clamped to the last element. Vectors are in bounds.
+/// Returns the indices in `attn_mask` at which item `item`, i32, of the tile at `origin` begins.
+/// Indices past the end are clamped to the last element. Vectors are in bounds.
 SmallVector<Value> ListKernel::getElement(ArrayRef<Value> origin, Value item, int64_t width) {
-  auto last = [&](unsigned i) { return sub(dim(keep, i), index(1)); };
+  auto last = [&](unsigned i) { return sub(dim(attnMask, i), index(1)); };
   // 32-bit division by constants.
   auto divide = [&](Value v, int64_t by) { return div(v, i32(by)); };
   auto rest = [&](Value v, int64_t by) { return b.createOrFold<arith::RemUIOp>(loc, v, i32(by)); };
@@ -91,8 +91,8 @@ SmallVector<Value> ListKernel::getElement(ArrayRef<Value> origin, Value item, in
 
 /// Returns the state of the tile at `origin` after the next items were read. This lane reads item
 /// `first` and every 32nd item after it.
-KeepScan::Found ListKernel::readItems(ArrayRef<Value> origin, Value first, int64_t width,
-                                      Found found) {
+AttnMaskScan::Found ListKernel::readItems(ArrayRef<Value> origin, Value first, int64_t width,
+                                          Found found) {
   int64_t items = countItems(width), batch = countAtOnce(items);
   Value any, all;
   for (int64_t i = 0; i < batch; ++i) {
@@ -102,7 +102,7 @@ KeepScan::Found ListKernel::readItems(ArrayRef<Value> origin, Value first, int64
     SmallVector<Value> at = getElement(origin, item, width);
     // As bytes, not predicates: if the result of `and` is unused, ptxas 13.0 merges `or` and `and`
     // of the same predicates into one instruction that returns the wrong one.
-    Value elements = width == 1 ? memref::LoadOp::create(b, loc, keepBytes, at).getResult()
+    Value elements = width == 1 ? memref::LoadOp::create(b, loc, attnMaskBytes, at).getResult()
                                 : loadWords(at, width, llvm::Align(width));
     any = any ? either(any, elements) : elements;
     all = all ? both(all, elements) : elements;
@@ -120,8 +120,10 @@ KeepScan::Found ListKernel::readItems(ArrayRef<Value> origin, Value first, int64
           both(found.all, VoteOp::create(b, loc, VoteKind::All, all))};
 }
 
-/// Reads a tile's elements, `width` adjacent ones at a time: 1, or 16 if the tile is within `keep`.
-KeepScan::Found ListKernel::readByWarp(const List &list, const ListedTile &tile, int64_t width) {
+/// Reads a tile's elements, `width` adjacent ones at a time: 1, or 16 if the tile is within
+/// `attn_mask`.
+AttnMaskScan::Found ListKernel::readByWarp(const List &list, const ListedTile &tile,
+                                           int64_t width) {
   int64_t items = countItems(width);
   SmallVector<Value> origin = getOrigin(list, tile);
   auto loop = scf::ForOp::create(b, loc, index(0), index(items), index(countAtOnce(items) * kWarp),
@@ -135,12 +137,12 @@ KeepScan::Found ListKernel::readByWarp(const List &list, const ListedTile &tile,
   return {loop.getResult(0), loop.getResult(1)};
 }
 
-/// Reads a tile with vector loads if they are aligned and the tile lies within `keep`.
-KeepScan::Found ListKernel::readTile(const List &list, const ListedTile &tile) {
-  if (isSame(3) || tileKeys % kVector != 0 || !hasAlignedRows(keep))
+/// Reads a tile with vector loads if they are aligned and the tile lies within `attn_mask`.
+AttnMaskScan::Found ListKernel::readTile(const List &list, const ListedTile &tile) {
+  if (isSame(3) || tileKeys % kVector != 0 || !hasAlignedRows(attnMask))
     return readByWarp(list, tile, /*width=*/1);
   Value end = mul(add(getNumbers(list, tile).second, index(1)), tileKeys);
-  scf::IfOp whole = branch(compare(arith::CmpIPredicate::sle, end, dim(keep, 3)));
+  scf::IfOp whole = branch(compare(arith::CmpIPredicate::sle, end, dim(attnMask, 3)));
   OpBuilder::InsertionGuard guard(b);
   for (auto [block, width] :
        {std::pair(whole.thenBlock(), kVector), {whole.elseBlock(), int64_t(1)}}) {

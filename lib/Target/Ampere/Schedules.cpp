@@ -174,9 +174,9 @@ std::string ampere::explainRefusal(AttentionOp op, ScheduleAttr schedule, const 
     return reason;
   MmaRegisters registers =
       countMmaRegisters(schedule.getTileM(), schedule.getTileN(), schedule.getWarps(),
-                        padded(op.getD()), padded(op.getDv()), element.isF32(), !!op.getKeep());
+                        padded(op.getD()), padded(op.getDv()), element.isF32(), !!op.getAttnMask());
   SmallVector<Need> needs = {
-      {"o", registers.output}, {"scores", registers.scores}, {"keep", registers.keep}};
+      {"o", registers.output}, {"scores", registers.scores}, {"attn_mask", registers.attnMask}};
   // Without an explicit `q_in_registers`, Q is kept in registers only if it fits.
   if (schedule.getQInRegisters().value_or(false))
     needs.push_back({"q", registers.queries});

@@ -48,13 +48,13 @@ Candidates cpu::getCandidates(AttentionOp op, const Machine &machine) {
   int64_t pack = std::clamp<int64_t>(rows / positions, 1, llvm::PowerOf2Ceil(op.getKnownGroup()));
   auto packIf = [&](bool inParts) { return op.findInputOfHeads(inParts).empty() ? pack : 1; };
   // Splits occupy threads that have no program, and are long enough to pay for a merge. The tile
-  // lists of a `keep` are for all keys, so these are not split.
+  // lists of an `attn_mask` are for all keys, so these are not split.
   ScheduleFields whole, parts;
   parts.splits = 64;
   parts.minSplitTiles = 4;
   int64_t keys = op.getK().getType().getDimSize(op.getSeqDim());
   bool isLong = ShapedType::isDynamic(keys) || keys >= 2 * parts.minSplitTiles * kColumns;
-  if (isDecode(op) && isLong && !op.getKeep())
+  if (isDecode(op) && isLong && !op.getAttnMask())
     add(packIf(/*inParts=*/true), parts);
   // Pinned fields may exclude splits or packed heads.
   add(packIf(/*inParts=*/false), whole);

@@ -20,7 +20,7 @@ using namespace mlir::flashattn::warpgroups;
 /// (docs/rationale/claims.md).
 static bool claimsPrograms(AttentionBackwardOp op) {
   return op.getVisibleSets().size() == 1 && !op.getDeterministic() && !op.getKvLen() &&
-         !op.getKeep() && !op.getBias() && !op.getSoftcap() && !op.hasScoreMod();
+         !op.getAttnMask() && !op.getBias() && !op.getSoftcap() && !op.hasScoreMod();
 }
 
 /// Whether programs over queries compute dQ from compacted keys, and those over keys only dK and
@@ -166,7 +166,7 @@ static SmallVector<std::pair<SharedMemoryPlan, ScheduleAttr>> planGradients(Atte
   TileShape k{"k", m, d}, v{"v", m, dv}, q{"q", n, d}, dO{"d_o", n, dv};
   std::pair<TileShape, Value> dk{{"dk", m, d}, op.getDkInit()}, dV{{"dv", m, dv}, op.getDvInit()};
   bool isApart = schedule.getSeparateDkDv().value_or(false);
-  ScheduleAttr ofWide = isApart && op.getKeep() ? schedule : schedule.forWideSteps();
+  ScheduleAttr ofWide = isApart && op.getAttnMask() ? schedule : schedule.forWideSteps();
   TileShape wideQ{"q", ofWide.getTileN(), d}, wideDO{"d_o", ofWide.getTileN(), dv};
   block.stages = ofWide.getStages();
   if (isApart)
@@ -190,7 +190,7 @@ static bool canTakeTurns(AttentionBackwardOp op, ScheduleAttr schedule) {
     TileIntervalPlan plan(visible, axis, tile);
     return plan.size() == 1 && plan.isExact();
   };
-  return !op.getKeep() && isPlain(TileAxis::Keys, schedule.getTileM()) &&
+  return !op.getAttnMask() && isPlain(TileAxis::Keys, schedule.getTileM()) &&
          isPlain(TileAxis::Queries, schedule.getTileN());
 }
 
@@ -251,7 +251,7 @@ static std::string explainSplitRefusal(AttentionBackwardOp op, ScheduleAttr sche
 static SmallVector<Need> findSplitNeeds(AttentionBackwardOp op, ScheduleAttr schedule) {
   int64_t n = schedule.forWideSteps().getTileN();
   bool hasSlopes = op.getSoftcap() || (op.hasScoreMod() && !op.addsToScore());
-  int64_t scores = n / 2 + (hasSlopes ? n / 2 : 0) + (op.getKeep() ? n / 4 : 0);
+  int64_t scores = n / 2 + (hasSlopes ? n / 2 : 0) + (op.getAttnMask() ? n / 4 : 0);
   if (op.getBias())
     scores += n / 64 * getElementTypeOrSelf(op.getBias()).getIntOrFloatBitWidth();
   // Slopes of a softcap are computed from its result and need few other registers.
@@ -299,7 +299,7 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
     return "cooperative consumers cannot have 'separate_dk_dv'";
   if (op.getDeterministic() && schedule.addsQueries() && !canTakeTurns(op, schedule))
     return "a deterministic backward pass with another tile_m than 64 requires a mask with one "
-           "exact interval of tiles and no keep";
+           "exact interval of tiles and no attn_mask";
   for (std::string reason : {explainAddRefusal(op, schedule), explainStayRefusal(op, schedule)})
     if (!reason.empty())
       return reason;
@@ -350,7 +350,7 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
   needs.append({{"scores", n / 2},
                 {"weights", n / 4},
                 {"gradients", n / 4},
-                {"other", 30 + (op.getKeep() ? n / 4 : 0)}});
+                {"other", 30 + (op.getAttnMask() ? n / 4 : 0)}});
   // Slopes are live from the scores to their gradients; a bias is loaded before the scores.
   if (hasSlopes)
     needs.push_back({"slopes", n / 2});

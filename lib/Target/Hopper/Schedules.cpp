@@ -153,7 +153,7 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
 /// Returns the number of key loops of a program.
 static int64_t countIntervals(AttentionOp op, ScheduleAttr schedule) {
   // The positions of a tile list form one interval.
-  if (op.getKeep() && schedule.getSplits() == 1)
+  if (op.getAttnMask() && schedule.getSplits() == 1)
     return 1;
   SmallVector<IntegerSet> visible = op.getVisibleSets();
   if (visible.size() < 2)
@@ -172,8 +172,8 @@ static bool storesOutput(AttentionOp op, ScheduleAttr schedule) {
     return false;
   // Programs over splits store f32. Except in these cases, another program handles the case of a
   // single split.
-  bool onlyParts =
-      schedule.getSplits() > 1 && (op.getKeep() || (op.getSinkLogits() && schedule.getPack() > 1));
+  bool onlyParts = schedule.getSplits() > 1 &&
+                   (op.getAttnMask() || (op.getSinkLogits() && schedule.getPack() > 1));
   Value o = op.getOInit();
   return !onlyParts && (!isa<MemRefType>(o.getType()) || hasAlignedRows(o));
 }
@@ -290,7 +290,10 @@ std::string warpgroups::explainTileRefusal(ScheduleAttr schedule, int64_t most) 
 
 /// Returns what reads the indices of a pair in addition to the mask; empty if nothing does.
 static StringRef findReaderOfNumbers(AttentionOpInterface op) {
-  return op.hasScoreMod() ? "a score_mod" : op.getBias() ? "a bias" : op.getKeep() ? "a keep" : "";
+  return op.hasScoreMod()   ? "a score_mod"
+         : op.getBias()     ? "a bias"
+         : op.getAttnMask() ? "an attn_mask"
+                            : "";
 }
 
 /// Checks `lazy_rescale`: the scores must be computable again from two tiles alone, and the sum of
@@ -352,16 +355,16 @@ std::string warpgroups::explainRefusal(AttentionOp op, ScheduleAttr schedule,
     return llvm::formatv(
         "'dq_reduce_stages' requires a backward pass but got {0} in a forward pass", stages);
   HopperAttr hopper = schedule.getHopper();
-  if (hopper.reloads() && (op.getKeep() || schedule.compactsKV()))
+  if (hopper.reloads() && (op.getAttnMask() || schedule.compactsKV()))
     return llvm::formatv(
         "expected dynamic_scheduler_max_len 0 with q_stages 1 where a program may be left "
         "without keys, whose end the next one waits for, by {0}, but got {1}",
-        op.getKeep() ? "a keep" : "compact_kv", hopper.getDynamicSchedulerMaxLen());
+        op.getAttnMask() ? "an attn_mask" : "compact_kv", hopper.getDynamicSchedulerMaxLen());
   // The output, two tiles of scores (one as probabilities P), Q, other inputs of the scores, and
   // addresses.
   int64_t n = schedule.getTileN();
   int64_t held = std::min(schedule.getHopper().getQRegisterColumns(), op.getD());
-  int64_t other = 28 + (op.getBias() ? n / 4 : 0) + (op.getKeep() ? n : 0);
+  int64_t other = 28 + (op.getBias() ? n / 4 : 0) + (op.getAttnMask() ? n : 0);
   if (schedule.sumsByProducts(op.getDv()))
     other += LoadTileOp::kOnes / 2;
   return explainRegisterRefusal(op, schedule,

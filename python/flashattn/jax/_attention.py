@@ -51,7 +51,7 @@ def attention(
     schedule: Optional[_kernel.Schedule] = None,
     device: Optional[str] = None,
     bias: Any = None,
-    keep: Any = None,
+    attn_mask: Any = None,
     softcap: Optional[float] = None,
     sink_logits: Any = None,
     kv_len: Any = None,
@@ -65,7 +65,7 @@ def attention(
     Args:
       q: queries, `[B, Hq, Nq, D]`, f16, bf16 or f32: an array of JAX or NumPy, or a traced array.
       k, v: keys, `[B, Hkv, Nk, D]`, and values, `[B, Hkv, Nk, Dv]`; Hq is a multiple of Hkv.
-      bias, keep, sink_logits, kv_len: as in `flashattn.attention`. bias and sink_logits have gradients
+      bias, attn_mask, sink_logits, kv_len: as in `flashattn.attention`. bias and sink_logits have gradients
         too.
       mask, align, layout, softcap, score_mod: as in `flashattn.attention`; compiled in.
       scale, offset: as in `flashattn.attention`, Python numbers. They are part of the XLA program, which
@@ -94,7 +94,7 @@ def attention(
     _module.check_options(mask, align, layout)
     model_chip(device)
     names, values = _features.settle(
-        {"bias": bias, "keep": keep, "sink_logits": sink_logits, "kv_len": kv_len, "offset": offset}
+        {"bias": bias, "attn_mask": attn_mask, "sink_logits": sink_logits, "kv_len": kv_len, "offset": offset}
     )
     given = dict(zip(names, values))
     options = _calls.Options(
@@ -113,7 +113,7 @@ def attention(
         name: as_array(name, value)
         for name, value in {"q": q, "k": k, "v": v, **given}.items()
     }  # fmt: skip
-    for name in ("bias", "keep"):
+    for name in ("bias", "attn_mask"):
         if name in inputs and inputs[name].ndim < 4:
             inputs[name] = jnp.expand_dims(inputs[name], range(4 - inputs[name].ndim))
     outputs = ("o", "lse") if return_lse else ("o",)

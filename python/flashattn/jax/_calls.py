@@ -30,7 +30,7 @@ from . import _shards
 _TARGET = "flashattn"
 #: Inputs that begin with the batch, and those that broadcast to the scores.
 _ROWS = ("q", "k", "v", "o", "lse", "d_o", "d_lse", "kv_len")
-_PAIRS = ("bias", "keep")
+_PAIRS = ("bias", "attn_mask")
 _DTYPES = {"f16": jnp.float16, "bf16": jnp.bfloat16, "f32": jnp.float32}
 
 

@@ -65,17 +65,17 @@ def dot_product_attention(
     is_single = rows[0].ndim == 3
     rows = [x[None] if x.ndim == 3 else x for x in rows]
     batch, length = rows[0].shape[:2]
-    keep = None
+    attn_mask = None
     if mask is not None:
-        keep = as_array("mask", mask)
-        if keep.dtype != bool:
+        attn_mask = as_array("mask", mask)
+        if attn_mask.dtype != bool:
             raise ArgumentError(
-                f"expected mask of truth values but got {keep.dtype}; bias= takes numbers"
+                f"expected mask of truth values but got {attn_mask.dtype}; bias= takes numbers"
             )
     if query_seq_lengths is not None:
         ends = _lengths("query_seq_lengths", query_seq_lengths, batch)
         seen = (jnp.arange(length) < ends[:, None])[:, None, :, None]
-        keep = seen if keep is None else keep & seen
+        attn_mask = seen if attn_mask is None else attn_mask & seen
     if key_value_seq_lengths is not None:
         key_value_seq_lengths = _lengths("key_value_seq_lengths", key_value_seq_lengths, batch)
     found = attention(
@@ -85,7 +85,7 @@ def dot_product_attention(
         layout="bshd",
         scale=scale,
         bias=None if bias is None else _as_bias(bias),
-        keep=keep,
+        attn_mask=attn_mask,
         kv_len=key_value_seq_lengths,
         return_lse=return_residual,
     )

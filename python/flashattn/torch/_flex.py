@@ -1,7 +1,7 @@
 """FlexAttention's functions and block masks, computed here: `flashattn.torch.flex_attention`.
 
 A `mask_mod` becomes sets of pairs as far as it is affine in the positions, whose hidden tiles cost
-nothing; the rest of it is computed once and read as `keep`. A `score_mod` is compiled, but for tensors
+nothing; the rest of it is computed once and read as `attn_mask`. A `score_mod` is compiled, but for tensors
 that it captures: what multiplies the score multiplies queries or keys, what is added to it is a bias.
 """
 
@@ -142,20 +142,20 @@ class _Pairs(NamedTuple):
     """What a block mask shows to a call."""
 
     sources: Sequence[Any]  #: the mask_mod's graph or the lists of blocks, which fingerprints count on
-    mask: Optional[Mask]  #: with `keep`, as `flashattn.attention` takes them
-    keep: Optional[Tensor]
+    mask: Optional[Mask]  #: with `attn_mask`, as `flashattn.attention` takes them
+    attn_mask: Optional[Tensor]
 
     def shown(self, sizes: Any, device: Any) -> Optional[Tensor]:
         """All of it as truth values."""
         if isinstance(self.sources[0], Tensor):
-            return self.keep
+            return self.attn_mask
         return _expand(compute(self.sources[0], _indices(*sizes, device)), device, torch.bool)
 
 
 def _pairs_of(node: Any, sizes: Any, device: Any) -> Tuple[Optional[Mask], Optional[Tensor]]:
-    """The set and the `keep` that a mask_mod stands for."""
+    """The set and the `attn_mask` that a mask_mod stands for."""
     mask: Optional[Mask] = None
-    keep: Optional[Tensor] = None
+    attn_mask: Optional[Tensor] = None
     for part in _conjuncts(node):
         if part is True:
             continue
@@ -164,8 +164,8 @@ def _pairs_of(node: Any, sizes: Any, device: Any) -> Tuple[Optional[Mask], Optio
             mask = shown if mask is None else mask & shown
         except TraceError:
             found = _expand(compute(part, _indices(*sizes, device)), device, torch.bool)
-            keep = found if keep is None else keep & found
-    return mask, keep
+            attn_mask = found if attn_mask is None else attn_mask & found
+    return mask, attn_mask
 
 
 def _listed(block_mask: Any, rows: int, keys: int) -> Tensor:
@@ -371,7 +371,7 @@ def flex_attention(
         assert isinstance(base, Node) or _is_number(base)
     found = attention(
         query, key, value, mask=pairs and pairs.mask, align="top_left", scale=scale,
-        keep=pairs and pairs.keep, bias=bias, score_mod=score_mod, return_lse=wants_lse,
+        attn_mask=pairs and pairs.attn_mask, bias=bias, score_mod=score_mod, return_lse=wants_lse,
     )  # fmt: skip
     if return_aux is None:
         return found

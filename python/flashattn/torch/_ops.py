@@ -21,9 +21,9 @@ from ..masks import Mask
 from . import _flops, _vmap
 
 #: What a call may leave out, in the order of the arguments.
-OPERANDS = ("bias", "keep", "sink_logits", "kv_len", "offset")
+OPERANDS = ("bias", "attn_mask", "sink_logits", "kv_len", "offset")
 _INPUTS = "Tensor q, Tensor k, Tensor v"
-_OPERANDS = "Tensor? bias, Tensor? keep, Tensor? sink_logits, Tensor? kv_len, SymInt? offset"
+_OPERANDS = "Tensor? bias, Tensor? attn_mask, Tensor? sink_logits, Tensor? kv_len, SymInt? offset"
 #: Masks and score modifications are texts of the compiler, as they stand in its modules.
 _OPTIONS = (
     "float? scale=None, str? mask=None, str align='bottom_right', str layout='bhsd', "
@@ -88,7 +88,7 @@ def attend(
         _as_tensor(k, q),
         _as_tensor(v, q),
         _as_tensor(operands.get("bias"), q),
-        _as_tensor(operands.get("keep"), q),
+        _as_tensor(operands.get("attn_mask"), q),
         _as_tensor(operands.get("sink_logits"), q),
         _as_tensor(operands.get("kv_len"), q),
         operands.get("offset"),
@@ -193,13 +193,13 @@ def _lay_out(name: str, tensor: Optional[Tensor]) -> Any:
 
 def _settle(
     bias: Optional[Tensor],
-    keep: Optional[Tensor],
+    attn_mask: Optional[Tensor],
     sink_logits: Optional[Tensor],
     kv_len: Optional[Tensor],
     offset: Optional[int],
 ) -> Tuple[Tuple[str, ...], Tuple[Any, ...]]:
     """The names and the values of operands that are there, in their order."""
-    tensors = zip(OPERANDS, (bias, keep, sink_logits, kv_len))
+    tensors = zip(OPERANDS, (bias, attn_mask, sink_logits, kv_len))
     values = (*(_lay_out(name, tensor) for name, tensor in tensors), offset)
     found = [(name, value) for name, value in zip(OPERANDS, values) if value is not None]
     return tuple(name for name, _ in found), tuple(value for _, value in found)
@@ -210,7 +210,7 @@ def _forward(
     k: Tensor,
     v: Tensor,
     bias: Optional[Tensor],
-    keep: Optional[Tensor],
+    attn_mask: Optional[Tensor],
     sink_logits: Optional[Tensor],
     kv_len: Optional[Tensor],
     offset: Optional[int],
@@ -226,7 +226,7 @@ def _forward(
     stream: Optional[int] = None,
 ) -> Tuple[Tensor, Tensor]:
     with torch.no_grad(), torch._C._DisableAutocast():
-        names, values = _settle(bias, keep, sink_logits, kv_len, offset)
+        names, values = _settle(bias, attn_mask, sink_logits, kv_len, offset)
         options = (
             _mask_of(mask), align, layout, True, schedule, None, softcap, score_mod, names, model,
             True,
@@ -244,7 +244,7 @@ def _backward(
     o: Tensor,
     lse: Tensor,
     bias: Optional[Tensor],
-    keep: Optional[Tensor],
+    attn_mask: Optional[Tensor],
     sink_logits: Optional[Tensor],
     kv_len: Optional[Tensor],
     offset: Optional[int],
@@ -263,7 +263,7 @@ def _backward(
     if needs_bias and bias is not None and 0 in bias.stride():
         bias = bias.contiguous()  # rule B5: each element of an expanded one has its own
     with torch.no_grad():
-        names, values = _settle(bias, keep, sink_logits, kv_len, offset)
+        names, values = _settle(bias, attn_mask, sink_logits, kv_len, offset)
         given = zip(("q", "k", "v", "o", "lse", "d_o"), (q, k, v, o, lse, d_o))
         found = differentiate(
             tuple(_lay_out(name, x) for name, x in given),
@@ -337,7 +337,7 @@ def _fake_backward(
     o: Tensor,
     lse: Tensor,
     bias: Optional[Tensor],
-    keep: Optional[Tensor],
+    attn_mask: Optional[Tensor],
     sink_logits: Optional[Tensor],
     *rest: Any,
     needs_bias: bool = False,
@@ -411,16 +411,16 @@ def _find_gradients(
     what was computed of them."""
     if d_o is None and d_lse is None:
         return (None,) * len(needs)
-    q, k, v, bias, keep, sink_logits, kv_len, o, lse = saved
+    q, k, v, bias, attn_mask, sink_logits, kv_len, o, lse = saved
     _torch.refuse_tangents(d_o=d_o, d_lse=d_lse, q=q, k=k, v=v, bias=bias, sink_logits=sink_logits)
     found = None
-    if bias is keep is sink_logits is kv_len is offset is d_lse is None:
+    if bias is attn_mask is sink_logits is kv_len is offset is d_lse is None:
         found = _replay(options, (q, k, v, o, lse, d_o))
     if found is None:
         inputs = (
             torch.zeros_like(o) if d_o is None else d_o,
             d_lse,
-            *(q, k, v, o, lse, bias, keep, sink_logits, kv_len, offset),
+            *(q, k, v, o, lse, bias, attn_mask, sink_logits, kv_len, offset),
         )
         fields = {
             **_saved_options(options),

@@ -74,7 +74,7 @@ def sdpa(
     if not fits:
         _check_rows(query=query, key=key, value=value)
         shape, query, key, value, attn_mask = _flatten(query, key, value, attn_mask, enable_gqa)
-    is_keep = attn_mask is not None and attn_mask.dtype is torch.bool
+    is_boolean = attn_mask is not None and attn_mask.dtype is torch.bool
     # Of a query that is a transposed one, o and all gradients are the same: who projects them has
     # no copies to make.
     swaps = query.shape[1] > 1 and 0 < query.stride(1) < query.stride(2)
@@ -88,8 +88,8 @@ def sdpa(
         align=align,
         layout="bshd" if swaps else "bhsd",
         scale=scale,
-        keep=attn_mask if is_keep else None,
-        bias=None if is_keep else attn_mask,
+        attn_mask=attn_mask if is_boolean else None,
+        bias=None if is_boolean else attn_mask,
     )
     o = o.transpose(1, 2) if swaps else o
     return o if shape is None else o.reshape(shape)

@@ -18,7 +18,7 @@ from ..errors import UnsupportedError
 
 _BATCH, _HEADS = 0, 1
 #: What is of the scores' shape, from the right.
-_PAIRS = ("bias", "keep")
+_PAIRS = ("bias", "attn_mask")
 #: Outputs that are of an input's shape.
 _OF = {"o": "q", "dq": "q", "dk": "k", "dv": "v", "d_bias": "bias", "d_sink_logits": "sink_logits"}
 

@@ -1,7 +1,7 @@
 // RUN: flash-opt %s -split-input-file -convert-flashattn-kernels-to-cpu -canonicalize -cse | FileCheck %s
 
 // CHECK-LABEL: func @one
-// CHECK-SAME: %[[KEEP:[a-z0-9]+]]: memref<?x1x?x?xi1>, %[[BOUNDS:[a-z0-9]+]]: memref<?x1x?x2xi32>, %[[TILES:[a-z0-9]+]]: memref<?x1x?x?xi32>, %[[N:[a-z0-9]+]]: index
+// CHECK-SAME: %[[ATTN_MASK:[a-z0-9]+]]: memref<?x1x?x?xi1>, %[[BOUNDS:[a-z0-9]+]]: memref<?x1x?x2xi32>, %[[TILES:[a-z0-9]+]]: memref<?x1x?x?xi32>, %[[N:[a-z0-9]+]]: index
 // CHECK: %[[PLACES:.*]] = memref.dim %[[TILES]], %c3
 // CHECK: %[[MIDDLE:.*]] = arith.divui %[[PLACES]], %c2
 
@@ -14,7 +14,7 @@
 // CHECK: scf.if
 // CHECK-NEXT: scf.yield %[[ANY]], %[[ALL]]
 // CHECK: scf.for %[[KEY:[a-z0-9]+]]
-// CHECK: memref.load %[[KEEP]][%[[B]], %c0, %[[ROW]], %[[KEY]]]
+// CHECK: memref.load %[[ATTN_MASK]][%[[B]], %c0, %[[ROW]], %[[KEY]]]
 // CHECK: scf.if %[[FOUND]]#0
 // CHECK: %[[BEFORE:.*]] = arith.subi %[[BEGIN]], %c1
 // CHECK: %[[WHERE:.*]] = arith.select %[[FOUND]]#1, %[[BEFORE]], %[[END]]
@@ -23,9 +23,9 @@
 // CHECK-NEXT: scf.yield %[[BEGIN]], %[[END]]
 // CHECK: memref.store %{{.*}}, %[[BOUNDS]][%[[B]], %[[H]], %[[T]], %c0]
 // CHECK: memref.store %{{.*}}, %[[BOUNDS]][%[[B]], %[[H]], %[[T]], %c1]
-func.func @one(%keep: memref<?x1x?x?xi1>, %bounds: memref<?x1x?x2xi32>, %tiles: memref<?x1x?x?xi32>, %n: index) {
+func.func @one(%attn_mask: memref<?x1x?x?xi1>, %bounds: memref<?x1x?x2xi32>, %tiles: memref<?x1x?x?xi32>, %n: index) {
   %c0 = arith.constant 0 : index
-  flashattn.list_tiles tile [1, 128, 64] ins(%keep : memref<?x1x?x?xi1>) outs(%bounds, %tiles : memref<?x1x?x2xi32>, memref<?x1x?x?xi32>) within {
+  flashattn.list_tiles tile [1, 128, 64] ins(%attn_mask : memref<?x1x?x?xi1>) outs(%bounds, %tiles : memref<?x1x?x2xi32>, memref<?x1x?x?xi32>) within {
   ^bb0(%b: index, %h: index, %t: index):
     flashattn.yield_intervals %c0, %c0, %t, %n
   }
@@ -47,9 +47,9 @@ func.func @one(%keep: memref<?x1x?x?xi1>, %bounds: memref<?x1x?x2xi32>, %tiles: 
 // Two heads have one list.
 // CHECK: scf.for %[[H:[a-z0-9]+]] = %{{.*}} to %{{.*}} step %c1
 // CHECK: memref.load %{{.*}}[%c0, %[[H]], %{{.*}}, %{{.*}}]
-func.func @two(%a: index, %b: index, %n: index, %keep: memref<1x8x?x?xi1> {flashattn.aligned_rows}, %bounds: memref<1x4x?x2xi32>, %tiles: memref<1x4x?x?xi32>) {
+func.func @two(%a: index, %b: index, %n: index, %attn_mask: memref<1x8x?x?xi1> {flashattn.aligned_rows}, %bounds: memref<1x4x?x2xi32>, %tiles: memref<1x4x?x?xi32>) {
   %c0 = arith.constant 0 : index
-  flashattn.list_tiles tile [2, 64, 80] ins(%keep : memref<1x8x?x?xi1>) outs(%bounds, %tiles : memref<1x4x?x2xi32>, memref<1x4x?x?xi32>) within {
+  flashattn.list_tiles tile [2, 64, 80] ins(%attn_mask : memref<1x8x?x?xi1>) outs(%bounds, %tiles : memref<1x4x?x2xi32>, memref<1x4x?x?xi32>) within {
   ^bb0(%i: index, %h: index, %t: index):
     flashattn.yield_intervals %c0, %c0, %c0, %a, %b, %b, %b, %n
   }
@@ -64,8 +64,8 @@ func.func @two(%a: index, %b: index, %n: index, %keep: memref<1x8x?x?xi1> {flash
 // CHECK-NOT: memref.load
 // CHECK: memref.store
 // CHECK: memref.store
-func.func @none(%keep: memref<1x1x1x?xi1>, %bounds: memref<1x1x?x2xi32>, %tiles: memref<1x1x?x?xi32>) {
-  flashattn.list_tiles tile [1, 64, 64] ins(%keep : memref<1x1x1x?xi1>) outs(%bounds, %tiles : memref<1x1x?x2xi32>, memref<1x1x?x?xi32>) within {
+func.func @none(%attn_mask: memref<1x1x1x?xi1>, %bounds: memref<1x1x?x2xi32>, %tiles: memref<1x1x?x?xi32>) {
+  flashattn.list_tiles tile [1, 64, 64] ins(%attn_mask : memref<1x1x1x?xi1>) outs(%bounds, %tiles : memref<1x1x?x2xi32>, memref<1x1x?x?xi32>) within {
   ^bb0(%b: index, %h: index, %t: index):
     flashattn.yield_intervals
   }

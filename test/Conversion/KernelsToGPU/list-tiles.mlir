@@ -1,8 +1,8 @@
 // RUN: flash-opt %s -split-input-file -convert-flashattn-kernels-to-gpu -canonicalize -cse | FileCheck %s
 
 // CHECK-LABEL: func @one
-// CHECK-SAME: %[[KEEP:[a-z0-9]+]]: memref<?x1x?x?xi1>, %[[BOUNDS:[a-z0-9]+]]: memref<?x1x?x2xi32>, %[[TILES:[a-z0-9]+]]: memref<?x1x?x?xi32>, %[[N:[a-z0-9]+]]: index
-// CHECK: %[[KEEP_BYTES:.*]] = builtin.unrealized_conversion_cast %[[KEEP]] : memref<?x1x?x?xi1> to memref<?x1x?x?xi8>
+// CHECK-SAME: %[[ATTN_MASK:[a-z0-9]+]]: memref<?x1x?x?xi1>, %[[BOUNDS:[a-z0-9]+]]: memref<?x1x?x2xi32>, %[[TILES:[a-z0-9]+]]: memref<?x1x?x?xi32>, %[[N:[a-z0-9]+]]: index
+// CHECK: %[[MASK_BYTES:.*]] = builtin.unrealized_conversion_cast %[[ATTN_MASK]] : memref<?x1x?x?xi1> to memref<?x1x?x?xi8>
 // CHECK: %[[PLACES:.*]] = memref.dim %[[TILES]], %c3
 // CHECK: %[[MIDDLE:.*]] = arith.divui %[[PLACES]], %c2
 
@@ -16,7 +16,7 @@
 // Four elements a lane at once, until the tile is known to be neither hidden nor full.
 // CHECK: scf.for {{.*}} to %c8192 step %c128 iter_args(%[[ANY:.*]] = %false, %[[ALL:.*]] = %{{.*}})
 // CHECK: scf.if
-// CHECK-COUNT-4: memref.load %[[KEEP_BYTES]]
+// CHECK-COUNT-4: memref.load %[[MASK_BYTES]]
 // CHECK: flashattn.vote any
 // CHECK: flashattn.vote all
 // CHECK: arith.select %{{.*}}, %c2_i32, %c1_i32
@@ -30,9 +30,9 @@
 // CHECK: memref.store %{{.*}}, %[[TILES]]
 // CHECK: memref.store %[[ENDS]]#0, %[[BOUNDS]]
 // CHECK: memref.store %[[ENDS]]#1, %[[BOUNDS]]
-func.func @one(%keep: memref<?x1x?x?xi1>, %bounds: memref<?x1x?x2xi32>, %tiles: memref<?x1x?x?xi32>, %n: index) {
+func.func @one(%attn_mask: memref<?x1x?x?xi1>, %bounds: memref<?x1x?x2xi32>, %tiles: memref<?x1x?x?xi32>, %n: index) {
   %c0 = arith.constant 0 : index
-  flashattn.list_tiles tile [1, 128, 64] ins(%keep : memref<?x1x?x?xi1>) outs(%bounds, %tiles : memref<?x1x?x2xi32>, memref<?x1x?x?xi32>) within {
+  flashattn.list_tiles tile [1, 128, 64] ins(%attn_mask : memref<?x1x?x?xi1>) outs(%bounds, %tiles : memref<?x1x?x2xi32>, memref<?x1x?x?xi32>) within {
   ^bb0(%b: index, %h: index, %t: index):
     flashattn.yield_intervals %c0, %c0, %t, %n
   }
@@ -56,9 +56,9 @@ func.func @one(%keep: memref<?x1x?x?xi1>, %bounds: memref<?x1x?x2xi32>, %tiles: 
 // CHECK: vector.reduction <and>
 // CHECK: else
 // CHECK: memref.load %[[BYTES]]
-func.func @two(%a: index, %b: index, %n: index, %keep: memref<1x8x?x?xi1> {flashattn.aligned_rows}, %bounds: memref<1x4x?x2xi32>, %tiles: memref<1x4x?x?xi32>) {
+func.func @two(%a: index, %b: index, %n: index, %attn_mask: memref<1x8x?x?xi1> {flashattn.aligned_rows}, %bounds: memref<1x4x?x2xi32>, %tiles: memref<1x4x?x?xi32>) {
   %c0 = arith.constant 0 : index
-  flashattn.list_tiles tile [2, 64, 80] ins(%keep : memref<1x8x?x?xi1>) outs(%bounds, %tiles : memref<1x4x?x2xi32>, memref<1x4x?x?xi32>) within {
+  flashattn.list_tiles tile [2, 64, 80] ins(%attn_mask : memref<1x8x?x?xi1>) outs(%bounds, %tiles : memref<1x4x?x2xi32>, memref<1x4x?x?xi32>) within {
   ^bb0(%i: index, %h: index, %t: index):
     flashattn.yield_intervals %c0, %c0, %c0, %a, %b, %b, %b, %n
   }
@@ -73,8 +73,8 @@ func.func @two(%a: index, %b: index, %n: index, %keep: memref<1x8x?x?xi1> {flash
 // CHECK-NOT: memref.load
 // CHECK: memref.store
 // CHECK: memref.store
-func.func @none(%keep: memref<1x1x1x?xi1>, %bounds: memref<1x1x?x2xi32>, %tiles: memref<1x1x?x?xi32>) {
-  flashattn.list_tiles tile [1, 64, 64] ins(%keep : memref<1x1x1x?xi1>) outs(%bounds, %tiles : memref<1x1x?x2xi32>, memref<1x1x?x?xi32>) within {
+func.func @none(%attn_mask: memref<1x1x1x?xi1>, %bounds: memref<1x1x?x2xi32>, %tiles: memref<1x1x?x?xi32>) {
+  flashattn.list_tiles tile [1, 64, 64] ins(%attn_mask : memref<1x1x1x?xi1>) outs(%bounds, %tiles : memref<1x1x?x2xi32>, memref<1x1x?x?xi32>) within {
   ^bb0(%b: index, %h: index, %t: index):
     flashattn.yield_intervals
   }

@@ -4,7 +4,7 @@
 // loop count, and groups of programs begin at multiples of the consumers.
 
 #schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>
-// CHECK-LABEL: func @keep
+// CHECK-LABEL: func @attn_mask
 // CHECK: flashattn.list_tiles tile [1, 128, 32] {{.*}} outs(%[[BOUNDS:.*]], %[[LIST:.*]] : memref<1x1x?x2xi32>, memref<1x1x?x?xi32>)
 // CHECK: gpu.launch
 // CHECK: %[[PLACE:.*]] = arith.subi %{{.*}}, %c1_i32
@@ -41,10 +41,10 @@
 // CHECK: flashattn.tile_loop (%[[J:[a-z0-9]+]], %{{.*}}) in [(%[[CB]], %[[CB]], %{{.*}}, %[[CE]])] list(%[[LIST]][%c0, %c0, %{{.*}}] : {{.*}}) when %[[IS]]
 // CHECK: %[[NOW:.*]] = arith.subi %[[J]], %[[CB]]
 // CHECK: hopper.ring_get %{{.*}} at %[[NOW]]
-func.func @keep(%q: memref<?x8x?x64xf16>, %k: memref<?x2x?x64xf16>, %keep: memref<1x1x?x?xi1>, %o: memref<?x8x?x64xf16>) {
+func.func @attn_mask(%q: memref<?x8x?x64xf16>, %k: memref<?x2x?x64xf16>, %attn_mask: memref<1x1x?x?xi1>, %o: memref<?x8x?x64xf16>) {
   flashattn.attention mask(#flashattn.causal) schedule(#schedule)
       ins(%q, %k, %k : memref<?x8x?x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>)
-      keep(%keep : memref<1x1x?x?xi1>)
+      attn_mask(%attn_mask : memref<1x1x?x?xi1>)
       outs(%o : memref<?x8x?x64xf16>)
   return
 }

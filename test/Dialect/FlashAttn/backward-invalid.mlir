@@ -997,12 +997,12 @@ func.func @f(%q: tensor<2x4x6x16xf16>, %k: tensor<2x2x8x16xf16>, %v: tensor<2x2x
 func.func @f(%q: tensor<2x4x6x16xf16>, %k: tensor<2x2x8x16xf16>, %v: tensor<2x2x8x4xf16>,
              %o: tensor<2x4x6x4xf16>, %lse: tensor<2x4x6xf32>, %d_o: tensor<2x4x6x4xf16>,
              %dq: tensor<2x4x6x16xf16>, %dk: tensor<2x2x8x16xf16>, %dv: tensor<2x2x8x4xf16>,
-             %keep: tensor<1x1x6x8xi8>) {
-  // expected-error@+1 {{expected element type i1 of 'keep' but got 'i8'}}
+             %attn_mask: tensor<1x1x6x8xi8>) {
+  // expected-error@+1 {{expected element type i1 of 'attn_mask' but got 'i8'}}
   %r:3 = flashattn.attention_backward
       ins(%q, %k, %v, %o, %lse, %d_o : tensor<2x4x6x16xf16>, tensor<2x2x8x16xf16>, tensor<2x2x8x4xf16>,
           tensor<2x4x6x4xf16>, tensor<2x4x6xf32>, tensor<2x4x6x4xf16>)
-      keep(%keep : tensor<1x1x6x8xi8>)
+      attn_mask(%attn_mask : tensor<1x1x6x8xi8>)
       outs(%dq, %dk, %dv : tensor<2x4x6x16xf16>, tensor<2x2x8x16xf16>, tensor<2x2x8x4xf16>)
       -> tensor<2x4x6x16xf16>, tensor<2x2x8x16xf16>, tensor<2x2x8x4xf16>
   return

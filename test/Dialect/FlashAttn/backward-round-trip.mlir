@@ -22,7 +22,7 @@ func.func @plain(%q: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x4xf32>, %lse: tensor
 // CHECK: %{{.*}}:5 = flashattn.attention_backward mask(#flashattn.causal) scale(1.250000e-01) softcap(5.000000e+01) align(top_left) layout(bshd) deterministic
 // CHECK-SAME: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16>)
 // CHECK-SAME: ins({{[^:]*}} : tensor<2x?x32x64xbf16>, tensor<2x?x8x64xbf16>, tensor<2x?x8x64xbf16>, tensor<2x?x32x64xbf16>, tensor<2x32x?xf32>, tensor<2x?x32x64xbf16>)
-// CHECK-SAME: d_lse(%{{.*}} : tensor<2x32x?xf32>) bias(%{{.*}} : tensor<1x32x?x?xf16>) keep(%{{.*}} : tensor<2x1x1x?xi1>)
+// CHECK-SAME: d_lse(%{{.*}} : tensor<2x32x?xf32>) bias(%{{.*}} : tensor<1x32x?x?xf16>) attn_mask(%{{.*}} : tensor<2x1x1x?xi1>)
 // CHECK-SAME: sink_logits(%{{.*}} : tensor<32xf32>) kv_len(%{{.*}} : tensor<2xi32>) offset(%{{.*}}) score_mod {
 // CHECK-NEXT: ^bb0(%[[S:.*]]: f32, %{{.*}}: index, %{{.*}}: index, %{{.*}}: index, %{{.*}}: index):
 // CHECK-NEXT:   %[[Y:.*]] = arith.mulf %[[S]], %{{.*}} : f32
@@ -31,14 +31,14 @@ func.func @plain(%q: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x4xf32>, %lse: tensor
 // CHECK-SAME: d_bias(%{{.*}} : tensor<1x32x?x?xf16>) d_sink_logits(%{{.*}} : tensor<32xf32>) {note = "kept"}
 // CHECK-SAME: -> tensor<2x?x32x64xbf16>, tensor<2x?x8x64xbf16>, tensor<2x?x8x64xbf16>, tensor<1x32x?x?xf16>, tensor<32xf32>
 func.func @every_clause(%q: tensor<2x?x32x64xbf16>, %k: tensor<2x?x8x64xbf16>, %lse: tensor<2x32x?xf32>,
-                        %bias: tensor<1x32x?x?xf16>, %keep: tensor<2x1x1x?xi1>, %sinks: tensor<32xf32>,
+                        %bias: tensor<1x32x?x?xf16>, %attn_mask: tensor<2x1x1x?xi1>, %sinks: tensor<32xf32>,
                         %len: tensor<2xi32>, %p: index, %x: f32) -> (tensor<1x32x?x?xf16>, tensor<32xf32>) {
   %r:5 = flashattn.attention_backward mask(#flashattn.causal) scale(0.125) softcap(50.0) align(top_left)
       layout(bshd) deterministic
       schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16>)
       ins(%q, %k, %k, %q, %lse, %q : tensor<2x?x32x64xbf16>, tensor<2x?x8x64xbf16>, tensor<2x?x8x64xbf16>,
           tensor<2x?x32x64xbf16>, tensor<2x32x?xf32>, tensor<2x?x32x64xbf16>)
-      d_lse(%lse : tensor<2x32x?xf32>) bias(%bias : tensor<1x32x?x?xf16>) keep(%keep : tensor<2x1x1x?xi1>)
+      d_lse(%lse : tensor<2x32x?xf32>) bias(%bias : tensor<1x32x?x?xf16>) attn_mask(%attn_mask : tensor<2x1x1x?xi1>)
       sink_logits(%sinks : tensor<32xf32>) kv_len(%len : tensor<2xi32>) offset(%p)
       score_mod {
       ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):

@@ -7,7 +7,7 @@
 
 // CHECK-DAG: #[[HEADS:.*]] = affine_map<(d0) -> (d0 * 4)>
 // CHECK-LABEL: func @gqa
-// CHECK-SAME: (%[[Q:[a-z0-9]+]]: tensor<2x8x128x16xf16>, %[[K:[a-z0-9]+]]: tensor<2x2x?x16xf16>, %[[LSE:[a-z0-9]+]]: tensor<2x8x128xf32>, %[[BIAS:[a-z0-9]+]]: tensor<2x8x1x?xf32>, %[[KEEP:[a-z0-9]+]]: tensor<1x1x1x?xi1>, %[[SINKS:[a-z0-9]+]]: tensor<8xf32>, %[[LEN:[a-z0-9]+]]: tensor<2xi32>)
+// CHECK-SAME: (%[[Q:[a-z0-9]+]]: tensor<2x8x128x16xf16>, %[[K:[a-z0-9]+]]: tensor<2x2x?x16xf16>, %[[LSE:[a-z0-9]+]]: tensor<2x8x128xf32>, %[[BIAS:[a-z0-9]+]]: tensor<2x8x1x?xf32>, %[[ATTN_MASK:[a-z0-9]+]]: tensor<1x1x1x?xi1>, %[[SINKS:[a-z0-9]+]]: tensor<8xf32>, %[[LEN:[a-z0-9]+]]: tensor<2xi32>)
 // CHECK: scf.forall (%[[B:.*]], %[[G:.*]]) in (2, 2) shared_outs(
 // CHECK-DAG: %[[H:.*]] = affine.apply #[[HEADS]](%[[G]])
 // CHECK-DAG: %[[QT:.*]] = tensor.extract_slice %[[Q]][%[[B]], %[[H]], 0, 0] [1, 4, 128, 16] [1, 1, 1, 1]
@@ -17,7 +17,7 @@
 // CHECK-DAG: %[[ST:.*]] = tensor.extract_slice %[[SINKS]][%[[H]]] [4] [1]
 // CHECK-DAG: %[[NT:.*]] = tensor.extract_slice %[[LEN]][%[[B]]] [1] [1]
 // CHECK: %[[R:.*]]:4 = flashattn.attention_backward mask(#flashattn.causal) softcap(3.000000e+01) deterministic ins(%[[QT]], %[[KT]], %[[KT]], %[[QT]], %[[LT]], %[[QT]] : {{.*}}) d_lse(%[[LT]] : tensor<1x4x128xf32>)
-// CHECK-SAME: bias(%[[BT]] : tensor<1x4x1x?xf32>) keep(%{{.*}} : tensor<1x1x1x?xi1>) sink_logits(%[[ST]] : tensor<4xf32>) kv_len(%[[NT]] : tensor<1xi32>) score_mod {
+// CHECK-SAME: bias(%[[BT]] : tensor<1x4x1x?xf32>) attn_mask(%{{.*}} : tensor<1x1x1x?xi1>) sink_logits(%[[ST]] : tensor<4xf32>) kv_len(%[[NT]] : tensor<1xi32>) score_mod {
 // CHECK: ^bb0(%{{.*}}: f32, %[[OWNB:[a-z0-9]+]]: index, %[[OWNH:[a-z0-9]+]]: index,
 // CHECK-DAG: arith.addi %[[OWNB]], %[[B]] : index
 // CHECK-DAG: arith.addi %[[OWNH]], %[[H]] : index
@@ -28,12 +28,12 @@
 // CHECK: tensor.parallel_insert_slice %[[R]]#3 into %{{.*}}[%[[B]], %[[H]], 0, 0] [1, 4, 1, %{{.*}}]
 module attributes {transform.with_named_sequence} {
   func.func @gqa(%q: tensor<2x8x128x16xf16>, %k: tensor<2x2x?x16xf16>, %lse: tensor<2x8x128xf32>,
-                 %bias: tensor<2x8x1x?xf32>, %keep: tensor<1x1x1x?xi1>, %sinks: tensor<8xf32>, %len: tensor<2xi32>)
+                 %bias: tensor<2x8x1x?xf32>, %attn_mask: tensor<1x1x1x?xi1>, %sinks: tensor<8xf32>, %len: tensor<2xi32>)
       -> (tensor<2x8x128x16xf16>, tensor<2x2x?x16xf16>, tensor<2x2x?x16xf16>, tensor<2x8x1x?xf32>) {
     %r:4 = flashattn.attention_backward mask(#flashattn.causal) softcap(30.0) deterministic
         ins(%q, %k, %k, %q, %lse, %q : tensor<2x8x128x16xf16>, tensor<2x2x?x16xf16>, tensor<2x2x?x16xf16>,
             tensor<2x8x128x16xf16>, tensor<2x8x128xf32>, tensor<2x8x128x16xf16>)
-        d_lse(%lse : tensor<2x8x128xf32>) bias(%bias : tensor<2x8x1x?xf32>) keep(%keep : tensor<1x1x1x?xi1>)
+        d_lse(%lse : tensor<2x8x128xf32>) bias(%bias : tensor<2x8x1x?xf32>) attn_mask(%attn_mask : tensor<1x1x1x?xi1>)
         sink_logits(%sinks : tensor<8xf32>) kv_len(%len : tensor<2xi32>)
         score_mod {
         ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):

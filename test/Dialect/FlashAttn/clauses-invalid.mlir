@@ -13,8 +13,17 @@
 //===----------------------------------------------------------------------===//
 
 func.func @unknown(%q: tensor<1x2x8x16xf32>) {
-  // expected-error@+1 {{expected one of the clauses mask, scale, softcap, align, layout, schedule, ins, bias, keep, sink_logits, kv_len, offset, score_mod or outs but got 'maks'; did you mean 'mask'?}}
+  // expected-error@+1 {{expected one of the clauses mask, scale, softcap, align, layout, schedule, ins, bias, attn_mask, sink_logits, kv_len, offset, score_mod or outs but got 'maks'; did you mean 'mask'?}}
   %r = flashattn.attention maks(causal) ins(%q, %q, %q : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
+      outs(%q : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @renamed(%q: tensor<1x2x8x16xf32>, %m: tensor<1x1x8x8xi1>) {
+  // expected-error@+1 {{but got 'keep', which is now named 'attn_mask'}}
+  %r = flashattn.attention ins(%q, %q, %q : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>) keep(%m : tensor<1x1x8x8xi1>)
       outs(%q : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
   return
 }

@@ -8,19 +8,19 @@
 // CHECK: flashattn.attention mask(#flashattn.causal) scale(1.000000e-01) softcap(2.000000e+01) align(top_left) layout(bshd)
 // CHECK-SAME: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>)
 // CHECK-SAME: ins(%[[Q:.*]], %[[Q]], %[[Q]] : memref<2x8x4x16xf16>, memref<2x8x4x16xf16>, memref<2x8x4x16xf16>)
-// CHECK-SAME: bias(%{{[^ ]*}} : memref<1x4x1x8xf32>) keep(%{{[^ ]*}} : memref<1x1x8x8xi1>) sink_logits(%{{[^ ]*}} : memref<4xf32>)
+// CHECK-SAME: bias(%{{[^ ]*}} : memref<1x4x1x8xf32>) attn_mask(%{{[^ ]*}} : memref<1x1x8x8xi1>) sink_logits(%{{[^ ]*}} : memref<4xf32>)
 // CHECK-SAME: kv_len(%{{[^ ]*}} : memref<2xi32>) offset(%{{[^ ]*}}) score_mod {
 // CHECK-NEXT: ^bb0(%[[S:.*]]: f32, %{{[^ ]*}}: index, %{{[^ ]*}}: index, %{{[^ ]*}}: index, %{{[^ ]*}}: index):
 // CHECK-NEXT: flashattn.yield %[[S]] : f32
 // CHECK-NEXT: } outs(%{{[^ ]*}}, %{{[^ ]*}} : memref<2x8x4x16xf16>, memref<2x4x8xf32>) {note = "kept"}
-func.func @attention(%q: memref<2x8x4x16xf16>, %bias: memref<1x4x1x8xf32>, %keep: memref<1x1x8x8xi1>, %sinks: memref<4xf32>,
+func.func @attention(%q: memref<2x8x4x16xf16>, %bias: memref<1x4x1x8xf32>, %attn_mask: memref<1x1x8x8xi1>, %sinks: memref<4xf32>,
                      %n: memref<2xi32>, %p: index, %o: memref<2x8x4x16xf16>, %lse: memref<2x4x8xf32>) {
   flashattn.attention outs(%o, %lse : memref<2x8x4x16xf16>, memref<2x4x8xf32>)
       score_mod {
       ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
         flashattn.yield %s : f32
       }
-      offset(%p) kv_len(%n : memref<2xi32>) sink_logits(%sinks : memref<4xf32>) keep(%keep : memref<1x1x8x8xi1>)
+      offset(%p) kv_len(%n : memref<2xi32>) sink_logits(%sinks : memref<4xf32>) attn_mask(%attn_mask : memref<1x1x8x8xi1>)
       bias(%bias : memref<1x4x1x8xf32>)
       ins(%q, %q, %q : memref<2x8x4x16xf16>, memref<2x8x4x16xf16>, memref<2x8x4x16xf16>)
       schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>)

@@ -67,36 +67,36 @@ func.func @f(%q: tensor<2x4x8x16xf32>, %x: tensor<1x4x8x9xf32>) {
 // -----
 
 func.func @f(%q: tensor<2x4x8x16xf32>, %x: tensor<1x1x8xi1>) {
-  // expected-error@+1 {{expected 'keep' of rank 4 but got rank 3}}
+  // expected-error@+1 {{expected 'attn_mask' of rank 4 but got rank 3}}
   %r = flashattn.attention ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
-      keep(%x : tensor<1x1x8xi1>) outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
+      attn_mask(%x : tensor<1x1x8xi1>) outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
   return
 }
 
 // -----
 
 func.func @f(%q: tensor<2x4x8x16xf32>, %x: tensor<1x1x8x8xi8>) {
-  // expected-error@+1 {{expected element type i1 of 'keep' but got 'i8'}}
+  // expected-error@+1 {{expected element type i1 of 'attn_mask' but got 'i8'}}
   %r = flashattn.attention ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
-      keep(%x : tensor<1x1x8x8xi8>) outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
+      attn_mask(%x : tensor<1x1x8x8xi8>) outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
   return
 }
 
 // -----
 
 func.func @f(%q: tensor<2x4x8x16xf32>, %x: tensor<2x4x8x0xi1>) {
-  // expected-error@+1 {{expected key length of 'keep' to be 1 or 8 but got 0}}
+  // expected-error@+1 {{expected key length of 'attn_mask' to be 1 or 8 but got 0}}
   %r = flashattn.attention ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
-      keep(%x : tensor<2x4x8x0xi1>) outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
+      attn_mask(%x : tensor<2x4x8x0xi1>) outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
   return
 }
 
 // -----
 
 func.func @f(%q: tensor<2x4x8x16xf32>, %x: memref<1x1x8x8xi1>) {
-  // expected-error@+1 {{expected all operands to be tensors like 'q' but got 'keep' of type 'memref<1x1x8x8xi1>'}}
+  // expected-error@+1 {{expected all operands to be tensors like 'q' but got 'attn_mask' of type 'memref<1x1x8x8xi1>'}}
   %r = flashattn.attention ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
-      keep(%x : memref<1x1x8x8xi1>) outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
+      attn_mask(%x : memref<1x1x8x8xi1>) outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
   return
 }
 
@@ -220,9 +220,9 @@ func.func @f(%q: memref<2x4x8x16xf32>, %x: memref<1x1x8x8xf32, strided<[64, 64, 
 // -----
 
 func.func @f(%q: memref<2x4x8x16xf32>, %x: memref<1x1x8x8xi1, strided<[64, 64, 1, 8]>>, %out_q: memref<2x4x8x16xf32>) {
-  // expected-error@+1 {{expected unit stride in the last dimension of 'keep' but got 'memref<1x1x8x8xi1, strided<[64, 64, 1, 8]>>'}}
+  // expected-error@+1 {{expected unit stride in the last dimension of 'attn_mask' but got 'memref<1x1x8x8xi1, strided<[64, 64, 1, 8]>>'}}
   flashattn.attention ins(%q, %q, %q : memref<2x4x8x16xf32>, memref<2x4x8x16xf32>, memref<2x4x8x16xf32>)
-      keep(%x : memref<1x1x8x8xi1, strided<[64, 64, 1, 8]>>) outs(%out_q : memref<2x4x8x16xf32>)
+      attn_mask(%x : memref<1x1x8x8xi1, strided<[64, 64, 1, 8]>>) outs(%out_q : memref<2x4x8x16xf32>)
   return
 }
 
@@ -395,9 +395,9 @@ func.func @f(%q: memref<2x4x8x16xf32>, %x: memref<1x1x8x8xf32, 1>, %out_q: memre
 // -----
 
 func.func @f(%q: memref<2x4x8x16xf32>, %x: memref<1x1x8x8xi1, 1>, %out_q: memref<2x4x8x16xf32>) {
-  // expected-error@+1 {{expected the default memory space of 'keep' but got 'memref<1x1x8x8xi1, 1>'}}
+  // expected-error@+1 {{expected the default memory space of 'attn_mask' but got 'memref<1x1x8x8xi1, 1>'}}
   flashattn.attention ins(%q, %q, %q : memref<2x4x8x16xf32>, memref<2x4x8x16xf32>, memref<2x4x8x16xf32>)
-      keep(%x : memref<1x1x8x8xi1, 1>) outs(%out_q : memref<2x4x8x16xf32>)
+      attn_mask(%x : memref<1x1x8x8xi1, 1>) outs(%out_q : memref<2x4x8x16xf32>)
   return
 }
 

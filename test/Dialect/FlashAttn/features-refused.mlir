@@ -13,12 +13,12 @@ func.func @bias(%q: memref<?x8x?x64xf16>, %k: memref<?x2x?x64xf16>, %x: memref<1
 
 // -----
 
-func.func @keep(%q: memref<?x8x?x64xf16>, %k: memref<?x2x?x64xf16>, %x: memref<1x1x1x?xi1>, %out_q: memref<?x8x?x64xf16>) {
-  // expected-error@+1 {{cannot be compiled for sm_90a with the schedule given: expected pack 1 with keep but got 4}}
+func.func @attn_mask(%q: memref<?x8x?x64xf16>, %k: memref<?x2x?x64xf16>, %x: memref<1x1x1x?xi1>, %out_q: memref<?x8x?x64xf16>) {
+  // expected-error@+1 {{cannot be compiled for sm_90a with the schedule given: expected pack 1 with attn_mask but got 4}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 4,
       hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>)
     ins(%q, %k, %k : memref<?x8x?x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>)
-    keep(%x : memref<1x1x1x?xi1>) outs(%out_q : memref<?x8x?x64xf16>)
+    attn_mask(%x : memref<1x1x1x?xi1>) outs(%out_q : memref<?x8x?x64xf16>)
   return
 }
 

@@ -6,19 +6,19 @@
 
 // CHECK-LABEL: func @every_feature
 // CHECK: flashattn.attention mask(#flashattn.causal) scale(1.250000e-01) softcap(5.000000e+01) align(top_left)
-// CHECK-SAME: ins({{.*}}) bias(%{{.*}} : tensor<1x32x?x?xbf16>) keep(%{{.*}} : tensor<2x1x1x?xi1>)
+// CHECK-SAME: ins({{.*}}) bias(%{{.*}} : tensor<1x32x?x?xbf16>) attn_mask(%{{.*}} : tensor<2x1x1x?xi1>)
 // CHECK-SAME: sink_logits(%{{.*}} : tensor<32xf32>) kv_len(%{{.*}} : tensor<2xi32>) offset(%{{.*}}) score_mod {
 // CHECK-NEXT: ^bb0(%[[S:.*]]: f32, %{{.*}}: index, %{{.*}}: index, %{{.*}}: index, %{{.*}}: index):
 // CHECK-NEXT:   %[[Y:.*]] = arith.mulf %[[S]], %{{.*}} : f32
 // CHECK-NEXT:   flashattn.yield %[[Y]] : f32
 // CHECK-NEXT: } outs(
 func.func @every_feature(%q: tensor<2x32x?x64xf16>, %k: tensor<2x8x?x64xf16>,
-                         %bias: tensor<1x32x?x?xbf16>, %keep: tensor<2x1x1x?xi1>,
+                         %bias: tensor<1x32x?x?xbf16>, %attn_mask: tensor<2x1x1x?xi1>,
                          %sinks: tensor<32xf32>, %len: tensor<2xi32>, %p: index, %x: f32,
                          %o: tensor<2x32x?x64xf16>) -> tensor<2x32x?x64xf16> {
   %r = flashattn.attention mask(#flashattn.causal) scale(0.125) softcap(50.0) align(top_left)
       ins(%q, %k, %k : tensor<2x32x?x64xf16>, tensor<2x8x?x64xf16>, tensor<2x8x?x64xf16>)
-      bias(%bias : tensor<1x32x?x?xbf16>) keep(%keep : tensor<2x1x1x?xi1>)
+      bias(%bias : tensor<1x32x?x?xbf16>) attn_mask(%attn_mask : tensor<2x1x1x?xi1>)
       sink_logits(%sinks : tensor<32xf32>) kv_len(%len : tensor<2xi32>) offset(%p)
       score_mod {
       ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):

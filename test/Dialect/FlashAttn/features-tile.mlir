@@ -22,10 +22,10 @@ func.func @softcap(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 // -----
 
 // A bias takes the scale along in one FMA; a dimension of 1 is broadcast by the read, and what lies
-// past the ends is 0. M7: keep joins the mask where a tile is not full for both.
+// past the ends is 0. M7: attn_mask joins the mask where a tile is not full for both.
 
-// CHECK-LABEL: func @bias_keep
-// CHECK-SAME: %[[BIAS:[a-z0-9]+]]: memref<1x?x1x?xbf16>, %[[KEEP:[a-z0-9]+]]: memref<?x1x?x?xi1>
+// CHECK-LABEL: func @bias_attn_mask
+// CHECK-SAME: %[[BIAS:[a-z0-9]+]]: memref<1x?x1x?xbf16>, %[[ATTN_MASK:[a-z0-9]+]]: memref<?x1x?x?xi1>
 // CHECK-DAG: %[[SCALE:.*]] = arith.constant dense<1.250000e-01> : vector<32x64xf32>
 // CHECK-DAG: %[[LOG2E:.*]] = arith.constant dense<1.44269502> : vector<32x64xf32>
 // CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in
@@ -34,18 +34,18 @@ func.func @softcap(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 // CHECK: %[[BT:.*]] = flashattn.load_tile %[[BIAS]][%c0, %[[H]], %c0, %[[J]]] dims [-1, 3] in_bounds [true, false] : memref<1x?x1x?xbf16> -> vector<32x64xbf16>
 // CHECK: %[[BX:.*]] = arith.extf %[[BT]]
 // CHECK: %[[SB:.*]] = math.fma %[[S]], %[[SCALE]], %[[BX]]
-// CHECK-NOT: flashattn.load_tile %[[KEEP]]
+// CHECK-NOT: flashattn.load_tile %[[ATTN_MASK]]
 // CHECK: %[[SHOWN:.*]] = flashattn.tile_mask -> vector<32x64xi1> {
-// CHECK: %[[KT:.*]] = flashattn.load_tile %[[KEEP]][%[[B]], %c0, %[[T]], %[[J]]] dims [2, 3] in_bounds [false, false] : memref<?x1x?x?xi1> -> vector<32x64xi1>
+// CHECK: %[[KT:.*]] = flashattn.load_tile %[[ATTN_MASK]][%[[B]], %c0, %[[T]], %[[J]]] dims [2, 3] in_bounds [false, false] : memref<?x1x?x?xi1> -> vector<32x64xi1>
 // CHECK: %[[BOTH:.*]] = arith.andi %{{.*}}, %[[KT]] : vector<32x64xi1>
 // CHECK: flashattn.tile_yield %[[BOTH]]
 // CHECK: %[[SK:.*]] = arith.select %[[SHOWN]], %[[SB]]
 // CHECK: vector.multi_reduction <maxnumf>, %[[SK]]
 // CHECK: %[[SHIFTED:.*]] = arith.subf %[[SK]],
 // CHECK: math.fma %[[SHIFTED]], %[[LOG2E]]
-func.func @bias_keep(%q: memref<?x?x?x64xf16>, %bias: memref<1x?x1x?xbf16>, %keep: memref<?x1x?x?xi1>, %o: memref<?x?x?x64xf16>) {
+func.func @bias_attn_mask(%q: memref<?x?x?x64xf16>, %bias: memref<1x?x1x?xbf16>, %attn_mask: memref<?x1x?x?xi1>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
-    bias(%bias : memref<1x?x1x?xbf16>) keep(%keep : memref<?x1x?x?xi1>)
+    bias(%bias : memref<1x?x1x?xbf16>) attn_mask(%attn_mask : memref<?x1x?x?xi1>)
     outs(%o : memref<?x?x?x64xf16>)
   return
 }

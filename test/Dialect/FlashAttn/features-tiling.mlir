@@ -5,26 +5,26 @@
 
 // CHECK-DAG: #[[ROW:.*]] = affine_map<(d0) -> (d0 * 32)>
 // CHECK-LABEL: func @all
-// CHECK-SAME: %[[BIAS:[a-z0-9]+]]: tensor<2x1x128x256xf16>, %[[KEEP:[a-z0-9]+]]: tensor<1x8x1x256xi1>, %[[SINKS:[a-z0-9]+]]: tensor<8xf32>, %[[LEN:[a-z0-9]+]]: tensor<2xi32>
+// CHECK-SAME: %[[BIAS:[a-z0-9]+]]: tensor<2x1x128x256xf16>, %[[ATTN_MASK:[a-z0-9]+]]: tensor<1x8x1x256xi1>, %[[SINKS:[a-z0-9]+]]: tensor<8xf32>, %[[LEN:[a-z0-9]+]]: tensor<2xi32>
 // CHECK: scf.forall (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in (2, 8, 4)
 // CHECK-DAG: %[[I:.*]] = affine.apply #[[ROW]](%[[T]])
 // CHECK-DAG: %[[BT:.*]] = tensor.extract_slice %[[BIAS]][%[[B]], 0, %[[I]], 0] [1, 1, 32, 256] [1, 1, 1, 1]
-// CHECK-DAG: %[[KT:.*]] = tensor.extract_slice %[[KEEP]][0, %[[H]], 0, 0] [1, 1, 1, 256] [1, 1, 1, 1]
+// CHECK-DAG: %[[KT:.*]] = tensor.extract_slice %[[ATTN_MASK]][0, %[[H]], 0, 0] [1, 1, 1, 256] [1, 1, 1, 1]
 // CHECK-DAG: %[[LT:.*]] = tensor.extract_slice %[[LEN]][%[[B]]] [1] [1]
 // CHECK-DAG: %[[ST:.*]] = tensor.extract_slice %[[SINKS]][%[[H]]] [1] [1]
 // CHECK: flashattn.attention mask(#flashattn.causal) softcap(3.000000e+01) align(top_left)
-// CHECK-SAME: bias(%[[BT]] : tensor<1x1x32x256xf16>) keep(%[[KT]] : tensor<1x1x1x256xi1>)
+// CHECK-SAME: bias(%[[BT]] : tensor<1x1x32x256xf16>) attn_mask(%[[KT]] : tensor<1x1x1x256xi1>)
 // CHECK-SAME: sink_logits(%[[ST]] : tensor<1xf32>) kv_len(%[[LT]] : tensor<1xi32>) offset(%[[I]]) score_mod {
 // CHECK: ^bb0(%{{.*}}: f32, %[[OWNB:[a-z0-9]+]]: index, %[[OWNH:[a-z0-9]+]]: index,
 // CHECK-DAG: arith.addi %[[OWNB]], %[[B]] : index
 // CHECK-DAG: arith.addi %[[OWNH]], %[[H]] : index
 module attributes {transform.with_named_sequence} {
   func.func @all(%q: tensor<2x8x128x16xf32>, %k: tensor<2x4x256x16xf32>,
-                 %bias: tensor<2x1x128x256xf16>, %keep: tensor<1x8x1x256xi1>,
+                 %bias: tensor<2x1x128x256xf16>, %attn_mask: tensor<1x8x1x256xi1>,
                  %sinks: tensor<8xf32>, %len: tensor<2xi32>) -> tensor<2x8x128x16xf32> {
     %r = flashattn.attention mask(#flashattn.causal) softcap(30.0) align(top_left)
         ins(%q, %k, %k : tensor<2x8x128x16xf32>, tensor<2x4x256x16xf32>, tensor<2x4x256x16xf32>)
-        bias(%bias : tensor<2x1x128x256xf16>) keep(%keep : tensor<1x8x1x256xi1>)
+        bias(%bias : tensor<2x1x128x256xf16>) attn_mask(%attn_mask : tensor<1x8x1x256xi1>)
         sink_logits(%sinks : tensor<8xf32>) kv_len(%len : tensor<2xi32>)
         score_mod {
         ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):

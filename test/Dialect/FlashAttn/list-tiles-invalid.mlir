@@ -1,8 +1,8 @@
 // RUN: flash-opt %s -split-input-file -verify-diagnostics
 
-func.func @tile(%keep: memref<1x1x?x?xi1>, %bounds: memref<1x1x?x2xi32>, %tiles: memref<1x1x?x?xi32>) {
+func.func @tile(%attn_mask: memref<1x1x?x?xi1>, %bounds: memref<1x1x?x2xi32>, %tiles: memref<1x1x?x?xi32>) {
   // expected-error@+1 {{expected 3 positive sizes of 'tile' but got [1, 0, 64]}}
-  flashattn.list_tiles tile [1, 0, 64] ins(%keep : memref<1x1x?x?xi1>) outs(%bounds, %tiles : memref<1x1x?x2xi32>, memref<1x1x?x?xi32>) within {
+  flashattn.list_tiles tile [1, 0, 64] ins(%attn_mask : memref<1x1x?x?xi1>) outs(%bounds, %tiles : memref<1x1x?x2xi32>, memref<1x1x?x?xi32>) within {
   ^bb0(%b: index, %h: index, %t: index):
     flashattn.yield_intervals %t, %t, %t, %t
   }
@@ -11,9 +11,9 @@ func.func @tile(%keep: memref<1x1x?x?xi1>, %bounds: memref<1x1x?x2xi32>, %tiles:
 
 // -----
 
-func.func @bounds(%keep: memref<1x1x?x?xi1>, %bounds: memref<1x1x?x3xi32>, %tiles: memref<1x1x?x?xi32>) {
+func.func @bounds(%attn_mask: memref<1x1x?x?xi1>, %bounds: memref<1x1x?x3xi32>, %tiles: memref<1x1x?x?xi32>) {
   // expected-error@+1 {{expected a last dimension of 'bounds' of size 2 but got 'memref<1x1x?x3xi32>'}}
-  flashattn.list_tiles tile [1, 64, 64] ins(%keep : memref<1x1x?x?xi1>) outs(%bounds, %tiles : memref<1x1x?x3xi32>, memref<1x1x?x?xi32>) within {
+  flashattn.list_tiles tile [1, 64, 64] ins(%attn_mask : memref<1x1x?x?xi1>) outs(%bounds, %tiles : memref<1x1x?x3xi32>, memref<1x1x?x?xi32>) within {
   ^bb0(%b: index, %h: index, %t: index):
     flashattn.yield_intervals %t, %t, %t, %t
   }
@@ -22,9 +22,9 @@ func.func @bounds(%keep: memref<1x1x?x?xi1>, %bounds: memref<1x1x?x3xi32>, %tile
 
 // -----
 
-func.func @lists(%keep: memref<1x1x?x?xi1>, %bounds: memref<1x4x?x2xi32>, %tiles: memref<1x1x?x?xi32>) {
+func.func @lists(%attn_mask: memref<1x1x?x?xi1>, %bounds: memref<1x4x?x2xi32>, %tiles: memref<1x1x?x?xi32>) {
   // expected-error@+1 {{expected dimension 1 of 'tiles' to be that of 'bounds', 'memref<1x4x?x2xi32>', but got 'memref<1x1x?x?xi32>'}}
-  flashattn.list_tiles tile [1, 64, 64] ins(%keep : memref<1x1x?x?xi1>) outs(%bounds, %tiles : memref<1x4x?x2xi32>, memref<1x1x?x?xi32>) within {
+  flashattn.list_tiles tile [1, 64, 64] ins(%attn_mask : memref<1x1x?x?xi1>) outs(%bounds, %tiles : memref<1x4x?x2xi32>, memref<1x1x?x?xi32>) within {
   ^bb0(%b: index, %h: index, %t: index):
     flashattn.yield_intervals %t, %t, %t, %t
   }
@@ -33,9 +33,9 @@ func.func @lists(%keep: memref<1x1x?x?xi1>, %bounds: memref<1x4x?x2xi32>, %tiles
 
 // -----
 
-func.func @region(%keep: memref<1x1x?x?xi1>, %bounds: memref<1x1x?x2xi32>, %tiles: memref<1x1x?x?xi32>) {
+func.func @region(%attn_mask: memref<1x1x?x?xi1>, %bounds: memref<1x1x?x2xi32>, %tiles: memref<1x1x?x?xi32>) {
   // expected-error@+1 {{expected a region of (index, index, index) but got ('index', 'i32')}}
-  flashattn.list_tiles tile [1, 64, 64] ins(%keep : memref<1x1x?x?xi1>) outs(%bounds, %tiles : memref<1x1x?x2xi32>, memref<1x1x?x?xi32>) within {
+  flashattn.list_tiles tile [1, 64, 64] ins(%attn_mask : memref<1x1x?x?xi1>) outs(%bounds, %tiles : memref<1x1x?x2xi32>, memref<1x1x?x?xi32>) within {
   ^bb0(%b: index, %h: i32):
     flashattn.yield_intervals %b, %b, %b, %b
   }
@@ -44,8 +44,8 @@ func.func @region(%keep: memref<1x1x?x?xi1>, %bounds: memref<1x1x?x2xi32>, %tile
 
 // -----
 
-func.func @end(%keep: memref<1x1x?x?xi1>, %bounds: memref<1x1x?x2xi32>, %tiles: memref<1x1x?x?xi32>) {
-  flashattn.list_tiles tile [1, 64, 64] ins(%keep : memref<1x1x?x?xi1>) outs(%bounds, %tiles : memref<1x1x?x2xi32>, memref<1x1x?x?xi32>) within {
+func.func @end(%attn_mask: memref<1x1x?x?xi1>, %bounds: memref<1x1x?x2xi32>, %tiles: memref<1x1x?x?xi32>) {
+  flashattn.list_tiles tile [1, 64, 64] ins(%attn_mask : memref<1x1x?x?xi1>) outs(%bounds, %tiles : memref<1x1x?x2xi32>, memref<1x1x?x?xi32>) within {
   ^bb0(%b: index, %h: index, %t: index):
     // expected-error@+1 {{expected 'flashattn.yield_intervals' at the end of the intervals but got 'llvm.unreachable'}}
     llvm.unreachable
@@ -55,8 +55,8 @@ func.func @end(%keep: memref<1x1x?x?xi1>, %bounds: memref<1x1x?x2xi32>, %tiles: 
 
 // -----
 
-func.func @count(%keep: memref<1x1x?x?xi1>, %bounds: memref<1x1x?x2xi32>, %tiles: memref<1x1x?x?xi32>) {
-  flashattn.list_tiles tile [1, 64, 64] ins(%keep : memref<1x1x?x?xi1>) outs(%bounds, %tiles : memref<1x1x?x2xi32>, memref<1x1x?x?xi32>) within {
+func.func @count(%attn_mask: memref<1x1x?x?xi1>, %bounds: memref<1x1x?x2xi32>, %tiles: memref<1x1x?x?xi32>) {
+  flashattn.list_tiles tile [1, 64, 64] ins(%attn_mask : memref<1x1x?x?xi1>) outs(%bounds, %tiles : memref<1x1x?x2xi32>, memref<1x1x?x?xi32>) within {
   ^bb0(%b: index, %h: index, %t: index):
     // expected-error@+1 {{expected 4 bounds for each interval but got 3}}
     flashattn.yield_intervals %t, %t, %t

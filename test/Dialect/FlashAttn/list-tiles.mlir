@@ -5,9 +5,9 @@
 // CHECK: flashattn.list_tiles tile [1, 128, 64] ins(%{{.*}} : memref<?x1x?x?xi1>) outs(%{{.*}}, %{{.*}} : memref<?x1x?x2xi32>, memref<?x1x?x?xi32>) within {
 // CHECK-NEXT: ^bb0(%[[B:.*]]: index, %[[H:.*]]: index, %[[T:.*]]: index):
 // CHECK: flashattn.yield_intervals %c0, %c0, %[[T]], %[[N:[a-z0-9]+]], %[[N]], %[[N]], %[[N]], %[[N]]
-func.func @lists(%keep: memref<?x1x?x?xi1>, %bounds: memref<?x1x?x2xi32>, %tiles: memref<?x1x?x?xi32>, %n: index) {
+func.func @lists(%attn_mask: memref<?x1x?x?xi1>, %bounds: memref<?x1x?x2xi32>, %tiles: memref<?x1x?x?xi32>, %n: index) {
   %c0 = arith.constant 0 : index
-  flashattn.list_tiles tile [1, 128, 64] ins(%keep : memref<?x1x?x?xi1>) outs(%bounds, %tiles : memref<?x1x?x2xi32>, memref<?x1x?x?xi32>) within {
+  flashattn.list_tiles tile [1, 128, 64] ins(%attn_mask : memref<?x1x?x?xi1>) outs(%bounds, %tiles : memref<?x1x?x2xi32>, memref<?x1x?x?xi32>) within {
   ^bb0(%b: index, %h: index, %t: index):
     flashattn.yield_intervals %c0, %c0, %t, %n, %n, %n, %n, %n
   }
@@ -16,9 +16,9 @@ func.func @lists(%keep: memref<?x1x?x?xi1>, %bounds: memref<?x1x?x2xi32>, %tiles
 
 // CHECK-LABEL: func @of_queries
 // CHECK: flashattn.list_tiles of_queries tile [4, 64, 128] ins(
-func.func @of_queries(%keep: memref<?x1x?x?xi1>, %bounds: memref<?x1x?x2xi32>, %tiles: memref<?x1x?x?xi32>, %n: index) {
+func.func @of_queries(%attn_mask: memref<?x1x?x?xi1>, %bounds: memref<?x1x?x2xi32>, %tiles: memref<?x1x?x?xi32>, %n: index) {
   %c0 = arith.constant 0 : index
-  flashattn.list_tiles of_queries tile [4, 64, 128] ins(%keep : memref<?x1x?x?xi1>) outs(%bounds, %tiles : memref<?x1x?x2xi32>, memref<?x1x?x?xi32>) within {
+  flashattn.list_tiles of_queries tile [4, 64, 128] ins(%attn_mask : memref<?x1x?x?xi1>) outs(%bounds, %tiles : memref<?x1x?x2xi32>, memref<?x1x?x?xi32>) within {
   ^bb0(%b: index, %h: index, %t: index):
     flashattn.yield_intervals %c0, %c0, %n, %n
   }

@@ -95,12 +95,12 @@ func.func @bias(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memr
   return
 }
 
-// A keep is loaded in the tiles alone that it cuts.
-// CHECK-LABEL: @keep
+// An attn_mask is loaded in the tiles alone that it cuts.
+// CHECK-LABEL: @attn_mask
 // CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2
-func.func @keep(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>, %keep: memref<1x1x?x?xi1>) {
+func.func @attn_mask(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>, %attn_mask: memref<1x1x?x?xi1>) {
   flashattn.attention_backward ins(%q, %q, %q, %q, %lse, %q
-      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) keep(%keep : memref<1x1x?x?xi1>)
+      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) attn_mask(%attn_mask : memref<1x1x?x?xi1>)
     outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
   return
 }
@@ -195,12 +195,12 @@ func.func @causal_bias(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %d
   return
 }
 
-// a keep
-// CHECK-LABEL: @causal_keep
+// an attn_mask
+// CHECK-LABEL: @causal_attn_mask
 // CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2
-func.func @causal_keep(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>, %keep: memref<1x1x?x?xi1>) {
+func.func @causal_attn_mask(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>, %attn_mask: memref<1x1x?x?xi1>) {
   flashattn.attention_backward mask(#flashattn.causal) ins(%q, %q, %q, %q, %lse, %q
-      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) keep(%keep : memref<1x1x?x?xi1>)
+      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) attn_mask(%attn_mask : memref<1x1x?x?xi1>)
     outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
   return
 }

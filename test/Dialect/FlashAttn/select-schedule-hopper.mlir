@@ -464,10 +464,10 @@ func.func @packed_bias(%q: memref<1x8x?x64xf16>, %bias: memref<1x8x?x?xf16>, %ou
 // -----
 
 #packed = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 8, hopper = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1, blocks_per_sm = 3>>
-func.func @packed_keep(%q: memref<1x8x?x64xf16>, %keep: memref<1x1x1x?xi1>, %out_q: memref<1x8x?x64xf16>) {
-  // expected-error@+1 {{expected pack 1 with keep but got 8}}
+func.func @packed_attn_mask(%q: memref<1x8x?x64xf16>, %attn_mask: memref<1x1x1x?xi1>, %out_q: memref<1x8x?x64xf16>) {
+  // expected-error@+1 {{expected pack 1 with attn_mask but got 8}}
   flashattn.attention schedule(#packed) ins(%q, %q, %q : memref<1x8x?x64xf16>, memref<1x8x?x64xf16>, memref<1x8x?x64xf16>)
-      keep(%keep : memref<1x1x1x?xi1>) outs(%out_q : memref<1x8x?x64xf16>)
+      attn_mask(%attn_mask : memref<1x1x1x?xi1>) outs(%out_q : memref<1x8x?x64xf16>)
   return
 }
 
@@ -538,10 +538,10 @@ func.func @late_bias(%q: memref<?x?x?x64xf16>, %bias: memref<?x?x?x?xf16>, %out_
 // -----
 
 #late = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1, lazy_rescale = 1>>
-func.func @late_keep(%q: memref<?x?x?x64xf16>, %keep: memref<?x?x?x?xi1>, %out_q: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected lazy_rescale 0 with a keep but got 1}}
+func.func @late_attn_mask(%q: memref<?x?x?x64xf16>, %attn_mask: memref<?x?x?x?xi1>, %out_q: memref<?x?x?x64xf16>) {
+  // expected-error@+1 {{expected lazy_rescale 0 with an attn_mask but got 1}}
   flashattn.attention schedule(#late) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
-      keep(%keep : memref<?x?x?x?xi1>) outs(%out_q : memref<?x?x?x64xf16>)
+      attn_mask(%attn_mask : memref<?x?x?x?xi1>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
 
@@ -591,9 +591,9 @@ func.func @joins_bias(%q: memref<?x?x?x64xf16>, %bias: memref<1x1x?x?xf16>, %out
 
 // -----
 
-func.func @joins_keep(%q: memref<?x?x?x64xf16>, %keep: memref<1x1x?x?xi1> {flashattn.aligned_rows}, %out_q: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected joins 0 with a keep, which depends on the key's position, but got 1}}
-  flashattn.attention mask(#flashattn.causal) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1, compact_kv = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) keep(%keep : memref<1x1x?x?xi1>) outs(%out_q : memref<?x?x?x64xf16>)
+func.func @compact_attn_mask(%q: memref<?x?x?x64xf16>, %attn_mask: memref<1x1x?x?xi1> {flashattn.aligned_rows}, %out_q: memref<?x?x?x64xf16>) {
+  // expected-error@+1 {{expected joins 0 with an attn_mask, which depends on the key's position, but got 1}}
+  flashattn.attention mask(#flashattn.causal) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1, compact_kv = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) attn_mask(%attn_mask : memref<1x1x?x?xi1>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
 

@@ -204,12 +204,12 @@ func.func @rescale(%q: memref<?x?x?x80xbf16>, %o: memref<?x?x?x80xbf16>) {
 
 // -----
 
-func.func @reloads_keep(%q: memref<1x2x?x64xf16>, %k: memref<1x2x?x64xf16>, %v: memref<1x2x?x64xf16>, %keep: memref<1x1x?x?xi1>, %o: memref<1x2x?x64xf16>) {
-  // expected-error@+1 {{with the schedule given: expected dynamic_scheduler_max_len 0 with q_stages 1 where a program may be left without keys, whose end the next one waits for, by a keep, but got 4096}}
+func.func @reloads_attn_mask(%q: memref<1x2x?x64xf16>, %k: memref<1x2x?x64xf16>, %v: memref<1x2x?x64xf16>, %attn_mask: memref<1x1x?x?xi1>, %o: memref<1x2x?x64xf16>) {
+  // expected-error@+1 {{with the schedule given: expected dynamic_scheduler_max_len 0 with q_stages 1 where a program may be left without keys, whose end the next one waits for, by an attn_mask, but got 4096}}
   flashattn.attention
     schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1, dynamic_scheduler_max_len = 4096>>)
     ins(%q, %k, %v : memref<1x2x?x64xf16>, memref<1x2x?x64xf16>, memref<1x2x?x64xf16>)
-    keep(%keep : memref<1x1x?x?xi1>)
+    attn_mask(%attn_mask : memref<1x1x?x?xi1>)
     outs(%o : memref<1x2x?x64xf16>)
   return
 }

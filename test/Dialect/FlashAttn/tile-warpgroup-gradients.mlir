@@ -20,13 +20,13 @@ func.func @values(%q: memref<1x2x?x256xbf16>, %lse: memref<1x2x?xf32>, %bias: me
 
 // -----
 
-// What a keep shows is listed in tiles of one width.
+// What an attn_mask shows is listed in tiles of one width.
 // CHECK-LABEL: func @lists
 // CHECK-COUNT-2: flashattn.program {{.*}} axes(batch, head, key_tile) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 3, {{.*}}separate_dk_dv = true
-func.func @lists(%q: memref<1x2x?x256xbf16>, %lse: memref<1x2x?xf32>, %keep: memref<1x2x?x?xi1>, %dq: memref<1x2x?x256xbf16>, %dk: memref<1x2x?x256xbf16>, %dv: memref<1x2x?x256xbf16>) {
+func.func @lists(%q: memref<1x2x?x256xbf16>, %lse: memref<1x2x?xf32>, %attn_mask: memref<1x2x?x?xi1>, %dq: memref<1x2x?x256xbf16>, %dk: memref<1x2x?x256xbf16>, %dv: memref<1x2x?x256xbf16>) {
   flashattn.attention_backward softcap(50.0)
     ins(%q, %q, %q, %q, %lse, %q : memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?xf32>, memref<1x2x?x256xbf16>)
-    keep(%keep : memref<1x2x?x?xi1>)
+    attn_mask(%attn_mask : memref<1x2x?x?xi1>)
     outs(%dq, %dk, %dv : memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>)
   return
 }

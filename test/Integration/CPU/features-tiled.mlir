@@ -13,12 +13,12 @@
 // TILED: expected-output 0: {{.*}}: PASS
 module attributes {transform.with_named_sequence} {
   func.func @attention(%q: tensor<3x4x64x16xf32>, %kv: tensor<3x2x96x16xf32>,
-                       %bias: tensor<3x1x64x96xf16>, %keep: tensor<1x4x1x96xi1>,
+                       %bias: tensor<3x1x64x96xf16>, %attn_mask: tensor<1x4x1x96xi1>,
                        %sinks: tensor<4xf32>, %len: tensor<3xi32>) -> tensor<3x4x64x16xf32> {
     %o = tensor.empty() : tensor<3x4x64x16xf32>
     %r = flashattn.attention mask(#flashattn.causal) softcap(30.0) align(top_left)
         ins(%q, %kv, %kv : tensor<3x4x64x16xf32>, tensor<3x2x96x16xf32>, tensor<3x2x96x16xf32>)
-        bias(%bias : tensor<3x1x64x96xf16>) keep(%keep : tensor<1x4x1x96xi1>)
+        bias(%bias : tensor<3x1x64x96xf16>) attn_mask(%attn_mask : tensor<1x4x1x96xi1>)
         sink_logits(%sinks : tensor<4xf32>) kv_len(%len : tensor<3xi32>)
         score_mod {
         ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):

@@ -54,15 +54,15 @@ func.func @sinks(%q: tensor<?x?x?x64xf16>, %k: tensor<?x?x?x64xf16>, %v: tensor<
   return %r#0, %r#1 : tensor<?x?x?x64xf16>, tensor<?x?x?xf32>
 }
 
-// A6: keep may hide every key of a row.
-// RUN: %{run} --function=keep --input=2x2x40x16xf32 --input=2x2x70x16xf32 --input=2x2x70x16xf32 --input=2x1x40x70xi1=zeros | FileCheck %s --check-prefixes=HIDDEN,PASS
+// A6: attn_mask may hide every key of a row.
+// RUN: %{run} --function=attn_mask --input=2x2x40x16xf32 --input=2x2x70x16xf32 --input=2x2x70x16xf32 --input=2x1x40x70xi1=zeros | FileCheck %s --check-prefixes=HIDDEN,PASS
 // HIDDEN: output 0: 2x2x40x16xf32, min 0.0000, max 0.0000
-// RUN: %{run} --function=keep --input=2x2x40x16xf32 --input=2x2x70x16xf32 --input=2x2x70x16xf32 | FileCheck %s --check-prefix=PASS
-func.func @keep(%q: memref<?x?x?x16xf32>, %k: memref<?x?x?x16xf32>, %v: memref<?x?x?x16xf32>,
-                %keep: memref<?x1x?x?xi1>, %o: memref<?x?x?x16xf32>, %lse: memref<?x?x?xf32>) {
+// RUN: %{run} --function=attn_mask --input=2x2x40x16xf32 --input=2x2x70x16xf32 --input=2x2x70x16xf32 | FileCheck %s --check-prefix=PASS
+func.func @attn_mask(%q: memref<?x?x?x16xf32>, %k: memref<?x?x?x16xf32>, %v: memref<?x?x?x16xf32>,
+                %attn_mask: memref<?x1x?x?xi1>, %o: memref<?x?x?x16xf32>, %lse: memref<?x?x?xf32>) {
   flashattn.attention
       ins(%q, %k, %v : memref<?x?x?x16xf32>, memref<?x?x?x16xf32>, memref<?x?x?x16xf32>)
-      keep(%keep : memref<?x1x?x?xi1>) outs(%o, %lse : memref<?x?x?x16xf32>, memref<?x?x?xf32>)
+      attn_mask(%attn_mask : memref<?x1x?x?xi1>) outs(%o, %lse : memref<?x?x?x16xf32>, memref<?x?x?xf32>)
   return
 }
 
@@ -77,15 +77,15 @@ func.func @special(%q: memref<1x1x6x16xf32>, %k: memref<1x1x6x16xf32>, %v: memre
   return
 }
 
-// M7: mask, keep, kv_len and bias at once, with the sinks, an offset, the softcap and ALiBi.
+// M7: mask, attn_mask, kv_len and bias at once, with the sinks, an offset, the softcap and ALiBi.
 // RUN: %{run} --function=all --input=2x70x6x72xf16 --input=2x130x2x72xf16 --input=2x130x2x200xf16 --input=index=44 | FileCheck %s --check-prefix=PASS
 func.func @all(%q: memref<?x?x?x72xf16>, %k: memref<?x?x?x72xf16>, %v: memref<?x?x?x200xf16>,
-               %offset: index, %bias: memref<?x?x1x?xbf16>, %keep: memref<1x?x?x?xi1>,
+               %offset: index, %bias: memref<?x?x1x?xbf16>, %attn_mask: memref<1x?x?x?xi1>,
                %sinks: memref<?xf32>, %len: memref<?xi32>, %o: memref<?x?x?x200xf16>,
                %lse: memref<?x?x?xf32>) {
   flashattn.attention mask(#flashattn.window<left = 40, right = 3>) softcap(10.0) layout(bshd)
       ins(%q, %k, %v : memref<?x?x?x72xf16>, memref<?x?x?x72xf16>, memref<?x?x?x200xf16>)
-      bias(%bias : memref<?x?x1x?xbf16>) keep(%keep : memref<1x?x?x?xi1>)
+      bias(%bias : memref<?x?x1x?xbf16>) attn_mask(%attn_mask : memref<1x?x?x?xi1>)
       sink_logits(%sinks : memref<?xf32>) kv_len(%len : memref<?xi32>) offset(%offset)
       score_mod {
       ^bb0(%s: f32, %b: index, %h: index, %p: index, %key: index):

@@ -22,11 +22,11 @@ func.func @one(%q: tensor<?x?x?x1xf32>, %k: tensor<?x?x?x1xf32>, %v: tensor<?x?x
 }
 
 func.func @one_key_number(%q: memref<?x?x?x1xf16>, %k: memref<?x?x?x1xf16>, %v: memref<?x?x?x5xf16>,
-                          %keep: memref<1x1x?x?xi1>, %sinks: memref<?xf32>, %len: memref<?xi32>,
+                          %attn_mask: memref<1x1x?x?xi1>, %sinks: memref<?xf32>, %len: memref<?xi32>,
                           %o: memref<?x?x?x5xf16>, %lse: memref<?x?x?xf32>) {
   flashattn.attention softcap(3.0)
       ins(%q, %k, %v : memref<?x?x?x1xf16>, memref<?x?x?x1xf16>, memref<?x?x?x5xf16>)
-      keep(%keep : memref<1x1x?x?xi1>) sink_logits(%sinks : memref<?xf32>) kv_len(%len : memref<?xi32>)
+      attn_mask(%attn_mask : memref<1x1x?x?xi1>) sink_logits(%sinks : memref<?xf32>) kv_len(%len : memref<?xi32>)
       outs(%o, %lse : memref<?x?x?x5xf16>, memref<?x?x?xf32>)
   return
 }

@@ -4,18 +4,18 @@
 
 // RUN: not %{run} --function=operands --input=1x4x8x16xf16 --input=1x2x9x16xf16 --input=1x2x9x16xf16 --input=1x4x8x8xf16 2>&1 | FileCheck %s --check-prefix=BIAS
 // BIAS: error: the inputs do not fit together: expected key length of 'bias' to be 9 as in 'k' but got 8
-// RUN: not %{run} --function=operands --input=2x4x8x16xf16 --input=2x2x9x16xf16 --input=2x2x9x16xf16 --input=1x4x8x9xf16 --input=1x1x1x9xi1 2>&1 | FileCheck %s --check-prefix=KEEP
-// KEEP: expected batch size of 'keep' to be 2 as in 'q' but got 1
+// RUN: not %{run} --function=operands --input=2x4x8x16xf16 --input=2x2x9x16xf16 --input=2x2x9x16xf16 --input=1x4x8x9xf16 --input=1x1x1x9xi1 2>&1 | FileCheck %s --check-prefix=ATTN_MASK
+// ATTN_MASK: expected batch size of 'attn_mask' to be 2 as in 'q' but got 1
 // RUN: not %{run} --function=operands --input=2x4x8x16xf16 --input=2x2x9x16xf16 --input=2x2x9x16xf16 --input=1x4x8x9xf16 --input=2x1x1x9xi1 --input=2xf32 2>&1 | FileCheck %s --check-prefix=SINKS
 // SINKS: expected head count of 'sink_logits' to be 4 as in 'q' but got 2
 // RUN: not %{run} --function=operands --input=2x4x8x16xf16 --input=2x2x9x16xf16 --input=2x2x9x16xf16 --input=1x4x8x9xf16 --input=2x1x1x9xi1 --input=4xf32 --input=1xi32 2>&1 | FileCheck %s --check-prefix=LENGTHS
 // LENGTHS: expected batch size of 'kv_len' to be 2 as in 'q' but got 1
 func.func @operands(%q: memref<?x?x?x16xf16>, %k: memref<?x?x?x16xf16>, %v: memref<?x?x?x16xf16>,
-                    %bias: memref<1x?x?x?xf16>, %keep: memref<?x1x1x?xi1>, %sinks: memref<?xf32>,
+                    %bias: memref<1x?x?x?xf16>, %attn_mask: memref<?x1x1x?xi1>, %sinks: memref<?xf32>,
                     %len: memref<?xi32>, %o: memref<?x?x?x16xf16>) {
   flashattn.attention
       ins(%q, %k, %v : memref<?x?x?x16xf16>, memref<?x?x?x16xf16>, memref<?x?x?x16xf16>)
-      bias(%bias : memref<1x?x?x?xf16>) keep(%keep : memref<?x1x1x?xi1>)
+      bias(%bias : memref<1x?x?x?xf16>) attn_mask(%attn_mask : memref<?x1x1x?xi1>)
       sink_logits(%sinks : memref<?xf32>) kv_len(%len : memref<?xi32>)
       outs(%o : memref<?x?x?x16xf16>)
   return

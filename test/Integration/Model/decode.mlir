@@ -26,13 +26,13 @@ func.func @decode(%q: tensor<1x8x1x64xf16>, %k: tensor<1x2x1500x64xf16>, %v: ten
   return %o : tensor<1x8x1x64xf16>
 }
 
-// A list of the key tiles that `keep` shows.
+// A list of the key tiles that `attn_mask` shows.
 func.func @listed(%q: tensor<1x2x130x64xbf16>, %k: tensor<1x2x300x64xbf16>, %v: tensor<1x2x300x64xbf16>,
-                  %keep: tensor<1x1x1x300xi1>) -> tensor<1x2x130x64xbf16> {
+                  %attn_mask: tensor<1x1x1x300xi1>) -> tensor<1x2x130x64xbf16> {
   %init = tensor.empty() : tensor<1x2x130x64xbf16>
   %o = flashattn.attention
       ins(%q, %k, %v : tensor<1x2x130x64xbf16>, tensor<1x2x300x64xbf16>, tensor<1x2x300x64xbf16>)
-      keep(%keep : tensor<1x1x1x300xi1>)
+      attn_mask(%attn_mask : tensor<1x1x1x300xi1>)
       outs(%init : tensor<1x2x130x64xbf16>) -> tensor<1x2x130x64xbf16>
   return %o : tensor<1x2x130x64xbf16>
 }

@@ -43,12 +43,12 @@ func.func @few(%q: tensor<1x5x300x64xf16>, %k: tensor<1x5x300x64xf16>, %v: tenso
 }
 
 // Programs whose tiles are listed, and some of whose queries see nothing.
-func.func @list(%q: tensor<1x13x130x16xf16>, %k: tensor<1x13x130x16xf16>, %v: tensor<1x13x130x16xf16>, %keep: tensor<1x1x130x130xi1>) -> tensor<1x13x130x16xf16> {
+func.func @list(%q: tensor<1x13x130x16xf16>, %k: tensor<1x13x130x16xf16>, %v: tensor<1x13x130x16xf16>, %attn_mask: tensor<1x1x130x130xi1>) -> tensor<1x13x130x16xf16> {
   %init = tensor.empty() : tensor<1x13x130x16xf16>
   %o = flashattn.attention mask(#flashattn.causal)
       schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 4, l2_head_group = 8, q_stages = 2, dynamic_scheduler_max_len = 2147483647>>)
       ins(%q, %k, %v : tensor<1x13x130x16xf16>, tensor<1x13x130x16xf16>, tensor<1x13x130x16xf16>)
-      keep(%keep : tensor<1x1x130x130xi1>)
+      attn_mask(%attn_mask : tensor<1x1x130x130xi1>)
       outs(%init : tensor<1x13x130x16xf16>) -> tensor<1x13x130x16xf16>
   return %o : tensor<1x13x130x16xf16>
 }

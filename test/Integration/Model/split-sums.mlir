@@ -46,13 +46,13 @@ func.func @lengths(%q: tensor<2x2x70x256xbf16>, %k: tensor<2x1x140x256xbf16>, %v
   return %r#0, %r#1, %r#2, %r#3 : tensor<2x2x70x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2xf32>
 }
 
-func.func @kept(%q: tensor<1x2x130x256xbf16>, %k: tensor<1x1x200x256xbf16>, %v: tensor<1x1x200x256xbf16>, %o: tensor<1x2x130x256xbf16>, %lse: tensor<1x2x130xf32>, %d_o: tensor<1x2x130x256xbf16>, %keep: tensor<1x1x130x200xi1>) -> (tensor<1x2x130x256xbf16>, tensor<1x1x200x256xbf16>, tensor<1x1x200x256xbf16>) {
+func.func @kept(%q: tensor<1x2x130x256xbf16>, %k: tensor<1x1x200x256xbf16>, %v: tensor<1x1x200x256xbf16>, %o: tensor<1x2x130x256xbf16>, %lse: tensor<1x2x130xf32>, %d_o: tensor<1x2x130x256xbf16>, %attn_mask: tensor<1x1x130x200xi1>) -> (tensor<1x2x130x256xbf16>, tensor<1x1x200x256xbf16>, tensor<1x1x200x256xbf16>) {
   %dqi = tensor.empty() : tensor<1x2x130x256xbf16>
   %dki = tensor.empty() : tensor<1x1x200x256xbf16>
   %dvi = tensor.empty() : tensor<1x1x200x256xbf16>
   %r:3 = flashattn.attention_backward mask(#flashattn.causal)
       schedule(<tile_m = 64, tile_n = 48, warps = 8, stages = 2, threads_per_row = 4, dot_type = bf16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>)
-      ins(%q, %k, %v, %o, %lse, %d_o : tensor<1x2x130x256xbf16>, tensor<1x1x200x256xbf16>, tensor<1x1x200x256xbf16>, tensor<1x2x130x256xbf16>, tensor<1x2x130xf32>, tensor<1x2x130x256xbf16>) keep(%keep : tensor<1x1x130x200xi1>)
+      ins(%q, %k, %v, %o, %lse, %d_o : tensor<1x2x130x256xbf16>, tensor<1x1x200x256xbf16>, tensor<1x1x200x256xbf16>, tensor<1x2x130x256xbf16>, tensor<1x2x130xf32>, tensor<1x2x130x256xbf16>) attn_mask(%attn_mask : tensor<1x1x130x200xi1>)
        outs(%dqi, %dki, %dvi : tensor<1x2x130x256xbf16>, tensor<1x1x200x256xbf16>, tensor<1x1x200x256xbf16>) -> tensor<1x2x130x256xbf16>, tensor<1x1x200x256xbf16>, tensor<1x1x200x256xbf16>
   return %r#0, %r#1, %r#2 : tensor<1x2x130x256xbf16>, tensor<1x1x200x256xbf16>, tensor<1x1x200x256xbf16>
 }

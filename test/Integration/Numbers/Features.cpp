@@ -81,7 +81,7 @@ Features Features::draw(std::mt19937 &random) {
   if (chance(45))
     features.bias = drawScores(pick({"f16", "bf16", "f32"}));
   if (chance(40))
-    features.keep = drawScores("i1");
+    features.attnMask = drawScores("i1");
   features.hasOffset = chance(25);
   features.hasSinkLogits = chance(35);
   features.hasKvLen = chance(40);
@@ -115,8 +115,8 @@ std::string Features::name() const {
     add(scoreMods[scoreMod].name);
   if (!bias.empty())
     add("bias_" + bias);
-  if (!keep.empty())
-    add("keep_" + keep);
+  if (!attnMask.empty())
+    add("attn_mask_" + attnMask);
   if (hasSinkLogits)
     add("sink_logits");
   if (hasKvLen)
@@ -140,8 +140,8 @@ std::string Features::parameters() const {
     text += "%offset: index, ";
   if (!bias.empty())
     text += "%bias: memref<" + bias + ">, ";
-  if (!keep.empty())
-    text += "%keep: memref<" + keep + ">, ";
+  if (!attnMask.empty())
+    text += "%attn_mask: memref<" + attnMask + ">, ";
   if (hasSinkLogits)
     text += "%sinks: memref<?xf32>, ";
   if (hasKvLen)
@@ -157,8 +157,8 @@ std::string Features::operandClauses() const {
   std::string text;
   if (!bias.empty())
     text += " bias(%bias : memref<" + bias + ">)";
-  if (!keep.empty())
-    text += " keep(%keep : memref<" + keep + ">)";
+  if (!attnMask.empty())
+    text += " attn_mask(%attn_mask : memref<" + attnMask + ">)";
   if (hasSinkLogits)
     text += " sink_logits(%sinks : memref<?xf32>)";
   if (hasKvLen)
@@ -181,10 +181,10 @@ static int64_t getPlace(const HostTensor &tensor, int64_t b, int64_t h, int64_t 
   return place;
 }
 
-void flashattn::hideBlocks(HostTensor &keep, std::mt19937 &random) {
+void flashattn::hideBlocks(HostTensor &attnMask, std::mt19937 &random) {
   auto pick = [&](ArrayRef<int64_t> choices) { return choices[random() % choices.size()]; };
   int64_t rows = pick({1, 16, 64, 100, 192, 256}), keys = pick({16, 48, 64, 96, 128, 256});
-  ArrayRef<int64_t> shape = keep.getShape();
+  ArrayRef<int64_t> shape = attnMask.getShape();
   for (int64_t head = 0; head < shape[0] * shape[1]; ++head)
     for (int64_t row = 0; row < shape[2]; row += rows)
       for (int64_t key = 0; key < shape[3]; key += keys) {
@@ -194,7 +194,7 @@ void flashattn::hideBlocks(HostTensor &keep, std::mt19937 &random) {
           continue;
         for (int64_t i = row; i < std::min(shape[2], row + rows); ++i)
           for (int64_t j = key; j < std::min(shape[3], key + keys); ++j)
-            keep.set((head * shape[2] + i) * shape[3] + j, kind == 1);
+            attnMask.set((head * shape[2] + i) * shape[3] + j, kind == 1);
       }
 }
 
@@ -250,18 +250,18 @@ void flashattn::makeLarge(const OpOfFunction &op, std::mt19937 &random,
 void flashattn::plantNaN(const OpOfFunction &op, const AttentionProblem &problem, bool listsTiles,
                          MutableArrayRef<HostTensor> arguments) {
   constexpr int64_t kTile = 256; // any schedule's tile_n or more
-  const HostTensor *keep = listsTiles ? problem.getOperand("keep") : nullptr;
+  const HostTensor *attnMask = listsTiles ? problem.getOperand("attn_mask") : nullptr;
   std::optional<unsigned> biasArgument = op.getArgument("bias");
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
   for (int64_t b = 0; b < problem.batch; ++b) {
     int64_t existing = problem.getNumKeys(b);
-    llvm::BitVector seen(problem.numKeys), kept(problem.numKeys, !keep);
+    llvm::BitVector seen(problem.numKeys), kept(problem.numKeys, !attnMask);
     for (int64_t row = 0; row < problem.numQueries; ++row) {
       for (KeyInterval interval : getVisibleKeys(problem, row, b))
         seen.set(interval.begin, interval.end);
       for (int64_t k = 0; k < problem.numKeys; ++k)
         for (int64_t h = 0; h < problem.queryHeads && !kept[k]; ++h)
-          if (keep->get(getPlace(*keep, b, h, row, k)))
+          if (attnMask->get(getPlace(*attnMask, b, h, row, k)))
             kept.set(k);
     }
     auto setRow = [&](StringRef name, int64_t heads, int64_t length, int64_t width, int64_t row) {
@@ -283,7 +283,7 @@ void flashattn::plantNaN(const OpOfFunction &op, const AttentionProblem &problem
         arguments[*op.getArgument("lse")].set(
             (b * problem.queryHeads + h) * problem.numQueries + row, kNaN);
     }
-    // A tile is read that has a pair which the mask shows and one which `keep` does.
+    // A tile is read that has a pair which the mask shows and one which `attn_mask` does.
     auto mayBeRead = [&](int64_t k) {
       if (k < counted.keys.begin || k >= counted.keys.end)
         return false;

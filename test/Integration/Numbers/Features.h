@@ -11,7 +11,7 @@ namespace mlir::flashattn {
 
 /// Operands, attributes and region of one attention beyond its mask (rules A2, A3, A5, A7, M7).
 struct Features {
-  std::string bias, keep; ///< shapes and types as "1x?x?x?xbf16"; empty where left out
+  std::string bias, attnMask; ///< shapes and types as "1x?x?x?xbf16"; empty where left out
   bool hasOffset = false, hasSinkLogits = false, hasKvLen = false;
   std::string softcap;   ///< a number, or empty
   unsigned scoreMod = 0; ///< number of a score modification of getNumScoreMods(), 0 for none
@@ -33,8 +33,8 @@ struct Features {
   std::string operandClauses() const;
 };
 
-/// Makes most of `keep` blocks of one value, hidden for the greater part.
-void hideBlocks(HostTensor &keep, std::mt19937 &random);
+/// Makes most of `attn_mask` blocks of one value, hidden for the greater part.
+void hideBlocks(HostTensor &attnMask, std::mt19937 &random);
 
 /// Makes scores large. Numbers in the bias hide some keys of a row, or all of them; without a bias
 /// the products of `q` and `k` grow, and stay exact in f32. Scores reach 3e38 in f32 and bf16, and
@@ -43,9 +43,10 @@ void makeLarge(const OpOfFunction &op, std::mt19937 &random, MutableArrayRef<Hos
 
 /// Puts NaN where it must not matter: in `k`, `v` and the bias at keys past kv_len (rule A7); in
 /// `k` and `v` at keys outside the first and the last that any query sees (rule A7), and in tiles
-/// that the mask hides from every query (rule M3), or `keep` does (rule M7) where `listsTiles`:
-/// neither the gradients do, nor programs of a part of the keys; and in `q`, `o`, `d_o` and `lse`
-/// at queries outside the first and the last that see any key. `arguments` are the program's.
+/// that the mask hides from every query (rule M3), or `attn_mask` does (rule M7) where
+/// `listsTiles`: neither the gradients do, nor programs of a part of the keys; and in `q`, `o`,
+/// `d_o` and `lse` at queries outside the first and the last that see any key. `arguments` are the
+/// program's.
 void plantNaN(const OpOfFunction &op, const AttentionProblem &problem, bool listsTiles,
               MutableArrayRef<HostTensor> arguments);
 

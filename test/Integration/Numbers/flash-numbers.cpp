@@ -313,10 +313,10 @@ static Expected<std::string> runCase(const Lowered &code, const Module &module, 
     return problem.takeError();
   // Of the point's own numbers, so that it is the same alone as among others.
   std::mt19937 random(seedFlag + shape.numQueries * shape.numKeys + module.dim);
-  std::optional<unsigned> keep = op.getArgument("keep");
-  bool hidesBlocks = keep && random() % 4;
+  std::optional<unsigned> attnMask = op.getArgument("attn_mask");
+  bool hidesBlocks = attnMask && random() % 4;
   if (hidesBlocks)
-    hideBlocks(inputs->tensors[*keep], random);
+    hideBlocks(inputs->tensors[*attnMask], random);
   if (largeFlag)
     makeLarge(op, random, inputs->tensors);
   if (hidesBlocks || largeFlag) {

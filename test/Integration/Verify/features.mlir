@@ -26,18 +26,18 @@ func.func @bias(%q: !q, %k: !k) -> !q {
   return %o : !q
 }
 
-// MODULE keep: attention(o)
-func.func @keep(%q: !q, %k: !k, %ids: tensor<27xi32>) -> !q {
+// MODULE attn_mask: attention(o)
+func.func @attn_mask(%q: !q, %k: !k, %ids: tensor<27xi32>) -> !q {
   %c0 = arith.constant 0 : i32
   %e = tensor.empty() : tensor<1x1x1x27xi1>
-  %keep = linalg.generic {indexing_maps = [affine_map<(b, h, n, k) -> (k)>, #full], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+  %attn_mask = linalg.generic {indexing_maps = [affine_map<(b, h, n, k) -> (k)>, #full], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
       ins(%ids : tensor<27xi32>) outs(%e : tensor<1x1x1x27xi1>) {
   ^bb0(%id: i32, %old: i1):
     %y = arith.cmpi ne, %id, %c0 : i32
     linalg.yield %y : i1
   } -> tensor<1x1x1x27xi1>
   %eo = tensor.empty() : !q
-  %o = flashattn.attention ins(%q, %k, %k : !q, !k, !k) keep(%keep : tensor<1x1x1x27xi1>) outs(%eo : !q) -> !q
+  %o = flashattn.attention ins(%q, %k, %k : !q, !k, !k) attn_mask(%attn_mask : tensor<1x1x1x27xi1>) outs(%eo : !q) -> !q
   return %o : !q
 }
 

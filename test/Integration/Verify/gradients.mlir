@@ -43,13 +43,13 @@ func.func @loop(%q: !m, %k: !m, %v: !m, %o: !m, %lse: !ml, %d_o: !m, %n: index, 
 // MODULE features --input=random --input=random --input=random --input=random --input=random --input=random --input=random --input=random --input=random --input=random --input=random --input=3 --input=0.25: attention_backward(dq dk dv)
 func.func @features(%q: memref<2x12x4x16xbf16>, %k: memref<2x27x2x16xbf16>, %v: memref<2x27x2x24xbf16>,
                     %o: memref<2x12x4x24xbf16>, %lse: memref<2x4x12xf32>, %d_o: memref<2x12x4x24xbf16>,
-                    %d_lse: memref<2x4x12xf32>, %bias: memref<1x4x1x27xf32>, %keep: memref<2x1x12x27xi1>,
+                    %d_lse: memref<2x4x12xf32>, %bias: memref<1x4x1x27xf32>, %attn_mask: memref<2x1x12x27xi1>,
                     %sinks: memref<4xf32>, %len: memref<2xi32>, %offset: index, %scale: f32,
                     %dq: memref<2x12x4x16xbf16>, %dk: memref<2x27x2x16xbf16>, %dv: memref<2x27x2x24xbf16>) {
   flashattn.attention_backward mask(#flashattn.causal) scale(%scale) softcap(8.0) layout(bshd)
       ins(%q, %k, %v, %o, %lse, %d_o : memref<2x12x4x16xbf16>, memref<2x27x2x16xbf16>, memref<2x27x2x24xbf16>,
           memref<2x12x4x24xbf16>, memref<2x4x12xf32>, memref<2x12x4x24xbf16>)
-      d_lse(%d_lse : memref<2x4x12xf32>) bias(%bias : memref<1x4x1x27xf32>) keep(%keep : memref<2x1x12x27xi1>)
+      d_lse(%d_lse : memref<2x4x12xf32>) bias(%bias : memref<1x4x1x27xf32>) attn_mask(%attn_mask : memref<2x1x12x27xi1>)
       sink_logits(%sinks : memref<4xf32>) kv_len(%len : memref<2xi32>) offset(%offset)
       outs(%dq, %dk, %dv : memref<2x12x4x16xbf16>, memref<2x27x2x16xbf16>, memref<2x27x2x24xbf16>)
   return

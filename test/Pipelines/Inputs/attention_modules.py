@@ -49,8 +49,8 @@ MASKS = {
 }
 
 
-def keep_operand(broadcast=(True, True, False, False), aligned=True):
-    return _module.Operand("keep", "i1", "BHNK", broadcast, aligned)
+def attn_mask_operand(broadcast=(True, True, False, False), aligned=True):
+    return _module.Operand("attn_mask", "i1", "BHNK", broadcast, aligned)
 
 
 def bias_operand(element, broadcast=(True, False, False, False), aligned=True):
@@ -63,7 +63,7 @@ def take_operands(fields):
         "sink_logits": ("f32", "H"), "kv_len": ("i32", "B"), "offset": ("index", ""),
         "d_sink_logits": ("f32", "H"),
     }  # fmt: skip
-    for name in ("bias", "keep", "sink_logits", "kv_len", "offset", "d_bias", "d_sink_logits"):
+    for name in ("bias", "attn_mask", "sink_logits", "kv_len", "offset", "d_bias", "d_sink_logits"):
         operand = fields.pop(name, None)
         if operand is not None:
             yield _module.Operand(name, *numbers[name]) if operand is True else operand
@@ -78,8 +78,8 @@ def shape_modules():
             "bias": _module.Operand(
                 "bias", shape["dtype"], "BHNK", (True, False, False, False), has_aligned_rows=True
             ),
-            "keep": _module.Operand(
-                "keep", "i1", "BHNK", (True, True, False, False), has_aligned_rows=True
+            "attn_mask": _module.Operand(
+                "attn_mask", "i1", "BHNK", (True, True, False, False), has_aligned_rows=True
             ),
         }.get(shape.get("feature"))
         options = _bench_features.options_of(shape, None, None)
@@ -125,7 +125,7 @@ def problems():
     yield "decode f32", dict(decode, element="f32", lse=True)
     yield "decode bshd", dict(decode, layout="bshd", heads=(8, 2), lse=True)
     yield "decode sinks", dict(decode, heads=(8, 2), sink_logits=True, mask=MASKS["narrow sinks"])
-    yield "decode keep", dict(decode, keep=keep_operand((False, True, False, False)))
+    yield "decode attn_mask", dict(decode, attn_mask=attn_mask_operand((False, True, False, False)))
     yield "decode bias", dict(decode, bias=bias_operand("f16"), offset=True)
     plus = lambda score, b, h, p, k: score - 0.5 * math.abs(p - k) + math.sin(p % 7) * (b + h)
     for element in ("f16", "bf16", "f32"):
@@ -140,14 +140,14 @@ def problems():
                 "bias strided": dict(bias=bias_operand("f32", (False,) * 4, False)),
                 "bias of keys": dict(bias=bias_operand(element, (True, False, True, False))),
                 "bias of heads": dict(bias=bias_operand("f32", (True, False, True, True))),
-                "keep": dict(keep=keep_operand()),
-                "keep of keys": dict(keep=keep_operand((False, True, True, False), False)),
-                "keep of heads": dict(keep=keep_operand((False, False, False, False))),
+                "attn_mask": dict(attn_mask=attn_mask_operand()),
+                "attn_mask of keys": dict(attn_mask=attn_mask_operand((False, True, True, False), False)),
+                "attn_mask of heads": dict(attn_mask=attn_mask_operand((False, False, False, False))),
                 "score_mod": dict(score_mod=_trace.text_of(plus)),
             }.items():
                 yield f"{name} {element} {mask}", dict(fields, **feature)
     yield "everything", dict(
-        mask=MASKS["window"], softcap=20.0, bias=bias_operand("f16"), keep=keep_operand(),
+        mask=MASKS["window"], softcap=20.0, bias=bias_operand("f16"), attn_mask=attn_mask_operand(),
         sink_logits=True, kv_len=True, offset=True, score_mod=_trace.text_of(plus), lse=True,
         heads=(8, 2), layout="bshd",
     )  # fmt: skip
@@ -185,7 +185,7 @@ def gradient_modules():
         "kv_len": dict(kv_len=True),
         "offset": dict(offset=True, mask=masks.causal),
         "bias": dict(bias=bias_operand("f16"), d_bias=bias_operand("f16")._replace(name="d_bias")),
-        "keep": dict(keep=keep_operand()),
+        "attn_mask": dict(attn_mask=attn_mask_operand()),
         "score_mod": dict(score_mod=_trace.text_of(slope)),
         "deterministic": dict(deterministic=True, mask=masks.causal),
     }.items():

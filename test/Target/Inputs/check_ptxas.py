@@ -47,9 +47,9 @@ PACKS = {"packed": MASKS["sinks"] + PACKED, "packed bshd": MASKS["sinks"] + " la
 # So few that the keys come in parts.
 FEW = {"1 query": "", "7 queries": "mask(#flashattn.causal)"}
 
-# A keep lists its key tiles in a kernel of its own.
-KEEPS = {"keep": MASKS["none"], "keep causal": MASKS["causal"]}
-KEEP = "memref<1x1x?x?xi1>"
+# An attn_mask lists its key tiles in a kernel of its own.
+ATTN_MASKS = {"attn_mask": MASKS["none"], "attn_mask causal": MASKS["causal"]}
+ATTN_MASK = "memref<1x1x?x?xi1>"
 
 # Keys of a batch's own number are not joined.
 LENGTHS = {"sinks kv_len": MASKS["sinks"]}
@@ -62,7 +62,7 @@ VALUES = {"narrow values": MASKS["none"], "narrow values causal": MASKS["causal"
 SCORES = {
     "softcap": (MASKS["causal"] + " softcap(50.0)", {}),
     "bias": (MASKS["none"], {"bias": "memref<1x?x?x?xELEMENT>"}),
-    "keep": (MASKS["causal"], {"keep": KEEP}),
+    "attn_mask": (MASKS["causal"], {"attn_mask": ATTN_MASK}),
     "kv_len": (MASKS["causal"], {"kv_len": "memref<?xi32>"}),
     "deterministic": (MASKS["none"] + " deterministic", {}),
     "deterministic causal": (MASKS["causal"] + " deterministic", {}),
@@ -77,7 +77,7 @@ SPLIT = (" schedule(<tile_m = 64, tile_n = 48, warps = 8, stages = 2, threads_pe
          "rescale_threshold = 0, l2_head_group = 4>>)")
 SPLITS = {"split": (MASKS["none"] + SPLIT, {}), "split causal": (MASKS["causal"] + SPLIT, {}),
           "split sinks": (MASKS["sinks"] + SPLIT, {}),
-          "split keep": (MASKS["causal"] + SPLIT, {"keep": KEEP}),
+          "split attn_mask": (MASKS["causal"] + SPLIT, {"attn_mask": ATTN_MASK}),
           "split bias": (MASKS["none"] + SPLIT, {"bias": "memref<1x?x?x?xf32>"}),
           "split kv_len": (MASKS["causal"] + SPLIT, {"kv_len": "memref<?xi32>"}),
           # No registers for slopes and a bias: the sums are apart.
@@ -167,9 +167,12 @@ def row_of(case, text, classes):
     return None
 
 
-def module(element, dim, clauses, queries="?", keep=False, lengths=False, group=0, values=0):
-    parameter = f", %keep: {KEEP} {{flashattn.aligned_rows}}" if keep else ", %lengths: memref<?xi32>" if lengths else ""
-    keep = f"keep(%keep : {KEEP})" if keep else "kv_len(%lengths : memref<?xi32>)" if lengths else ""
+def module(element, dim, clauses, queries="?", attn_mask=False, lengths=False, group=0, values=0):
+    parameter = ", %lengths: memref<?xi32>" if lengths else ""
+    clause = "kv_len(%lengths : memref<?xi32>)" if lengths else ""
+    if attn_mask:
+        parameter = f", %attn_mask: {ATTN_MASK} {{flashattn.aligned_rows}}"
+        clause = f"attn_mask(%attn_mask : {ATTN_MASK})"
     heads, kv_heads = (2 * group, 2) if group else ("?", "?")
     k, q = f"memref<?x{kv_heads}x?x{dim}x{element}>", f"memref<?x{heads}x{queries}x{dim}x{element}>"
     values = values or dim
@@ -177,14 +180,14 @@ def module(element, dim, clauses, queries="?", keep=False, lengths=False, group=
     lse = f"memref<?x{heads}x?xf32>"
     return f"""
 func.func @attention(%q: {q}, %k: {k}, %v: {v}, %o: {o}, %lse: {lse}{parameter}) {{
-  flashattn.attention {clauses} ins(%q, %k, %v : {q}, {k}, {v}) {keep} outs(%o, %lse : {o}, {lse})
+  flashattn.attention {clauses} ins(%q, %k, %v : {q}, {k}, {v}) {clause} outs(%o, %lse : {o}, {lse})
   return
 }}
 """
 
 
 def gradients(element, dim, clauses, group=0, operands={}, count="?"):
-    parameters = "".join(f", %{name}: {kind} {{flashattn.aligned_rows}}" if name in ("bias", "keep")
+    parameters = "".join(f", %{name}: {kind} {{flashattn.aligned_rows}}" if name in ("bias", "attn_mask")
                          else f", %{name}: {kind}" for name, kind in operands.items())
     more = " ".join(f"{name}(%{name} : {kind})" for name, kind in operands.items())
     heads, kv_heads = (2 * group, 2) if group else ("?", "?")
@@ -224,7 +227,7 @@ def cases(chip):
                 for dim in (16, 32, 64, 80, 128, 192, 256) for mask in MASKS] + [
                     Case(element, 64, mask) for element in ("f16", "bf16") for mask in PACKS] + [
                         Case("bf16", dim, mask) for dim in (64, 128, 192, 256) for mask in FEW] + [
-                            Case("bf16", dim, mask) for dim in (64, 128) for mask in KEEPS] + [
+                            Case("bf16", dim, mask) for dim in (64, 128) for mask in ATTN_MASKS] + [
                                 Case("bf16", 64, "wide window"), Case("f16", 128, "chunks"), Case("bf16", 64, "sinks", 8),
                                 Case("bf16", 64, "sinks", 4), Case("bf16", 128, "sinks", 4), Case("f16", 64, "narrow window"),
                                 Case("bf16", 128, "sinks", 8), Case("bf16", 256, "sinks", 4), Case("f16", 256, "window", 2),
@@ -236,7 +239,7 @@ def cases(chip):
     return [Case(element, dim, mask) for element in ("f16", "bf16", "f32")
             for dim in (16, 32, 64, 128, 256) for mask in (MASKS if dim == 64 else ["causal"])] + [
                 Case(element, dim, mask) for element, dim in few for mask in FEW] + [
-                    Case("bf16", dim, mask) for dim in (64, 128) for mask in KEEPS] + [
+                    Case("bf16", dim, mask) for dim in (64, 128) for mask in ATTN_MASKS] + [
                         Case("f16", 128, "chunks"), Case("f32", 256, "causal", chip="sm_86")] + [  # with less shared memory
                             Case(element, dim, mask, group, chip, "gradients") for element, dim, mask, group, chip in
                             [("bf16", 64, mask, 0, None) for mask in MASKS] +
@@ -264,8 +267,8 @@ ADDING_BYTES = 244
 # keys that any query sees begin.
 COPIED = {"causal": 8, "window": 20}
 # Where consumers share a program and hold both sums, scores and weights, while a tile of these is
-# loaded: of a keep in the tiles that it cuts alone, and of a batch's own keys where they end.
-LOADED = {"bias": 88, "keep": 76, "kv_len": 36}
+# loaded: of an attn_mask in the tiles that it cuts alone, and of a batch's own keys where they end.
+LOADED = {"bias": 88, "attn_mask": 76, "kv_len": 36}
 # Where blocks claim groups, of masks with several intervals: what the one thread that brings tiles keeps
 # of a group from its preparation on, and nothing in a loop over tiles.
 CLAIMED = {"sinks": 36, "chunks": 32, "sinks kv_len": 28}
@@ -403,9 +406,11 @@ def check(ptxas, chip, nvdisasm, case):
         operands = {name: kind.replace("ELEMENT", case.element) for name, kind in operands.items()}
         text = gradients(case.element, case.dim, clauses, case.group, operands, count)
     else:
-        clauses = {**MASKS, **WINDOWS, **DIVIDED, **PACKS, **FEW, **KEEPS, **LENGTHS, **VALUES}[case.mask].replace("ELEMENT", case.element)
+        masks = {**MASKS, **WINDOWS, **DIVIDED, **PACKS, **FEW, **ATTN_MASKS, **LENGTHS, **VALUES}
+        clauses = masks[case.mask].replace("ELEMENT", case.element)
         queries = case.mask.split()[0] if case.mask in FEW else "?"
-        text = module(case.element, case.dim, clauses, queries, case.mask in KEEPS, case.mask in LENGTHS, case.group,
+        text = module(case.element, case.dim, clauses, queries, case.mask in ATTN_MASKS,
+                      case.mask in LENGTHS, case.group,
                       128 if case.mask in VALUES else 0)
     name = f"{case.element} D={case.dim} {case.mask}" + (f" x{case.group}" if case.group else "")
     if case.op != "attention":
@@ -446,7 +451,7 @@ def check(ptxas, chip, nvdisasm, case):
 
 def check_rows(chip, op, chosen):
     """Lines for rows of `op` that no case has, and for schedules of no row. Pinned ones are of none,
-    a keep may fall to a row for other masks, and gradients have no rows with warp specialization."""
+    an attn_mask may fall to a row for other masks, and gradients have no rows with warp specialization."""
     if chip == "sm_90a":
         if op == "gradients":
             return []
@@ -457,7 +462,7 @@ def check_rows(chip, op, chosen):
         number = row_of(case, schedule, classes)
         if number is not None:
             found.add(number)
-        elif case.mask not in PACKS and case.mask not in KEEPS:
+        elif case.mask not in PACKS and case.mask not in ATTN_MASKS:
             lines.append(f"{case}: FAIL the schedule is of no row: {schedule}")
     return lines + [f"row {', '.join(row)}: FAIL chosen for no case"
                     for number, (row, _, _) in enumerate(classes) if number not in found]

@@ -112,13 +112,13 @@ static const AttributeClause *findAttributeClause(StringRef name) {
 //===----------------------------------------------------------------------===//
 
 static constexpr llvm::StringLiteral kAttention[] = {
-    "mask", "scale", "softcap",     "align",  "layout", "schedule",  "ins",
-    "bias", "keep",  "sink_logits", "kv_len", "offset", "score_mod", "outs"};
+    "mask", "scale",     "softcap",     "align",  "layout", "schedule",  "ins",
+    "bias", "attn_mask", "sink_logits", "kv_len", "offset", "score_mod", "outs"};
 
 static constexpr llvm::StringLiteral kAttentionBackward[] = {
-    "mask",     "scale",  "softcap",   "align", "layout", "deterministic",
-    "schedule", "ins",    "d_lse",     "bias",  "keep",   "sink_logits",
-    "kv_len",   "offset", "score_mod", "outs",  "d_bias", "d_sink_logits"};
+    "mask",     "scale",  "softcap",   "align", "layout",    "deterministic",
+    "schedule", "ins",    "d_lse",     "bias",  "attn_mask", "sink_logits",
+    "kv_len",   "offset", "score_mod", "outs",  "d_bias",    "d_sink_logits"};
 
 static constexpr llvm::StringLiteral kCombine[] = {"layout", "ins", "lse_rests", "sink_logits",
                                                    "outs"};
@@ -202,12 +202,18 @@ private:
     SMLoc loc = parser.getCurrentLocation();
     auto [word, isCalled] = peekWord();
     StringRef owner = findOwner(word), meant = owner.empty() ? findMeant(word) : StringRef();
+    // The clause was named `keep` before.
+    bool isRenamed = word == "keep" && llvm::is_contained(clauses, "attn_mask");
+    if (isRenamed)
+      meant = "attn_mask";
     bool isKnown = !owner.empty() || !meant.empty();
     if (isComplete() ? isCalled && isKnown : isCalled || isKnown) {
       InFlightDiagnostic error = parser.emitError(loc)
                                  << "expected one of the clauses " << joinNames(clauses, "or")
                                  << " but got '" << word << "'";
-      if (!owner.empty())
+      if (isRenamed)
+        error << ", which is now named '" << meant << "'";
+      else if (!owner.empty())
         error << ", a clause of '" << owner << "'";
       else if (!meant.empty())
         error << "; did you mean '" << meant << "'?";

@@ -241,8 +241,8 @@ static Attribute getSplat(Value value) {
   return splat ? splat.getSplatValue<Attribute>() : Attribute();
 }
 
-std::optional<bool> flashattn::getConstantKeep(AttentionOpInterface op) {
-  auto value = dyn_cast_or_null<IntegerAttr>(getSplat(op.getKeep()));
+std::optional<bool> flashattn::getConstantAttnMask(AttentionOpInterface op) {
+  auto value = dyn_cast_or_null<IntegerAttr>(getSplat(op.getAttnMask()));
   return value ? std::optional(!value.getValue().isZero()) : std::nullopt;
 }
 
@@ -288,20 +288,21 @@ template <typename OpT> struct DropMaskThatHidesNothing : OpRewritePattern<OpT> 
   }
 };
 
-/// Drops a `keep` that is true everywhere and a `bias` of zeros.
+/// Drops an `attn_mask` that is true everywhere and a `bias` of zeros.
 template <typename OpT> struct DropOperandsWithoutEffect : OpRewritePattern<OpT> {
   using OpRewritePattern<OpT>::OpRewritePattern;
   LogicalResult matchAndRewrite(OpT op, PatternRewriter &rewriter) const override {
     auto bias = dyn_cast_or_null<FloatAttr>(getSplat(op.getBias()));
-    bool dropKeep = op.getConstantKeep() == true, dropBias = bias && bias.getValue().isZero();
+    bool dropAttnMask = op.getConstantAttnMask() == true,
+         dropBias = bias && bias.getValue().isZero();
     // B5: the gradient of a zero bias is not zero.
     if constexpr (std::is_same_v<OpT, AttentionBackwardOp>)
       dropBias &= !op.getDBiasInit();
-    if (!dropKeep && !dropBias)
+    if (!dropAttnMask && !dropBias)
       return failure();
     rewriter.modifyOpInPlace(op, [&] {
-      if (dropKeep)
-        op.getKeepMutable().clear();
+      if (dropAttnMask)
+        op.getAttnMaskMutable().clear();
       if (dropBias)
         op.getBiasMutable().clear();
     });

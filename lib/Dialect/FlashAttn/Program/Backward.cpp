@@ -48,7 +48,7 @@ Value BackwardBuilder::hideMissingKeys(Value rows, const KeyRange &keys, Value f
 /// Returns the key tiles that several programs share, if sums may be added in any order.
 std::optional<KeyParts> BackwardBuilder::findParts() {
   bool canAdd = schedule.getHopper() && (schedule.addsQueries() || schedule.compactsKV());
-  if (!canAdd || op.getKeep() || op.getDeterministic())
+  if (!canAdd || op.getAttnMask() || op.getDeterministic())
     return std::nullopt;
   ScheduleAttr own = schedule;
   useSchedule(own.forWideSteps());
@@ -418,7 +418,7 @@ void BackwardBuilder::useSchedule(ScheduleAttr of) {
 void BackwardBuilder::build() {
   ScheduleAttr own = schedule;
   bool isApart = schedule.getSeparateDkDv().value_or(false);
-  ScheduleAttr wide = isApart && op.getKeep() ? own : own.forWideSteps();
+  ScheduleAttr wide = isApart && op.getAttnMask() ? own : own.forWideSteps();
   queryLists = listGradientTiles(b, op, operands, all, TileAxis::Queries, isApart ? own : wide);
   if (!schedule.addsQueries())
     keyLists = listGradientTiles(b, op, operands, all, TileAxis::Keys, schedule.forQueryTiles());

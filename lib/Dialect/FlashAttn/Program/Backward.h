@@ -109,7 +109,7 @@ private:
   KeyRange all;
   CountedRows countedKeys, countedQueries;
   std::optional<KeyParts> parts; ///< set if some programs over key tiles are too long
-  std::optional<TileLists> queryLists, keyLists; ///< lists of the tiles that `keep` shows
+  std::optional<TileLists> queryLists, keyLists; ///< lists of the tiles that `attn_mask` shows
   Factor scale;                                  ///< missing in the sums of dq and dk
   Value keyPrograms; ///< number per head, if programs signal that they have added to dq
 };

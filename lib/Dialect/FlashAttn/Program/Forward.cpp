@@ -80,9 +80,9 @@ private:
 /// Builds a branch for a single split, which needs no merge: the program without splits. The code
 /// that follows is for several splits.
 void ForwardBuilder::buildWithoutParts(Value programs) {
-  // With `keep`, a kernel for lists would cost more than a merge. With packed heads, only a merge
-  // applies sinks. On the CPU, where a row has one lane, a merge is a loop, not a launch.
-  if (schedule.getThreadsPerRow() == 1 || op.getKeep() ||
+  // With `attn_mask`, a kernel for lists would cost more than a merge. With packed heads, only a
+  // merge applies sinks. On the CPU, where a row has one lane, a merge is a loop, not a launch.
+  if (schedule.getThreadsPerRow() == 1 || op.getAttnMask() ||
       (op.getSinkLogits() && schedule.getPack() > 1))
     return;
   Value isOne = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, parts, index(1));
@@ -173,19 +173,19 @@ SmallVector<TileInterval> ForwardBuilder::getIntervals(const KeyRange &keys,
                            schedule.getVisitedKeys(), /*constants=*/schedule.compactsKV());
 }
 
-/// Lists the key tiles of the mask's intervals that `keep` shows, with one list for all programs
-/// that a block runs side by side: they share their tiles. Programs with the same `keep` and mask
-/// share a list, too.
+/// Lists the key tiles of the mask's intervals that `attn_mask` shows, with one list for all
+/// programs that a block runs side by side: they share their tiles. Programs with the same
+/// `attn_mask` and mask share a list, too.
 void ForwardBuilder::makeLists(Value heads, Value queryTiles) {
   if (HopperAttr hopper = schedule.getHopper())
     (hopper.getAlong() == ProgramAxis::Head ? listHeads : listQueryTiles) = hopper.getConsumers();
-  auto isSame = [&](unsigned dim) { return AttentionOp::isBroadcastDim(op.getKeep(), dim); };
+  auto isSame = [&](unsigned dim) { return AttentionOp::isBroadcastDim(op.getAttnMask(), dim); };
   Value listSizes[] = {isSame(0) && !op.getKvLen() ? index(1) : sizes.batches,
                        isSame(1) ? index(1) : ceilDiv(heads, listHeads),
                        isSame(2) && !op.getMask() ? index(1) : ceilDiv(queryTiles, listQueryTiles)};
   int64_t rows = listQueryTiles * operands.getPositions();
   lists.emplace();
-  lists->build(b, loc, op.getKeep(), listSizes, TileAxis::Keys, sizes.keys,
+  lists->build(b, loc, op.getAttnMask(), listSizes, TileAxis::Keys, sizes.keys,
                {listHeads, rows, schedule.getTileN()}, [&](ValueRange place) {
                  KeyRange keys = operands.getKeys(all, place[0]);
                  return getIntervals(keys, getPositions(keys, mul(place[2], rows), rows));
@@ -312,7 +312,7 @@ ProgramOp ForwardBuilder::build() {
   if (schedule.getSplits() > 1) {
     makeParts(mul(mul(sizes.batches, heads), tiles));
     tiles = mul(tiles, parts);
-  } else if (op.getKeep()) {
+  } else if (op.getAttnMask()) {
     // Splits are for few queries, for which another kernel costs more than it saves.
     makeLists(heads, tiles);
   }

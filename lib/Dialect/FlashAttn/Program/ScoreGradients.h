@@ -132,7 +132,7 @@ public:
       : TileBuilder(b, op.getLoc()), scores(b, op, columns, pattern, fullTilesKeep, isExact),
         factor(scores.getFactor()), dotType(op.getScheduleAttr().getDotType()),
         branches(op.getScheduleAttr().getThreadsPerRow() > 1),
-        fullTilesHide(op.getKeep() && !fullTilesKeep),
+        fullTilesHide(op.getAttnMask() && !fullTilesKeep),
         hidesPairs(op.getScheduleAttr().getHopper() &&
                    classifyMask(op.getVisibleSets()).shape != MaskShape::Full) {}
 

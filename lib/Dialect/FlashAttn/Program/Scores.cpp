@@ -48,7 +48,7 @@ Value ScoreBuilder::multiply(Value q, Value k, Value from) const {
   return product(q, k, from, /*transposedRhs=*/true);
 }
 
-/// Loads the tile of `bias` or `keep`, with 0 past the ends.
+/// Loads the tile of `bias` or `attn_mask`, with 0 past the ends.
 Value ScoreBuilder::load(Value memref, const ScorePlace &at) const {
   SmallVector<Value> indices = {at.batch, at.head, at.queryTile, at.keyTile};
   SmallVector<int64_t> dims = {2, 3};
@@ -162,7 +162,7 @@ Value ScoreBuilder::findInMask(const ScorePlace &at) const {
   return shown;
 }
 
-/// M7: a pair is visible if the mask and `keep` both show it.
+/// M7: a pair is visible if the mask and `attn_mask` both show it.
 Value ScoreBuilder::findVisible(const ScorePlace &at) const {
   auto shown = TileMaskOp::create(b, loc, getTileType(b.getI1Type()));
   Value all = shown;
@@ -173,11 +173,11 @@ Value ScoreBuilder::findVisible(const ScorePlace &at) const {
     // A score_mod may return any value for queries that do not exist.
     if (columns == TileAxis::Queries && op.hasScoreMod())
       visiblePairs = arith::AndIOp::create(b, loc, visiblePairs, findQueries(at));
-    if (op.getKeep() && fullTilesKeep)
-      visiblePairs = arith::AndIOp::create(b, loc, visiblePairs, load(op.getKeep(), at));
+    if (op.getAttnMask() && fullTilesKeep)
+      visiblePairs = arith::AndIOp::create(b, loc, visiblePairs, load(op.getAttnMask(), at));
     TileYieldOp::create(b, loc, visiblePairs);
   }
-  if (op.getKeep() && !fullTilesKeep)
-    all = arith::AndIOp::create(b, loc, all, load(op.getKeep(), at));
+  if (op.getAttnMask() && !fullTilesKeep)
+    all = arith::AndIOp::create(b, loc, all, load(op.getAttnMask(), at));
   return all;
 }

@@ -34,9 +34,9 @@ struct ScoreDerivative {
 /// are such tiles, vector<MxN>.
 class ScoreBuilder : TileBuilder {
 public:
-  /// `pattern` defines the positions of the queries. `fullTilesKeep`: `keep` hides nothing in full
-  /// tiles, as with lists of key tiles. `isExact`: f32 precision throughout, whatever the operand
-  /// type.
+  /// `pattern` defines the positions of the queries. `fullTilesKeep`: `attn_mask` hides nothing in
+  /// full tiles, as with lists of key tiles. `isExact`: f32 precision throughout, whatever the
+  /// operand type.
   ScoreBuilder(OpBuilder &b, AttentionOpInterface op, TileAxis columns, RowPattern pattern,
                bool fullTilesKeep, bool isExact = false);
 

@@ -8,7 +8,7 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-void TileLists::build(OpBuilder &b, Location loc, Value keep, ArrayRef<Value> sizes,
+void TileLists::build(OpBuilder &b, Location loc, Value attnMask, ArrayRef<Value> sizes,
                       TileAxis listed, Value count, ArrayRef<int64_t> tile,
                       function_ref<SmallVector<TileInterval>(ValueRange)> intervals) {
   auto index = [&](int64_t v) { return arith::ConstantIndexOp::create(b, loc, v); };
@@ -49,7 +49,7 @@ void TileLists::build(OpBuilder &b, Location loc, Value keep, ArrayRef<Value> si
   tiles = view(places, boundsBytes);
 
   auto op =
-      ListTilesOp::create(b, loc, keep, bounds, tiles, b.getDenseI64ArrayAttr(tile), ofQueries);
+      ListTilesOp::create(b, loc, attnMask, bounds, tiles, b.getDenseI64ArrayAttr(tile), ofQueries);
   OpBuilder::InsertionGuard guard(b);
   SmallVector<Type> types(3, b.getIndexType());
   SmallVector<Location> locs(3, loc);
@@ -99,9 +99,9 @@ std::optional<TileLists> mlir::flashattn::listGradientTiles(OpBuilder &b, Attent
                                                             ScheduleAttr of) {
   const Sizes &sizes = operands.getSizes();
   std::optional<int64_t> group = getConstantIntValue(sizes.group);
-  auto isSame = [&](unsigned dim) { return op.isBroadcastDim(op.getKeep(), dim); };
+  auto isSame = [&](unsigned dim) { return op.isBroadcastDim(op.getAttnMask(), dim); };
   bool ofQueries = listed == TileAxis::Queries;
-  if (!op.getKeep() || (ofQueries && !isSame(1) && !group))
+  if (!op.getAttnMask() || (ofQueries && !isSame(1) && !group))
     return std::nullopt;
   int64_t rows = countTogether(of) * of.getTileM(), columns = of.getTileN();
   Value count = ofQueries ? sizes.keys : sizes.queries;
@@ -115,7 +115,7 @@ std::optional<TileLists> mlir::flashattn::listGradientTiles(OpBuilder &b, Attent
   if (ofQueries)
     tile = {group.value_or(1), columns, rows};
   TileLists lists;
-  lists.build(b, op.getLoc(), op.getKeep(), listSizes, listed,
+  lists.build(b, op.getLoc(), op.getAttnMask(), listSizes, listed,
               ofQueries ? sizes.queries : sizes.keys, tile, [&](ValueRange place) {
                 KeyRange keys = operands.getKeys(all, place[0]);
                 Value first = operands.mul(place[2], rows);

@@ -1,4 +1,4 @@
-//===- TileLists.h - lists of the tiles that `keep` shows -------*- C++ -*-===//
+//===- TileLists.h - lists of the tiles that `attn_mask` shows -------*- C++ -*-===//
 
 #ifndef FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_TILELISTS_H
 #define FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_TILELISTS_H
@@ -12,13 +12,13 @@ namespace mlir::flashattn {
 /// for each key tile.
 class TileLists {
 public:
-  /// Allocates the lists and builds the op that writes them. `keep` is broadcastable to [B, H, Nq,
-  /// Nk]. `sizes` are the numbers of lists along B, H and Nq; a size of 1 is one list for the whole
-  /// dimension. The listed tiles are those of `count` keys or queries. `tile` and the `intervals`
-  /// of list (b, h, t) are as in `flashattn.list_tiles`. If `listed` is Queries, lists are along Nk
-  /// instead of Nq.
-  void build(OpBuilder &builder, Location loc, Value keep, ArrayRef<Value> sizes, TileAxis listed,
-             Value count, ArrayRef<int64_t> tile,
+  /// Allocates the lists and builds the op that writes them. `attn_mask` is broadcastable to [B, H,
+  /// Nq, Nk]. `sizes` are the numbers of lists along B, H and Nq; a size of 1 is one list for the
+  /// whole dimension. The listed tiles are those of `count` keys or queries. `tile` and the
+  /// `intervals` of list (b, h, t) are as in `flashattn.list_tiles`. If `listed` is Queries, lists
+  /// are along Nk instead of Nq.
+  void build(OpBuilder &builder, Location loc, Value attnMask, ArrayRef<Value> sizes,
+             TileAxis listed, Value count, ArrayRef<int64_t> tile,
              function_ref<SmallVector<TileInterval>(ValueRange list)> intervals);
 
   /// Returns the interval of the list at `place` (b, h, t), as positions in its row.
@@ -41,10 +41,10 @@ private:
 /// Returns the number of programs that a block runs side by side, which share their tiles.
 int64_t countTogether(ScheduleAttr schedule);
 
-/// Lists the tiles that both `keep` and the mask of `op` show, for programs with the schedule `of`:
-/// key tiles for programs over query tiles, and query tiles for programs over key tiles. Returns
-/// nullopt without `keep`, or if a list would cover several heads whose number is known only at run
-/// time. `all` is the result of Operands::getAllKeys.
+/// Lists the tiles that both `attn_mask` and the mask of `op` show, for programs with the schedule
+/// `of`: key tiles for programs over query tiles, and query tiles for programs over key tiles.
+/// Returns nullopt without `attn_mask`, or if a list would cover several heads whose number is
+/// known only at run time. `all` is the result of Operands::getAllKeys.
 std::optional<TileLists> listGradientTiles(OpBuilder &builder, AttentionBackwardOp op,
                                            const Operands &operands, const KeyRange &all,
                                            TileAxis listed, ScheduleAttr of);

@@ -2,7 +2,7 @@
 // RUN: flash-opt %s -flashattn-raise-attention -canonicalize -cse | FileCheck %s
 // CHECK: @main
 // CHECK-NOT: linalg
-// CHECK: flashattn.attention ins({{.*}}) keep(%arg3 : tensor<2x1x256x256xi1>)
+// CHECK: flashattn.attention ins({{.*}}) attn_mask(%arg3 : tensor<2x1x256x256xi1>)
 // CHECK-NOT: flashattn.attention
 // CHECK-NOT: linalg
 

@@ -45,7 +45,7 @@ class AttentionOpInterface;
 // Implementations of the methods of AttentionOpInterface with the same names.
 int64_t getKnownGroup(AttentionOpInterface op);
 double getScaleOrDefault(AttentionOpInterface op);
-std::optional<bool> getConstantKeep(AttentionOpInterface op);
+std::optional<bool> getConstantAttnMask(AttentionOpInterface op);
 bool addsToScore(AttentionOpInterface op);
 SmallVector<IntegerSet> getVisibleSets(AttentionOpInterface op);
 } // namespace mlir::flashattn

@@ -191,7 +191,7 @@ def FlashAttn_HopperAttr : AttrDef<FlashAttn_Dialect, "Hopper"> {
     to rescale is based on the scores.
 
     `dynamic_scheduler_max_len` with `q_stages` 1: the next group's tiles reuse the buffers of the
-    current group as soon as its steps have read them. This requires that there is no `keep`
+    current group as soon as its steps have read them. This requires that there is no `attn_mask`
     operand and no `compact_kv` and, in the backward pass, that consumers share a program.
 
     `dynamic_scheduler_max_len` with few groups: each block runs one group and exits if there are

@@ -51,7 +51,8 @@ def FlashAttn_RowMapOpInterface : OpInterface<"RowMapOpInterface"> {
     InterfaceMethod<"Returns the first row of memory that exists, an index; null if it is row 0.",
       "::mlir::Value", "getBegin">,
     InterfaceMethod<[{
-        Returns the end of the rows of memory that exist, an index; null if it is that of the memref.
+        Returns the end of the rows of memory that exist, an index; null if it is that of the
+        memref.
       }], "::mlir::Value", "getEnd">,
     InterfaceMethod<[{
         Returns the segments, in increasing order; the first one starts at row 0. If the list is
@@ -85,7 +86,7 @@ def FlashAttn_AttentionOpInterface
     InterfaceMethod<"The bias, which is added to the scores. It may be null, as all values below.",
       "::mlir::TypedValue<::mlir::ShapedType>", "getBias">,
     InterfaceMethod<"The boolean mask; false hides a pair.",
-      "::mlir::TypedValue<::mlir::ShapedType>", "getKeep">,
+      "::mlir::TypedValue<::mlir::ShapedType>", "getAttnMask">,
     InterfaceMethod<"The sink logits, one for each query head.",
       "::mlir::TypedValue<::mlir::ShapedType>", "getSinkLogits">,
     InterfaceMethod<"The number of existing keys of each batch.",
@@ -135,13 +136,15 @@ def FlashAttn_AttentionOpInterface
     /// Whether the score modification, which must exist, only adds to the score, so that its
     /// derivative is 1 (rule B6).
     bool addsToScore() { return ::mlir::flashattn::addsToScore($_op); }
-    /// Whether `bias` or `keep` is broadcast along a dimension of the scores.
+    /// Whether `bias` or `attn_mask` is broadcast along a dimension of the scores.
     static bool isBroadcastDim(::mlir::Value tensor, unsigned dim) {
       return ::llvm::cast<::mlir::ShapedType>(tensor.getType()).getDimSize(dim) == 1;
     }
 
-    /// Returns the value of all elements of `keep` if it is a splat constant, otherwise nullopt.
-    ::std::optional<bool> getConstantKeep() { return ::mlir::flashattn::getConstantKeep($_op); }
+    /// Returns the value of all elements of `attn_mask` if it is a splat constant, else nullopt.
+    ::std::optional<bool> getConstantAttnMask() {
+      return ::mlir::flashattn::getConstantAttnMask($_op);
+    }
 
     /// Returns the sets of the mask (see MaskAttrInterface), or one set that shows every pair if
     /// there is no mask.

@@ -58,7 +58,7 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
     | `k` | `[B, Hkv, Nk, D]`, the type of `q` |
     | `v` | `[B, Hkv, Nk, Dv]`, the type of `q` |
     | `bias` (optional) | broadcastable to `[B, Hq, Nq, Nk]`, f16, bf16 or f32: added to scores |
-    | `keep` (optional) | broadcastable to `[B, Hq, Nq, Nk]`, i1: false hides a (query, key) pair |
+    | `attn_mask` (optional) | broadcastable to `[B, Hq, Nq, Nk]`, i1: false hides a (query, key) pair |
     | `sink_logits` (optional) | `[Hq]`, f32: logits that enter only the softmax denominators |
     | `kv_len` (optional) | `[B]`, i32: number of valid keys of each batch, from key 0 on |
     | `offset` (optional) | index: position of query 0 |
@@ -68,8 +68,8 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
 
     With `layout(bshd)` the second and third dimensions of `q`, `k`, `v` and `o` are swapped; the
     layout of the other operands does not change. B, H, Nq and Nk may be dynamic; the head
-    dimensions D and Dv are static. A dimension of `bias` or `keep` is broadcast if its static size
-    is 1; otherwise its size must be that of the scores.
+    dimensions D and Dv are static. A dimension of `bias` or `attn_mask` is broadcast if its static
+    size is 1; otherwise its size must be that of the scores.
 
     The optional region `score_mod` computes a new score from `(score, b, h, p, k)`: the f32 score
     and the indices of batch, query head, query position (A3) and key. It contains `arith` and
@@ -83,8 +83,8 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
       and bf16 accumulate in f32. `scale` and `softcap` must be in the range from 1e-18 to 1e18.
       `scale(%x)` passes the factor at run time, so that one compiled kernel serves every scale; the
       caller is then responsible for the range.
-    - A2: the order is: scale, `softcap` (`s <- c tanh(s/c)`), `score_mod`, `bias`, mask and `keep`,
-      softmax, `P V`.
+    - A2: the order is: scale, `softcap` (`s <- c tanh(s/c)`), `score_mod`, `bias`, mask and
+      `attn_mask`, softmax, `P V`.
     - A3: the position of query `i` is `p = i + offset`. Without the operand, the offset is 0 with
       `align(top_left)`, and `Nk - Nq`, or `kv_len[b] - Nq`, with `align(bottom_right)`, the
       default. Positions are 32-bit integers.
@@ -111,11 +111,11 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
     - M5: one compiled kernel serves all values of the dynamic sizes among B, Hq, Nq and Nk.
     - M6: if the mask hides every key of some rows, for all lengths or for the static lengths, a
       warning names the rows.
-    - M7: `mask`, `keep`, `kv_len` and `bias` can be combined; all of them apply.
+    - M7: `mask`, `attn_mask`, `kv_len` and `bias` can be combined; all of them apply.
 
     The clauses may be written in any order, each at most once, and are printed in this order:
-    `mask`, `scale`, `softcap`, `align`, `layout`, `schedule`, `ins`, `bias`, `keep`, `sink_logits`,
-    `kv_len`, `offset`, `score_mod`, `outs`. Only `ins` and `outs` are required.
+    `mask`, `scale`, `softcap`, `align`, `layout`, `schedule`, `ins`, `bias`, `attn_mask`,
+    `sink_logits`, `kv_len`, `offset`, `score_mod`, `outs`. Only `ins` and `outs` are required.
 
     On tensors the op implements upstream's `ShardingInterface`. Batches, heads and queries can be
     sharded freely. Query heads are sharded together with their key/value heads (A4); a single
@@ -153,7 +153,7 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
 
   let arguments = (ins
     FlashAttn_Shaped:$q, FlashAttn_Shaped:$k, FlashAttn_Shaped:$v,
-    Optional<FlashAttn_Shaped>:$bias, Optional<FlashAttn_Shaped>:$keep,
+    Optional<FlashAttn_Shaped>:$bias, Optional<FlashAttn_Shaped>:$attnMask,
     Optional<FlashAttn_Shaped>:$sinkLogits, Optional<FlashAttn_Shaped>:$kvLen,
     Optional<Index>:$offset, Optional<F32>:$scaleValue,
     FlashAttn_Shaped:$oInit, Optional<FlashAttn_Shaped>:$lseInit,
@@ -199,7 +199,7 @@ def FlashAttn_AttentionBackwardOp : FlashAttn_DestinationOp<"attention_backward"
     | `o`, `d_o` | `[B, Hq, Nq, Dv]`, the type of `q` |
     | `lse` | `[B, Hq, Nq]`, f32, natural logarithm |
     | `d_lse` (optional) | `[B, Hq, Nq]`, f32 |
-    | `bias`, `keep`, `sink_logits`, `kv_len`, `offset`, `scale` (optional) | as in the forward op |
+    | `bias`, `attn_mask`, `sink_logits`, `kv_len`, `offset`, `scale` (optional) | as in the forward op |
     | `dq`, `dk`, `dv` | like `q`, `k` and `v` |
     | `d_bias` (optional) | like `bias` |
     | `d_sink_logits` (optional) | `[Hq]`, f32 |
@@ -257,7 +257,7 @@ def FlashAttn_AttentionBackwardOp : FlashAttn_DestinationOp<"attention_backward"
   let arguments = (ins
     FlashAttn_Shaped:$q, FlashAttn_Shaped:$k, FlashAttn_Shaped:$v, FlashAttn_Shaped:$o,
     FlashAttn_Shaped:$lse, FlashAttn_Shaped:$dO, Optional<FlashAttn_Shaped>:$dLse,
-    Optional<FlashAttn_Shaped>:$bias, Optional<FlashAttn_Shaped>:$keep,
+    Optional<FlashAttn_Shaped>:$bias, Optional<FlashAttn_Shaped>:$attnMask,
     Optional<FlashAttn_Shaped>:$sinkLogits, Optional<FlashAttn_Shaped>:$kvLen,
     Optional<Index>:$offset, Optional<F32>:$scaleValue,
     FlashAttn_Shaped:$dqInit, FlashAttn_Shaped:$dkInit, FlashAttn_Shaped:$dvInit,
@@ -424,17 +424,17 @@ def FlashAttn_PrefersSmallBlocksOp : Op<FlashAttn_Dialect, "prefers_small_blocks
 
 def FlashAttn_ListTilesOp : Op<FlashAttn_Dialect, "list_tiles", [
     RecursiveMemoryEffects, SingleBlock]> {
-  let summary = "list the tiles that contain a pair that `keep` shows";
+  let summary = "list the tiles that contain a pair that `attn_mask` shows";
   let description = [{
-    Reads `keep`, broadcastable to `[B, H, Nq, Nk]`, once. For each batch and each tile of heads and
-    queries, the op lists the key tiles that are in the intervals yielded by the region and contain
-    a pair that `keep` shows. `tile` holds the numbers of heads, queries and keys of a tile. With
-    `of_queries`, the op lists query tiles for each key tile instead, and queries and keys are
-    exchanged in the description below.
+    Reads `attn_mask`, broadcastable to `[B, H, Nq, Nk]`, once. For each batch and each tile of
+    heads and queries, the op lists the key tiles that are in the intervals yielded by the region
+    and contain a pair that `attn_mask` shows. `tile` holds the numbers of heads, queries and keys
+    of a tile. With `of_queries`, the op lists query tiles for each key tile instead, and queries
+    and keys are exchanged in the description below.
 
     | name | type |
     | --- | --- |
-    | `keep` | `[B or 1, H or 1, Nq or 1, Nk or 1]`, i1 |
+    | `attn_mask` | `[B or 1, H or 1, Nq or 1, Nk or 1]`, i1 |
     | `bounds` | `[b, h, t, 2]`, i32: begin and end of each list, as indices in its row of `tiles` |
     | `tiles` | `[b, h, t, 2 K]`, i32: indices of key tiles; K is the total number of key tiles |
 
@@ -449,13 +449,13 @@ def FlashAttn_ListTilesOp : Op<FlashAttn_Dialect, "list_tiles", [
     Example: test/Dialect/FlashAttn/list-tiles.mlir
   }];
   let arguments = (ins
-    Arg<MemRefRankOf<[I1], [4]>, "", [MemRead]>:$keep,
+    Arg<MemRefRankOf<[I1], [4]>, "", [MemRead]>:$attnMask,
     Arg<MemRefRankOf<[I32], [4]>, "", [MemWrite]>:$bounds,
     Arg<MemRefRankOf<[I32], [4]>, "", [MemWrite]>:$tiles,
     DenseI64ArrayAttr:$tile, UnitAttr:$ofQueries);
   let regions = (region SizedRegion<1>:$intervals);
   let assemblyFormat = [{
-    (`of_queries` $ofQueries^)? `tile` $tile `ins` `(` $keep `:` type($keep) `)`
+    (`of_queries` $ofQueries^)? `tile` $tile `ins` `(` $attnMask `:` type($attnMask) `)`
     `outs` `(` $bounds `,` $tiles `:` type($bounds) `,` type($tiles) `)`
     `within` $intervals attr-dict
   }];

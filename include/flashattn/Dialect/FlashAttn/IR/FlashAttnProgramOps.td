@@ -324,8 +324,8 @@ def FlashAttn_StoreTileOp : FlashAttn_TileAccessOp<"store_tile", [
     build($_builder, $_state, tile, target, indices, rows, dims, inBounds);
   }]>];
   let assemblyFormat = [{
-    $tile `to` $target `[` $indices `]` `dims` $dims (`rows` $rows^)? `in_bounds` $inBounds attr-dict
-    `:` type($tile) `,` type($target)
+    $tile `to` $target `[` $indices `]` `dims` $dims (`rows` $rows^)? `in_bounds` $inBounds
+    attr-dict `:` type($tile) `,` type($target)
   }];
   let extraClassDeclaration = segments # accessDeclaration # [{
     ::mlir::VectorType getTileType() {

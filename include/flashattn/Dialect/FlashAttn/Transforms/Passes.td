@@ -53,13 +53,13 @@ def Tile : Pass<"flashattn-tile"> {
 
     With `splits` (split-KV), `flashattn.count_splits` programs run for each query tile, each over
     an equal share of the key tiles, and `flashattn.combine` merges their f32 outputs. If the count
-    is 1, an unsplit program runs instead, unless there is a `keep` operand, or `sink_logits` with
-    packed heads. With `small_blocks_per_sm` there are two versions of the unsplit program, and
+    is 1, an unsplit program runs instead, unless there is an `attn_mask` operand, or `sink_logits`
+    with packed heads. With `small_blocks_per_sm` there are two versions of the unsplit program, and
     `flashattn.prefers_small_blocks` selects one at run time.
 
-    With a `keep` operand, unless the keys are split, `flashattn.list_tiles` first lists the key
-    tiles of each program, or of the programs that share a block. The loop then runs over positions
-    in a list.
+    With an `attn_mask` operand, unless the keys are split, `flashattn.list_tiles` first lists the
+    key tiles of each program, or of the programs that share a block. The loop then runs over
+    positions in a list.
 
     Examples: test/Dialect/FlashAttn/tile.mlir, test/Dialect/FlashAttn/tile-pack.mlir,
     test/Dialect/FlashAttn/tile-lists.mlir
@@ -104,11 +104,11 @@ def RaiseAttention : Pass<"flashattn-raise-attention"> {
 
     A mask that is computed from positions, possibly as a number that is 0 or 1, or that is a
     constant band matrix, becomes a set, provided that no integer in its computation can overflow.
-    Any other condition that selects minus infinity becomes `keep`. A condition that selects a low
-    finite number also becomes `keep` if constants and positions show every row a key; otherwise the
-    ops are not replaced. Rows that such a condition hides entirely, depending on data, then produce
-    0 instead of the mean of the values, as the remark states. Any other summand becomes `bias`; no
-    summand is dropped, and each is rounded as in the original ops.
+    Any other condition that selects minus infinity becomes `attn_mask`. A condition that selects a
+    low finite number also becomes `attn_mask` if constants and positions show every row a key;
+    otherwise the ops are not replaced. Rows that such a condition hides entirely, depending on
+    data, then produce 0 instead of the mean of the values, as the remark states. Any other summand
+    becomes `bias`; no summand is dropped, and each is rounded as in the original ops.
 
     Ops are not replaced if other ops use their scores or probabilities. If ops nearly match, a
     remark of the category `flashattn-raise-attention` is emitted at the op that prevents the match;

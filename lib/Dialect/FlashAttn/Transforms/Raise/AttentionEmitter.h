@@ -46,7 +46,7 @@ private:
   Value convert(Value value, Type element);
   Value makeFactors(Element *operand, bool isKeys, const Roles &roles);
   Value makeBias();
-  Value makeKeep();
+  Value makeAttnMask();
   Value makeSink();
   Value makeResult(Value o, const Roles &roles, Value replaced, ArrayRef<AffineExpr> indices);
   Layout chooseLayout();

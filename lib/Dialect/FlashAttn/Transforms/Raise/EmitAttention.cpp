@@ -464,7 +464,8 @@ bool AttentionEmitter::run() {
   SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, q);
   sizes[3] = rewriter.getIndexAttr(cast<RankedTensorType>(v.getType()).getDimSize(3));
   Value init = tensor::EmptyOp::create(rewriter, loc, sizes, qType.getElementType());
-  Value bias = makeBias(), keep = makeKeep(), sinks = makeSink(), scaleValue = emitFactors();
+  Value bias = makeBias(), attnMask = makeAttnMask(), sinks = makeSink(),
+        scaleValue = emitFactors();
   FloatAttr scale;
   double byDefault = 1 / std::sqrt(double(qType.getDimSize(3)));
   if (!scaleValue && std::abs(match.scale / byDefault - 1) > 1e-6)
@@ -481,7 +482,7 @@ bool AttentionEmitter::run() {
     lseInit = tensor::EmptyOp::create(rewriter, loc, {b, h, n}, rewriter.getF32Type());
     types.push_back(lseInit.getType());
   }
-  auto op = AttentionOp::create(rewriter, loc, types, q, k, v, bias, keep, sinks, makeLengths(),
+  auto op = AttentionOp::create(rewriter, loc, types, q, k, v, bias, attnMask, sinks, makeLengths(),
                                 makeOffset(), scaleValue, init, lseInit,
                                 cast_or_null<MaskAttrInterface>(mask.mask), scale, softcap,
                                 mask.align, layout, ScheduleAttr(), hasScoreMod ? 1 : 0);

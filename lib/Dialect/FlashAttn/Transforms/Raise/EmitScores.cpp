@@ -73,7 +73,7 @@ Value AttentionEmitter::makeBias() {
   return makeOperand(sum, pairRoles(sum), false);
 }
 
-Value AttentionEmitter::makeKeep() {
+Value AttentionEmitter::makeAttnMask() {
   Element *all = nullptr;
   bool hides = false;
   Type i1 = rewriter.getI1Type();

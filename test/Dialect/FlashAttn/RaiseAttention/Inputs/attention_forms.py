@@ -203,7 +203,7 @@ def bert_mask():
 def t5_bias():
     m=M(); q,k,v=qkv(m); b=m.arg([1,H,N,NK]); s=m.ew('arith.addf',qk(m,q,k),b); return m.text(pv(m,m.softmax(s),v))
 @case
-def keep_and_causal():
+def attn_mask_and_causal():
     m=M(); q,k,v=qkv(m); a=m.arg([B,NK],'i1'); s=qk(m,q,k); qi=m.index([N,NK],0); ki=m.index([N,NK],1); c=cmpi(m,'sle',ki,qi,[N,NK]); a=m.reshape(a,[[0],[1,2,3]],[B,1,1,NK])
     c=m.ew('arith.andi',c,a,shape=[B,1,N,NK],maps=[['d2','d3'],['d0','0','0','d3']]); return m.text(pv(m,m.softmax(sel(m,c,s,'-1.0e30')),v))
 @case

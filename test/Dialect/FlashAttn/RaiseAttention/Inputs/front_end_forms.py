@@ -164,8 +164,8 @@ def guarded_rows_of_a_bias():
     """A row of minus infinity alone gives 0: known from the maximum of the added mask."""
     m = M()
     q, k, v = m.arg([B, H, N, D]), m.arg([B, H, NK, D]), m.arg([B, H, NK, D])
-    keep = m.arg([B, 1, N, NK], "i1")
-    mask = sel(m, keep, m.fill("0.0", [B, 1, N, NK]), "0xFF800000")
+    attn_mask = m.arg([B, 1, N, NK], "i1")
+    mask = sel(m, attn_mask, m.fill("0.0", [B, 1, N, NK]), "0xFF800000")
     p = m.softmax(m.ew("arith.addf", qk(m, q, k), mask))
     low, zero = m.const("0xFF800000"), m.const("0.0")
     most = m.keepdim(m.reduce(mask, "arith.maximumf", "0xFF800000"))

@@ -1,7 +1,7 @@
-//===- KeepScan.h - scan of `keep` for key tiles ----------------*- C++ -*-===//
+//===- AttnMaskScan.h - scan of `attn_mask` for key tiles ----------------*- C++ -*-===//
 
-#ifndef FLASHATTN_DIALECT_FLASHATTN_PROGRAM_KEEPSCAN_H
-#define FLASHATTN_DIALECT_FLASHATTN_PROGRAM_KEEPSCAN_H
+#ifndef FLASHATTN_DIALECT_FLASHATTN_PROGRAM_ATTNMASKSCAN_H
+#define FLASHATTN_DIALECT_FLASHATTN_PROGRAM_ATTNMASKSCAN_H
 
 #include "flashattn/Analysis/MaskTiles.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
@@ -12,11 +12,11 @@
 namespace mlir::flashattn {
 
 /// Target-independent lowering of `flashattn.list_tiles`: iterates over the tiles of a list's
-/// intervals and classifies the tiles by their elements of `keep`. The target assigns elements to
-/// threads.
-class KeepScan : public TileBuilder {
+/// intervals and classifies the tiles by their elements of `attn_mask`. The target assigns elements
+/// to threads.
+class AttnMaskScan : public TileBuilder {
 protected:
-  /// The state of a tile after some of its elements of `keep` were read, as i1 values.
+  /// The state of a tile after some of its elements of `attn_mask` were read, as i1 values.
   struct Found {
     Value any; ///< some element is true
     Value all; ///< no element is false, and the mask hides no pair: the tile may be full
@@ -35,7 +35,7 @@ protected:
   };
   static constexpr int64_t kWord = 4; // booleans per word
 
-  KeepScan(OpBuilder &b, ListTilesOp op);
+  AttnMaskScan(OpBuilder &b, ListTilesOp op);
 
   Value compare(arith::CmpIPredicate predicate, Value x, Value y) {
     return arith::CmpIOp::create(b, loc, predicate, x, y);
@@ -44,8 +44,8 @@ protected:
   Value boolean(bool v) { return arith::ConstantOp::create(b, loc, b.getBoolAttr(v)); }
   Value both(Value x, Value y) { return arith::AndIOp::create(b, loc, x, y); }
   Value either(Value x, Value y) { return arith::OrIOp::create(b, loc, x, y); }
-  /// Whether `keep` is broadcast along dimension `i`.
-  bool isSame(unsigned i) { return AttentionOp::isBroadcastDim(keep, i); }
+  /// Whether `attn_mask` is broadcast along dimension `i`.
+  bool isSame(unsigned i) { return AttentionOp::isBroadcastDim(attnMask, i); }
 
   /// Builds the candidate tiles of the list at `place`.
   List enterList(ArrayRef<Value> place);
@@ -58,8 +58,8 @@ protected:
   }
   /// Returns the position in the middle of a list's row of `tiles`, from which the list grows.
   Value getMiddle() { return div(dim(op.getTiles(), 3), index(2)); }
-  /// Returns the index, in dimension `dim` of `keep`, of the first element of tile `number`, which
-  /// has `size` elements along this dimension.
+  /// Returns the index, in dimension `dim` of `attn_mask`, of the first element of tile `number`,
+  /// which has `size` elements along this dimension.
   Value firstElement(unsigned dim, Value number, int64_t size);
   /// Builds `read` in a branch that is skipped if `found` already classifies the tile as visible
   /// but not full.
@@ -67,22 +67,22 @@ protected:
   /// Creates an `scf.if` on `condition` that returns a `Found`, with empty blocks.
   scf::IfOp branch(Value condition);
 
-  /// Sets `keepBytes`.
+  /// Sets `attnMaskBytes`.
   void viewAsBytes();
-  /// Loads `count` elements of `keep`, as vector<(count / 4)xi32>.
+  /// Loads `count` elements of `attn_mask`, as vector<(count / 4)xi32>.
   Value loadWords(ArrayRef<Value> at, int64_t count, llvm::Align alignment);
-  /// Classifies words of `keep` by their bitwise or, `anyOf`, and their bitwise and, `allOf`.
+  /// Classifies words of `attn_mask` by their bitwise or, `anyOf`, and their bitwise and, `allOf`.
   Found judgeWords(Value anyOf, Value allOf);
   /// Stores the bounds of the list at `place`: its first position and its end, both i32.
   void writeBounds(ArrayRef<Value> place, Value begin, Value end);
 
   ListTilesOp op;
-  TypedValue<MemRefType> keep;
+  TypedValue<MemRefType> attnMask;
   int64_t tileHeads, tileRows, tileKeys;
-  /// `keep` as bytes, for vector loads; null if the target uses no vector loads.
-  Value keepBytes;
+  /// `attn_mask` as bytes, for vector loads; null if the target uses no vector loads.
+  Value attnMaskBytes;
 };
 
 } // namespace mlir::flashattn
 
-#endif // FLASHATTN_DIALECT_FLASHATTN_PROGRAM_KEEPSCAN_H
+#endif // FLASHATTN_DIALECT_FLASHATTN_PROGRAM_ATTNMASKSCAN_H

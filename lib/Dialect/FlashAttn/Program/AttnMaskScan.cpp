@@ -1,6 +1,6 @@
-//===- KeepScan.cpp -------------------------------------------------------===//
+//===- AttnMaskScan.cpp -------------------------------------------------------===//
 
-#include "flashattn/Dialect/FlashAttn/Program/KeepScan.h"
+#include "flashattn/Dialect/FlashAttn/Program/AttnMaskScan.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/IRMapping.h"
@@ -8,11 +8,11 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-KeepScan::KeepScan(OpBuilder &b, ListTilesOp op)
-    : TileBuilder(b, op.getLoc()), op(op), keep(op.getKeep()), tileHeads(op.getTile()[0]),
+AttnMaskScan::AttnMaskScan(OpBuilder &b, ListTilesOp op)
+    : TileBuilder(b, op.getLoc()), op(op), attnMask(op.getAttnMask()), tileHeads(op.getTile()[0]),
       tileRows(op.getTile()[1]), tileKeys(op.getTile()[2]) {}
 
-KeepScan::List KeepScan::enterList(ArrayRef<Value> place) {
+AttnMaskScan::List AttnMaskScan::enterList(ArrayRef<Value> place) {
   IRMapping mapping;
   Block &body = op.getIntervals().front();
   mapping.map(body.getArguments(), place);
@@ -29,7 +29,7 @@ KeepScan::List KeepScan::enterList(ArrayRef<Value> place) {
   return list;
 }
 
-KeepScan::ListedTile KeepScan::getTile(const List &list, Value number) {
+AttnMaskScan::ListedTile AttnMaskScan::getTile(const List &list, Value number) {
   Value shift, fullBegin, fullEnd;
   for (auto [keys, skipped] : llvm::zip_equal(list.intervals, list.before)) {
     Value own = sub(keys.begin, skipped);
@@ -50,16 +50,16 @@ KeepScan::ListedTile KeepScan::getTile(const List &list, Value number) {
                      compare(arith::CmpIPredicate::slt, tile, fullEnd))};
 }
 
-Value KeepScan::firstElement(unsigned dim, Value number, int64_t size) {
+Value AttnMaskScan::firstElement(unsigned dim, Value number, int64_t size) {
   return isSame(dim) ? index(0) : mul(number, size);
 }
 
-scf::IfOp KeepScan::branch(Value condition) {
+scf::IfOp AttnMaskScan::branch(Value condition) {
   return scf::IfOp::create(b, loc, TypeRange{b.getI1Type(), b.getI1Type()}, condition,
                            /*withElseRegion=*/true);
 }
 
-KeepScan::Found KeepScan::readUntilKnown(Found found, llvm::function_ref<Found()> read) {
+AttnMaskScan::Found AttnMaskScan::readUntilKnown(Found found, llvm::function_ref<Found()> read) {
   Value known = both(found.any, arith::XOrIOp::create(b, loc, found.all, boolean(true)));
   scf::IfOp stop = branch(known);
   OpBuilder::InsertionGuard guard(b);
@@ -72,22 +72,22 @@ KeepScan::Found KeepScan::readUntilKnown(Found found, llvm::function_ref<Found()
 }
 
 /// Booleans are bytes in memory, but vectors of them are bits.
-void KeepScan::viewAsBytes() {
-  MemRefType type = keep.getType();
+void AttnMaskScan::viewAsBytes() {
+  MemRefType type = attnMask.getType();
   auto bytes =
       MemRefType::get(type.getShape(), b.getI8Type(), type.getLayout(), type.getMemorySpace());
-  keepBytes = UnrealizedConversionCastOp::create(b, loc, bytes, keep).getResult(0);
+  attnMaskBytes = UnrealizedConversionCastOp::create(b, loc, bytes, attnMask).getResult(0);
 }
 
-Value KeepScan::loadWords(ArrayRef<Value> at, int64_t count, llvm::Align alignment) {
+Value AttnMaskScan::loadWords(ArrayRef<Value> at, int64_t count, llvm::Align alignment) {
   auto bytes = VectorType::get({count}, b.getI8Type());
   auto words = VectorType::get({count / kWord}, b.getI32Type());
   Value loaded =
-      vector::LoadOp::create(b, loc, bytes, keepBytes, at, /*nontemporal=*/false, alignment);
+      vector::LoadOp::create(b, loc, bytes, attnMaskBytes, at, /*nontemporal=*/false, alignment);
   return vector::BitCastOp::create(b, loc, words, loaded);
 }
 
-KeepScan::Found KeepScan::judgeWords(Value anyOf, Value allOf) {
+AttnMaskScan::Found AttnMaskScan::judgeWords(Value anyOf, Value allOf) {
   Value ones = i32(0x01010101);
   Value any = both(vector::ReductionOp::create(b, loc, vector::CombiningKind::OR, anyOf), ones);
   Value all = both(vector::ReductionOp::create(b, loc, vector::CombiningKind::AND, allOf), ones);
@@ -95,7 +95,7 @@ KeepScan::Found KeepScan::judgeWords(Value anyOf, Value allOf) {
           compare(arith::CmpIPredicate::eq, all, ones)};
 }
 
-void KeepScan::writeBounds(ArrayRef<Value> place, Value begin, Value end) {
+void AttnMaskScan::writeBounds(ArrayRef<Value> place, Value begin, Value end) {
   for (auto [i, bound] : {std::pair(0, begin), {1, end}}) {
     SmallVector<Value> at(place);
     at.push_back(index(i));
