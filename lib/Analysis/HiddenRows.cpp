@@ -177,9 +177,9 @@ void flashattn::warnHiddenRows(AttentionOpInterface op) {
   if (runs.empty())
     return;
   InFlightDiagnostic diag = op->emitWarning()
-                            << "mask hides every key from query positions " << runs;
+                            << "mask hides every key from the queries at positions " << runs;
   if (lengths.nk)
     diag << " for " << *lengths.nq << " queries and " << *lengths.nk << " keys";
   else
-    diag << " for every length";
+    diag << " for all lengths";
 }

@@ -171,8 +171,8 @@ static int32_t readRecipe(const xla::Attributes &attributes, int32_t device, Rec
       return status;
   if (version != flashattnGetVersion())
     return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
-                    "expected a program of version {0} of flashattn but got one of {1}: compile "
-                    "or export it anew",
+                    "expected a program of version {0} of flashattn but got one of {1}: compile or "
+                    "export it again",
                     flashattnGetVersion(), version);
   recipe.device = recipe.chip.empty() ? device : int32_t(FLASHATTN_DEVICE_MODEL);
   return FLASHATTN_OK;

@@ -230,5 +230,5 @@ Fault Card::fill(void *dst, uint8_t value, size_t bytes, Stream stream) {
 }
 
 Fault Card::synchronize(Stream stream) {
-  return inContext("finish the work given to it", [&] { return driver.streamSynchronize(stream); });
+  return inContext("finish the submitted work", [&] { return driver.streamSynchronize(stream); });
 }

@@ -104,7 +104,7 @@ Expected<double> CUDADevice::time(llvm::function_ref<Error()> body, unsigned rep
     if (Error error = body())
       return error;
   float milliseconds = 0;
-  if (Error error = toError(card.inContext("finish the work given to it", [&] {
+  if (Error error = toError(card.inContext("finish the submitted work", [&] {
         cuda::Result result = driver.eventRecord(end, stream);
         result = result ? result : driver.eventSynchronize(end);
         return result ? result : driver.eventElapsedTime(&milliseconds, start, end);

@@ -230,8 +230,8 @@ Fault Card::checkLaunch(Kernel &kernel, const LaunchShape &shape) {
                          dynamicBytes, info.sharedMemoryPerBlock);
   int64_t threads = shape.block.x * shape.block.y * shape.block.z;
   if (threads > kernel.maxThreads)
-    return Fault::format("launch failure on %s: kernel '%s' is given %ld threads a block but its "
-                         "%d registers a thread allow %d",
+    return Fault::format("launch failure on %s: kernel '%s' is given %ld threads per block but its "
+                         "%d registers per thread allow %d",
                          getId().chars, kernel.name, threads, kernel.registers, kernel.maxThreads);
   if (dynamicBytes > kernel.dynamicSharedLimit) {
     Text what = Text::format("raise the shared memory of kernel '%s'", kernel.name);

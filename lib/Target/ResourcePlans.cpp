@@ -99,12 +99,13 @@ WarpgroupBlockPlan flashattn::planWarpgroupBlock(const WarpgroupBlock &block) {
   int64_t held = block.programs * block.slots;
   bool isPersistent = block.slots > 1 || block.claims;
   // Then outputs do not use the buffers of residents, into which the next residents are loaded.
-  bool reloads = isPersistent && block.slots == 1;
-  bool drains = reloads && block.programs > 1;
+  bool reusesResidentBuffers = isPersistent && block.slots == 1;
+  bool drains = reusesResidentBuffers && block.programs > 1;
   plan.slots = drains ? 2 : block.slots;
   for (const TileShape &tile : block.residents)
     plan.residents.push_back(addTiles(tile, held));
-  ArrayRef<TileShape> inPlace = reloads ? ArrayRef<TileShape>() : ArrayRef(block.outputs);
+  ArrayRef<TileShape> inPlace =
+      reusesResidentBuffers ? ArrayRef<TileShape>() : ArrayRef(block.outputs);
   auto isOf = [&](unsigned resident, const TileShape &tile) {
     return plan.memory[resident].shape == getPanelShape(tile, held, block.elementBytes);
   };
@@ -136,16 +137,16 @@ WarpgroupBlockPlan flashattn::planWarpgroupBlock(const WarpgroupBlock &block) {
     plan.rings.push_back({addTiles(tile, stages), stages, barriers, barriers + stages});
     barriers += 2 * stages;
   }
-  constexpr int64_t kPlaces = 2, kWarps = 4, kFloat = 4;
+  constexpr int64_t kBuffers = 2, kWarps = 4, kFloat = 4;
   plan.exchangeReady = barriers;
   int64_t exchangedFrom = plan.memory.getBytes();
   for (const TileShape &tile : block.exchanged) {
-    plan.exchanged.push_back(addTiles(tile, kPlaces));
-    barriers += kPlaces;
+    plan.exchanged.push_back(addTiles(tile, kBuffers));
+    barriers += kBuffers;
   }
   if (block.passes) {
-    plan.placeFree = barriers;
-    barriers += kPlaces;
+    plan.bufferFree = barriers;
+    barriers += kBuffers;
   }
   if (block.dqReduceStages) {
     plan.staged = barriers;
@@ -157,7 +158,7 @@ WarpgroupBlockPlan flashattn::planWarpgroupBlock(const WarpgroupBlock &block) {
     for (int64_t i = 0; i < std::max<int64_t>(block.dqReduceStages, 1); ++i)
       plan.staging.push_back(plan.memory.add("staging", {warps, block.added / warps}, kFloat, 128));
   }
-  for (const TileShape &tile : reloads ? block.outputs : ArrayRef<TileShape>()) {
+  for (const TileShape &tile : reusesResidentBuffers ? block.outputs : ArrayRef<TileShape>()) {
     SmallVector<int64_t> shape = getPanelShape(tile, block.programs, block.elementBytes);
     exchangedFrom = llvm::alignTo(exchangedFrom, 8 * shape.back() * block.elementBytes);
     unsigned number = plan.memory.addOver(tile.name, shape, block.elementBytes, exchangedFrom);

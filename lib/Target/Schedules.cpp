@@ -115,7 +115,7 @@ static std::string explainGradientFields(ScheduleAttr schedule) {
   if (schedule.getColumnWarps() != 1)
     return llvm::formatv("expected column_warps for gradients alone but got {0}",
                          schedule.getColumnWarps());
-  return schedule.getSeparateDkDv() ? "expected apart for gradients alone" : "";
+  return schedule.getSeparateDkDv() ? "expected separate_dk_dv only in a backward pass" : "";
 }
 
 /// Checks the operands and the threads per row that tensor cores require.
@@ -155,7 +155,7 @@ std::string mlir::flashattn::explainRefusal(AttentionOp op, ScheduleAttr schedul
 std::string mlir::flashattn::explainRefusal(AttentionBackwardOp op, ScheduleAttr schedule,
                                             const Machine &machine) {
   if (schedule.getPack() != 1 && !schedule.compactsKV())
-    return llvm::formatv("expected pack 1 for gradients without joins but got {0}",
+    return llvm::formatv("expected pack 1 in a backward pass without compact_kv but got {0}",
                          schedule.getPack());
   if (schedule.getSplits() != 1)
     return llvm::formatv("expected splits 1 for gradients but got {0}", schedule.getSplits());

@@ -250,7 +250,7 @@ def attention(
     ):
         softcap = _features.check_options(softcap)
         text = None if score_mod is None else _trace.text_of(score_mod)
-        names, values = _features.settle(
+        names, values = _features.normalize(
             {
                 "bias": bias,
                 "attn_mask": attn_mask,
@@ -282,7 +282,7 @@ def attention(
     if plan is None:
         return _attend(q, k, v, out, stream, options, key, values, scale)
     words.append(plan.scale_bits if scale is None else _module.scale_bits(scale))
-    plan.kernel._used = _cache.tick()
+    plan.kernel._used = _cache.clock()
     if out is None:
         o = numpy.empty(plan.shapes[0], q.dtype)
         if return_lse:
@@ -354,7 +354,7 @@ def _call_torch(
         return _attend(q, k, v, out, stream, options, key, values, scale)
     assert plan.kernel is not None
     bits = plan.scale_bits if scale is None else _module.scale_bits(scale)
-    plan.kernel._used = _cache.tick()
+    plan.kernel._used = _cache.clock()
     if not match and _torch.exchange and not plan.is_empty:
         others = [recent for recent in _cache.cache.recent if recent is not plan]
         _cache.cache.recent = [plan, *others[: _MAX_RECENT - 1]]
@@ -396,7 +396,7 @@ def _attend(
     """The call in full. With a `key`, the next one like it finds the plan."""
     mask, align, layout, return_lse, schedule, dtype, softcap, score_mod, names, device, _ = options
     operands = dict(zip(names, values))
-    _torch.learn()
+    _torch.detect_torch()
     _module.check_options(mask, align, layout)
     scale_bits = None if scale is None else _module.scale_bits(scale)
     tensors = {"q": q, "k": k, "v": v}

@@ -171,7 +171,7 @@ def differentiate(
 ) -> Tuple[Any, ...]:
     """`attention_backward` of q, k, v, o, lse and do, with `wanted`, the gradients of operands that
     are asked for, and with the text of a score_mod in the `options`."""
-    names, values = _features.settle(operands, _OP)
+    names, values = _features.normalize(operands, _OP)
     wanted = (*_GRADIENTS, *wanted)
     # A plan is found by everything that it was made from.
     options = (*options, names, wanted, out is None)
@@ -205,7 +205,7 @@ def _start(
     """Launches a plan, whose outputs it makes where `outs` is empty."""
     assert plan.kernel is not None
     bits = plan.scale_bits if scale is None else _module.scale_bits(scale)
-    plan.kernel._used = _cache.tick()
+    plan.kernel._used = _cache.clock()
     if not outs:
         if kind is numpy.ndarray:
             outs = tuple(map(numpy.empty, plan.shapes, plan.like))
@@ -236,7 +236,7 @@ def _run(
     names, wanted, _ = options[9:]
     model_chip(device)
     operands = dict(zip(names, values))
-    _torch.learn()
+    _torch.detect_torch()
     _module.check_options(mask, align, layout)
     scale_bits = None if scale is None else _module.scale_bits(scale)
     sources = {"d_bias": "bias", "d_sink_logits": "sink_logits"}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _Key = Tuple["Problem", Union[int, str]]
 
 #: A moment later than all before it.
-tick: Callable[[], int] = itertools.count(1).__next__
+clock: Callable[[], int] = itertools.count(1).__next__
 
 #: Plans are small, but lengths may vary without end.
 MAX_PLANS = 4096
@@ -69,14 +69,14 @@ class Cache:
                 kernel = self.kernels.get(key)
                 if kernel is None:
                     kernel = make()
-                    kernel._used = tick()
+                    kernel._used = clock()
                     with self._lock:
                         self.kernels[key] = kernel
                         self._compiling.pop(key, None)
                         self._compiled += 1
                         gone = self._shrink(kernel)
                     del gone
-        kernel._used = tick()
+        kernel._used = clock()
         return kernel
 
     def keep_plan(self, kernel: Kernel, key: Any, plan: Any) -> bool:

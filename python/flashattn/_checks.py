@@ -128,7 +128,7 @@ def check_strides(name: str, view: View) -> None:
 
 def check_contiguous(name: str, view: View) -> None:
     """Of tensors with a number for each row, which kernels take densely alone."""
-    if _settle(view)[0].strides != _tensors._dense_strides(view.shape):
+    if _normalize(view)[0].strides != _tensors._dense_strides(view.shape):
         raise ArgumentError(f"expected a contiguous {name!r} but got strides {list(view.strides)}")
 
 
@@ -153,11 +153,11 @@ def check_output(role: Role, view: View, shape: Tuple[int, ...], element: str, q
         check_contiguous(name, view)
 
 
-def settle(views: Mapping[str, View], roles: Mapping[str, Role]) -> Tuple[Dict[str, View], str]:
+def normalize(views: Mapping[str, View], roles: Mapping[str, Role]) -> Tuple[Dict[str, View], str]:
     """The views with strides of dimensions of one element as in a dense tensor, and how the rows of
     those that have some lie: one of `_module.ROWS`."""
-    settled = {name: _settle(view) for name, view in views.items()}
-    rows = [settled[name] for name in views if roles[name].has_rows]
+    normalized = {name: _normalize(view) for name, view in views.items()}
+    rows = [normalized[name] for name in views if roles[name].has_rows]
     is_cpu = rows[0][0].device == DEVICE_CPU
     is_dense = all(dense for _, dense, _ in rows)
     is_aligned = not is_cpu and all(aligned for _, _, aligned in rows)
@@ -166,10 +166,10 @@ def settle(views: Mapping[str, View], roles: Mapping[str, Role]) -> Tuple[Dict[s
         kind = "dense"
     else:
         kind = "aligned" if is_aligned else "strided"
-    return {name: view for name, (view, _, _) in settled.items()}, kind
+    return {name: view for name, (view, _, _) in normalized.items()}, kind
 
 
-def _settle(view: View) -> Tuple[View, bool, bool]:
+def _normalize(view: View) -> Tuple[View, bool, bool]:
     """The view with the strides that do not count as in a dense tensor; whether it is dense;
     whether its rows begin at multiples of 16 bytes."""
     dense = _tensors._dense_strides(view.shape)

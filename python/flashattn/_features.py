@@ -85,7 +85,7 @@ def given(function: str, operands: Mapping[str, Any]) -> Dict[str, Any]:
     return {name: operands[name] for name in names if operands.get(name) is not None}
 
 
-def settle(
+def normalize(
     operands: Mapping[str, Any], op: str = "attention"
 ) -> Tuple[Tuple[str, ...], Tuple[Any, ...]]:
     """Names and values of what is not None, in the order of the function's arguments: scalars as

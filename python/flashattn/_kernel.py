@@ -84,7 +84,7 @@ class Kernel:
         self._scale_bits = _module.scale_bits(problem.d**-0.5 if scale is None else scale)
         #: Of launches of this kernel by hand, for tensors as they were.
         self._plans: Dict[Any, Any] = {}
-        self._used = 0  #: the moment of its last use, as of `_cache.tick`
+        self._used = 0  #: the moment of its last use, as of `_cache.clock`
         self._library = library
         self._handle, warned = library.compile(
             text, chip=chip, device=device, schedule=problem.schedule, tuned=tuned
@@ -174,7 +174,7 @@ class Kernel:
     def ir(self, stage: str) -> str:
         """The text of a stage, which is one of `stages`. Raises ArgumentError for another name."""
         if stage not in self._info.stages:
-            raise ArgumentError(f"expected stage {', '.join(self._info.stages)} but got {stage!r}")
+            raise ArgumentError(f"expected one of the stages {', '.join(self._info.stages)} but got {stage!r}")
         return self._library.text(self._handle, stage)
 
     def launch(

@@ -25,7 +25,7 @@ def launch_kernel(
 ) -> None:
     """`Kernel.launch`."""
     bits = kernel._scale_bits if scale is None else _module.scale_bits(scale)
-    names, values = _features.settle(operands) if operands else ((), ())
+    names, values = _features.normalize(operands) if operands else ((), ())
     tensors = (q, k, v, out, *values) if lse is None else (q, k, v, out, lse, *values)
     kind = type(q)
     plan, key = None, None
@@ -54,7 +54,7 @@ def measure_workspace(
     kernel: _kernel.Kernel, q: Any, k: Any, v: Any, out: Any, lse: Any, operands: Mapping[str, Any]
 ) -> int:
     """`Kernel.get_workspace_bytes`."""
-    names, values = _features.settle(operands)
+    names, values = _features.normalize(operands)
     plan, checked = _plan_of(kernel, q, k, v, out, lse, dict(zip(names, values)))
     if plan.is_empty:
         return 0
@@ -68,7 +68,7 @@ def _plan_of(
     kernel: _kernel.Kernel, q: Any, k: Any, v: Any, out: Any, lse: Any, operands: Mapping[str, Any]
 ) -> Tuple[_plans.Plan, Tuple[Union[View, int], ...]]:
     """A plan of the caller's own, with what it was made from."""
-    _torch.learn()
+    _torch.detect_torch()
     if not kernel.is_launchable:
         raise UnsupportedError(
             f"the kernel cannot be launched: {kernel._info.not_launchable_reason}"

@@ -91,7 +91,7 @@ def grouped_heads(
     return (q, kv) if counts or (q > kv and not is_cpu) else None
 
 
-def widen(problem: Problem, is_cpu: bool) -> Problem:
+def canonicalize(problem: Problem, is_cpu: bool) -> Problem:
     """The problem of more calls that has the same kernel: without a mask that hides nothing, as a
     causal one of the last query alone, and on a GPU without heads where no schedule counts on their
     ratio. With many queries those count on it that join the tiles of a band, and lists that an attn_mask of

@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 import numpy
 
 from . import _cache, _features, _kernel, _library, _module, _tensors, _torch
-from ._checks import ALIGNMENT, Sizes, check_inputs, check_output, device_name, settle
+from ._checks import ALIGNMENT, Sizes, check_inputs, check_output, device_name, normalize
 from ._library import DEVICE_CPU, Role
 from ._tensors import View
 from .errors import ArgumentError
@@ -244,7 +244,7 @@ def check_outputs(call: Call, outputs: Mapping[str, Output]) -> _Checked:
         check_output(call.roles[name], view, output.shape, element, q)
         tensors.append(tensor)
         views[name] = view
-    views, rows = settle(views, call.roles)
+    views, rows = normalize(views, call.roles)
     gradients = []
     for name in filter(outputs.__contains__, _module.GRADIENTS):
         views[name], operand = _features.settle_gradient(call.roles[name], views[name])
@@ -275,7 +275,7 @@ def problem_of(
         op=call.op,
         **fields,
     )
-    return _module.widen(problem, is_cpu)
+    return _module.canonicalize(problem, is_cpu)
 
 
 def run(

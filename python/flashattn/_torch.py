@@ -52,7 +52,7 @@ record: Any = None
 outside: Any = None
 
 
-def learn() -> None:
+def detect_torch() -> None:
     """Finds torch where the user has imported it."""
     global Tensor, empty_like, raw_stream, grad_enabled, exchange
     global is_compiling, in_dynamo, any_autocast, count_modes, in_transform, is_tracing, forward_ad, profiler

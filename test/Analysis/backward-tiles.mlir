@@ -52,7 +52,7 @@ func.func @causal(%q: memref<1x1x8x16xf32>, %lse: memref<1x1x8xf32>, %dq: memref
 #strided = affine_set<(p, k)[nq, nk] : (p - k - 4 >= 0, (p - k) mod 6 == 0)>
 func.func @said(%q: memref<1x1x8x16xf32>, %lse: memref<1x1x8xf32>, %dq: memref<1x1x8x16xf32>,
                 %dk: memref<1x1x8x16xf32>, %dv: memref<1x1x8x16xf32>) {
-  // expected-warning @below {{mask hides every key from query positions 0 to 5 for 8 queries and 8 keys}}
+  // expected-warning @below {{mask hides every key from the queries at positions 0 to 5 for 8 queries and 8 keys}}
   // expected-remark @below {{tiles of 4 keys may be visited without a visible pair under mask #flashattn.set<"(p, k)[nq, nk] : (p - k - 4 >= 0, (p - k) mod 6 == 0)">}}
   // expected-remark @below {{tiles of 4 queries may be visited without a visible pair under mask #flashattn.set<"(p, k)[nq, nk] : (p - k - 4 >= 0, (p - k) mod 6 == 0)">}}
   flashattn.attention_backward mask(#flashattn.set<#strided>)

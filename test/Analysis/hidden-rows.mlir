@@ -10,13 +10,13 @@
 #tail = affine_set<(p, k)[nq, nk] : (k - nk + 4 >= 0, p - k >= 0)>
 
 func.func @hidden(%q: tensor<1x1x?x16xf32>, %eight: tensor<1x1x8x16xf32>, %o: tensor<1x1x?x16xf32>) {
-  // expected-warning @below {{mask hides every key from query positions 0 to 7 for every length}}
+  // expected-warning @below {{mask hides every key from the queries at positions 0 to 7 for all lengths}}
   %0 = flashattn.attention mask(#flashattn.set<#from_8>) ins(%q, %q, %q : tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>)
        outs(%o : tensor<1x1x?x16xf32>) -> tensor<1x1x?x16xf32>
-  // expected-warning @below {{mask hides every key from query positions 100 on for every length}}
+  // expected-warning @below {{mask hides every key from the queries at positions 100 on for all lengths}}
   %1 = flashattn.attention mask(#flashattn.set<#below_100>) ins(%q, %q, %q : tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>)
        outs(%o : tensor<1x1x?x16xf32>) -> tensor<1x1x?x16xf32>
-  // expected-warning @below {{mask hides every key from query positions 1, 3, 5 and others for every length}}
+  // expected-warning @below {{mask hides every key from the queries at positions 1, 3, 5 and others for all lengths}}
   %2 = flashattn.attention mask(#flashattn.set<#even>) ins(%q, %q, %q : tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>)
        outs(%o : tensor<1x1x?x16xf32>) -> tensor<1x1x?x16xf32>
   // expected-warning @below {{mask hides every pair}}
@@ -43,17 +43,17 @@ func.func @static(%q: tensor<1x1x64x16xf32>, %long: tensor<1x1x100x16xf32>, %n: 
   // expected-warning @below {{mask hides every pair}}
   %0 = flashattn.attention mask(#flashattn.set<#far>) ins(%q, %q, %q : tensor<1x1x64x16xf32>, tensor<1x1x64x16xf32>, tensor<1x1x64x16xf32>)
        outs(%q : tensor<1x1x64x16xf32>) -> tensor<1x1x64x16xf32>
-  // expected-warning @below {{mask hides every key from query positions 4 to 63 for 64 queries and 64 keys}}
+  // expected-warning @below {{mask hides every key from the queries at positions 4 to 63 for 64 queries and 64 keys}}
   %1 = flashattn.attention mask(#flashattn.set<#near>) ins(%q, %q, %q : tensor<1x1x64x16xf32>, tensor<1x1x64x16xf32>, tensor<1x1x64x16xf32>)
        outs(%q : tensor<1x1x64x16xf32>) -> tensor<1x1x64x16xf32>
-  // expected-warning @below {{mask hides every key from query positions -36 to -1 for 100 queries and 64 keys}}
+  // expected-warning @below {{mask hides every key from the queries at positions -36 to -1 for 100 queries and 64 keys}}
   %2 = flashattn.attention mask(#flashattn.causal) ins(%long, %q, %q : tensor<1x1x100x16xf32>, tensor<1x1x64x16xf32>, tensor<1x1x64x16xf32>)
        outs(%long : tensor<1x1x100x16xf32>) -> tensor<1x1x100x16xf32>
   // No position is known: other lengths and offsets show some.
   %3 = flashattn.attention mask(#flashattn.causal) ins(%long, %q, %q : tensor<1x1x100x16xf32>, tensor<1x1x64x16xf32>, tensor<1x1x64x16xf32>)
        kv_len(%n : tensor<1xi32>) outs(%long : tensor<1x1x100x16xf32>) -> tensor<1x1x100x16xf32>
   %c5 = arith.constant 5 : index
-  // expected-warning @below {{mask hides every key from query positions 64 to 68 for 64 queries and 64 keys}}
+  // expected-warning @below {{mask hides every key from the queries at positions 64 to 68 for 64 queries and 64 keys}}
   %4 = flashattn.attention mask(#flashattn.window<left = 0, right = 0>) ins(%q, %q, %q : tensor<1x1x64x16xf32>, tensor<1x1x64x16xf32>, tensor<1x1x64x16xf32>)
        offset(%c5) outs(%q : tensor<1x1x64x16xf32>) -> tensor<1x1x64x16xf32>
   return

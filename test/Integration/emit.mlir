@@ -21,7 +21,7 @@
 // RUN: sed '/^func.func @causal/,/^}/d' %s | flash-opt -flashattn-to-nvvm=chip=sm_80 --emit=ptx -o %t.opt.ptx
 // RUN: diff %t.run.ptx %t.opt.ptx
 // RUN: not flash-opt %s -flashattn-to-cpu --emit=ptx -o %t.none.ptx 2>&1 | FileCheck %s --check-prefix=NO-KERNELS
-// NO-KERNELS: emit.mlir:{{[1-9][0-9]*}}:{{[0-9]+}}: error: --emit=ptx: expected kernels as -flashattn-to-nvvm makes them but got none
+// NO-KERNELS: emit.mlir:{{[1-9][0-9]*}}:{{[0-9]+}}: error: --emit=ptx: expected kernels, as -flashattn-to-nvvm generates them, but got none
 // RUN: not ls %t.none.ptx
 
 // RUN: %{run} --chip=sm_90a --emit=schedule | FileCheck %s --check-prefix=SCHEDULE

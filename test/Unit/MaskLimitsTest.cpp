@@ -112,8 +112,9 @@ TEST_F(MaskLimits, SharedParts) {
     auto mask = AnyOfAttr::getChecked([&] { return emitError(UnknownLoc::get(&ctx)); }, &ctx,
                                       ArrayAttr::get(&ctx, {ArrayAttr::get(&ctx, {set})}));
     EXPECT_EQ(bool(mask), depth == 2);
-    EXPECT_EQ(errors, depth == 2 ? ""
-                                 : "expected a mask of at most 4096 names and numbers in its sets "
-                                   "but got 4097");
+    EXPECT_EQ(errors, depth == 2
+                          ? ""
+                          : "expected a mask of at most 4096 identifiers and constants in its sets "
+                            "but got 4097");
   }
 }

@@ -263,8 +263,8 @@ TEST(CUDADevice, RefusesWhatDoesNotFit) {
   shape.dynamicSharedBytes = 0;
   shape.block = {2048, 1, 1};
   EXPECT_EQ(message(device->launch(kernel, shape, nullptr)),
-            "launch failure on cuda:0: kernel 'k' is given 2048 threads a block but its 32 "
-            "registers a thread allow 1024");
+            "launch failure on cuda:0: kernel 'k' is given 2048 threads per block but its 32 "
+            "registers per thread allow 1024");
   EXPECT_EQ(message(createCUDADevice(1)), "expected a CUDA device number below 1 but got 1");
 }
 

@@ -107,7 +107,7 @@ class CacheTest(unittest.TestCase):
         ):
             with self.subTest(changes=changes, is_cpu=is_cpu):
                 problem = given._replace(**changes)
-                self.assertEqual(_module.widen(problem, is_cpu), problem._replace(**becomes))
+                self.assertEqual(_module.canonicalize(problem, is_cpu), problem._replace(**becomes))
 
     def test_each_field_of_a_problem_is_another_kernel(self):
         """In the text that is compiled and in what finds the kernel; the table has every field."""

@@ -457,7 +457,7 @@ CASES = [
     (
         lambda: compile(head_dim=16, chip="cpu").ir("cubin"),
         ArgumentError,
-        "expected stage mlir, schedule, tiled, lowered but got 'cubin'",
+        "expected one of the stages mlir, schedule, tiled, lowered but got 'cubin'",
     ),
     (
         lambda: launch(*(array(1, 1, 2, d) for d in (32, 32, 16, 16))),

@@ -342,7 +342,7 @@ class RulesTest(unittest.TestCase):
         for text, rows in (
             (
                 "p - 8 >= 0, p - k >= 0",
-                "mask hides every key from query positions 0 to 7 for every length",
+                "mask hides every key from the queries at positions 0 to 7 for all lengths",
             ),
             ("-1 - k >= 0", "mask hides every pair"),
         ):

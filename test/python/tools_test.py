@@ -459,7 +459,7 @@ class TuneTest(unittest.TestCase):
         for line in (
             r"tile_m = 64, tile_n = 64, .* hopper = <consumers = 2, .*: fits",
             r"tile_m = 128, tile_n = 64, .* hopper = <consumers = 2, .*: fits",
-            r"tile_m = 64, tile_n = 96, .*: needs \d+ registers a thread \(dk 64, dv 64, .* of \d+ that consumers have",
+            r"tile_m = 64, tile_n = 96, .*: needs \d+ registers per thread \(dk 64, dv 64, .* of \d+ that a consumer has",
         ):
             self.assertRegex(done.stdout, line)
 
@@ -481,7 +481,7 @@ class TuneTest(unittest.TestCase):
             lines,
         )
         for reason in (
-            r"tile_n = 176.*: needs 224 registers a thread \(o 64, .*\) of 160 that consumers have",
+            r"tile_n = 176.*: needs 224 registers per thread \(o 64, .*\) of 160 that a consumer has",
             r"tile_n = 176, warps = 4, stages = 3.*: needs \d+ bytes of shared memory .* of 232448 available",
         ):
             self.assertRegex(done.stdout, reason)

@@ -167,7 +167,7 @@ def check_cpu(lib):
         (rows, [view(o[0])], {}, "expected rank 4 of argument 3 ('o') but got 3", 3),
         (rows, [view(o.astype(numpy.float64))], {}, "expected element type f32 of argument 3 ('o') but got f64", 3),
         (rows, rows[:1], {}, "expected the output argument 3 ('o') to share no memory with argument 0 ('q')", 3),
-        (rows, out, {"version": "0.0.9"}, f"expected a program of version {flashattn.__version__} of flashattn but got one of 0.0.9: compile or export it anew", 3),
+        (rows, out, {"version": "0.0.9"}, f"expected a program of version {flashattn.__version__} of flashattn but got one of 0.0.9: compile or export it again", 3),
         (rows, out, {"model": number(1.0)}, "expected a text as attribute 'model' of the call but got none", 3),
         (rows, out, {"module": "nothing"}, "custom op 'nothing' is unknown", 3),
         (rows, out, {"model": "sm_80", "module": attributes_for(PROBLEM._replace(d=12, dv=12))["module"]}, "expected D to be a multiple of 8 up to 256 but got 12", 12),

@@ -134,9 +134,10 @@ static std::vector<Parameter> listParameters(const CFunction &function) {
 
 static Expected<CFunction> convert(ModuleOp module, func::FuncOp function, StringRef chip) {
   if (!isFreeName(function.getName()))
-    return fail("function '{0}': expected a name that C and C++ leave free, of letters, digits and "
-                "'_', and not 'main' or one that begins with 'flashattn'",
-                function.getName());
+    return fail(
+        "function '{0}': expected a name that is not reserved in C and C++, of letters, digits and "
+        "'_', and not 'main' or one that begins with 'flashattn'",
+        function.getName());
   keepForCallers(module, function);
   size_t numGiven = function.getNumArguments();
   if (Error error = replaceTensors(function))

@@ -129,7 +129,7 @@ static Error raise(ModuleOp module) {
   return llvm::createStringError("--raise: expected attention in linalg but found none; flash-opt "
                                  "-flashattn-raise-attention "
                                  "--remarks-filter=flashattn-raise-attention "
-                                 "--remark-format=emitRemark says what was in the way");
+                                 "--remark-format=emitRemark reports the reason");
 }
 
 /// Returns the module of the input file; null after a diagnostic.

@@ -30,7 +30,7 @@ struct TakePTXPass : PassWrapper<TakePTXPass, OperationPass<ModuleOp>> {
     std::string ptx = flashattn::getPTX(getOperation());
     if (ptx.empty()) {
       flashattn::emitOptionError(getOperation())
-          << "--emit=ptx: expected kernels as -flashattn-to-nvvm makes them but got none";
+          << "--emit=ptx: expected kernels, as -flashattn-to-nvvm generates them, but got none";
       return signalPassFailure();
     }
     text += ptx;

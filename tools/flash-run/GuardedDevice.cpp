@@ -114,7 +114,7 @@ Error GuardedDevice::checkMargins() {
       continue;
     if (Error error = checkMargin(buffer, 0, "before"))
       return error;
-    if (Error error = checkMargin(buffer, kMargin + buffer.bytes, "behind"))
+    if (Error error = checkMargin(buffer, kMargin + buffer.bytes, "after"))
       return error;
   }
   return Error::success();

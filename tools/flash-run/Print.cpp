@@ -25,11 +25,11 @@ Error mlir::flashattn::printDevices() {
     return Error::success();
   }
   for (const CUDADeviceInfo &info : *devices)
-    llvm::outs() << llvm::formatv(
-        "cuda:{0}: {1}, compute capability {2}.{3}, {4:F1} GiB, {5} multiprocessors, {6} bytes of "
-        "shared memory a block\n",
-        info.ordinal, info.name, info.computeMajor, info.computeMinor,
-        double(info.memoryBytes) / (1 << 30), info.multiprocessors, info.sharedMemoryPerBlock);
+    llvm::outs() << llvm::formatv("cuda:{0}: {1}, compute capability {2}.{3}, {4:F1} GiB, {5} "
+                                  "multiprocessors, {6} bytes of shared memory per block\n",
+                                  info.ordinal, info.name, info.computeMajor, info.computeMinor,
+                                  double(info.memoryBytes) / (1 << 30), info.multiprocessors,
+                                  info.sharedMemoryPerBlock);
   return Error::success();
 }
 

@@ -64,7 +64,7 @@ static LogicalResult raise(ModuleOp module) {
       << (*raised ? ""
                   : "; flash-opt -flashattn-raise-attention "
                     "--remarks-filter=flashattn-raise-attention "
-                    "--remark-format=emitRemark says what was in the way")
+                    "--remark-format=emitRemark reports the reason")
       << "\n";
   return success();
 }

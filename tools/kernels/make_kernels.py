@@ -47,7 +47,7 @@ def list_problems():
         kinds = {"kv_len": ("i32", "B"), "sink_logits": ("f32", "H")}
         listed = tuple(_module.Operand(name, *kinds[name]) for name in operands)
         problem = _module.Problem(element, d, fields.pop("dv", d), mask, operands=listed, **fields)
-        return _module.widen(problem, is_cpu=False)
+        return _module.canonicalize(problem, is_cpu=False)
 
     layouts = ({"layout": "bhsd"}, {"layout": "bshd", "rows": "aligned"})
     elements, masks, with_lse = ("bf16", "f16"), (None, causal), ({}, {"lse": True})

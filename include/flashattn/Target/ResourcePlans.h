@@ -23,9 +23,9 @@ struct Need {
   int64_t count;
 };
 
-/// Returns a text such as "needs 182 registers a thread (o 128, scores 54) of 160 available", or an
-/// empty string if the sum of `needs` is at most `available`. In this example, `what` is "registers
-/// a thread" and `availability` is "available". Terms of 0 are omitted.
+/// Returns a text such as "needs 182 registers per thread (o 128, scores 54) of 160 available", or
+/// an empty string if the sum of `needs` is at most `available`. In this example, `what` is
+/// "registers a thread" and `availability` is "available". Terms of 0 are omitted.
 std::string explainNeeds(StringRef what, ArrayRef<Need> needs, int64_t available,
                          StringRef availability = "available");
 
@@ -138,7 +138,7 @@ struct WarpgroupBlockPlan {
   std::optional<int64_t> residentEmpty; ///< likewise, if persistent; nullopt: rings signal it
   SmallVector<unsigned> exchanged;      ///< each memref<2 x panels x rows x panel columns>
   int64_t exchangeReady = 0;            ///< first of two mbarriers per exchanged tile
-  int64_t placeFree = 0;                ///< if `passes`: first of two mbarriers of free buffers
+  int64_t bufferFree = 0;               ///< if `passes`: first of two mbarriers of free buffers
   /// If spare warps add tiles: the first of the mbarriers, one per spare warp, that signal that the
   /// tile of the warp's step is staged; and the first of the mbarriers, one per staging buffer,
   /// that signal that the buffer is free.

@@ -83,8 +83,8 @@ Distributor::Distributor(RewriterBase &b, OnThreadsOp program)
 LogicalResult Distributor::run() {
   int64_t warps = layout.warps, rowWarps = layout.rowWarps();
   if (layout.tileM % (16 * rowWarps) != 0)
-    return program.emitOpError() << "expected tile_m to be a multiple of 16 rows for each of "
-                                 << rowWarps << " warps but got " << layout.tileM;
+    return program.emitOpError() << "expected tile_m to be a multiple of 16 rows times " << rowWarps
+                                 << " warps but got " << layout.tileM;
   b.setInsertionPointToStart(program.getBody());
   Value thread = program.getThread();
   lane = arith::AndIOp::create(b, loc, thread, index(31));

@@ -131,8 +131,8 @@ private:
   void findUnordered(vector::MultiDimReductionOp op);
   Value loadTileFromGlobal(LoadTileOp op);
   Value loadRowsFromGlobal(LoadTileOp op);
-  SmallVector<Value> placeOfRow(ArrayRef<Value> origin, ArrayRef<int64_t> rowDims,
-                                int64_t innerRows, int64_t number);
+  SmallVector<Value> indicesOfRow(ArrayRef<Value> origin, ArrayRef<int64_t> rowDims,
+                                  int64_t innerRows, int64_t number);
   SmallVector<Value> loadRow(LoadTileOp op, SmallVector<Value> at, unsigned columnDim,
                              Value lastColumn);
   SmallVector<Value> loadAlignedRow(Value memref, SmallVector<Value> at, int64_t columns,

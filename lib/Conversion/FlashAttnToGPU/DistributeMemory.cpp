@@ -55,8 +55,8 @@ LogicalResult Distributor::load(LoadTileOp op) {
 
 /// Returns the indices of this thread's row `number`, counted from its first, in a tile at
 /// `origin`. If rows run along two dimensions (packed heads), the last one is contiguous.
-SmallVector<Value> Distributor::placeOfRow(ArrayRef<Value> origin, ArrayRef<int64_t> rowDims,
-                                           int64_t innerRows, int64_t number) {
+SmallVector<Value> Distributor::indicesOfRow(ArrayRef<Value> origin, ArrayRef<int64_t> rowDims,
+                                             int64_t innerRows, int64_t number) {
   Value row = add(add(warpRow, laneRow), number);
   SmallVector<Value> at(origin), parts = {row};
   if (rowDims.size() == 2)
@@ -77,7 +77,7 @@ Value Distributor::loadRowsFromGlobal(LoadTileOp op) {
                : b.createOrFold<arith::SubIOp>(
                      loc, b.createOrFold<memref::DimOp>(loc, op.getSource(), dim), index(1)));
   for (int64_t i = 0; i < layout.rowElements(); ++i) {
-    SmallVector<Value> at = placeOfRow(origin, op.getDims(), op.getInnerRows(), layout.rowAt(i));
+    SmallVector<Value> at = indicesOfRow(origin, op.getDims(), op.getInnerRows(), layout.rowAt(i));
     for (auto [dim, end] : llvm::zip_equal(op.getDims(), last))
       if (end)
         at[dim] = arith::MinSIOp::create(b, loc, at[dim], end);
@@ -459,7 +459,7 @@ LogicalResult Distributor::store(StoreTileOp op) {
   int64_t laneRows = layout.laneRows;
   for (int64_t r = 0; r < layout.rowBlocks; ++r)
     for (int64_t half = 0; half < laneRows; ++half) {
-      SmallVector<Value> at = placeOfRow(origin, rowDims, innerRows, 16 * r + 8 * half);
+      SmallVector<Value> at = indicesOfRow(origin, rowDims, innerRows, 16 * r + 8 * half);
       Value inside = writer;
       for (auto [i, dim] : llvm::enumerate(rowDims)) {
         Value fits = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, at[dim], sizes[i]);

@@ -44,8 +44,8 @@ static LogicalResult mapToGPU(RewriterBase &b, ProgramOp program) {
   if (sizes.size() > 4)
     return program.emitOpError() << "expected a tile program of 1 to 4 sizes but got "
                                  << sizes.size();
-  for (auto told : program.getBody()->getOps<SignalAddedOp>())
-    return told.emitOpError()
+  for (auto signal : program.getBody()->getOps<SignalAddedOp>())
+    return signal.emitOpError()
            << "expected a program whose schedule has warp specialization with warps that "
               "add, but got one without";
   b.setInsertionPoint(program);
@@ -114,21 +114,21 @@ public:
   /// Returns the number of splits of `tiles` key tiles, each of at least `min_split_tiles`. One
   /// split per multiprocessor saturates memory bandwidth, and fewer splits are cheaper to merge.
   /// Small blocks, and blocks without warp specialization, request fewer bytes, so two share an SM.
-  Value countParts(Value tiles) {
+  Value chooseSplits(Value tiles) {
     constexpr int64_t kShared = 2;
     int64_t narrow = schedule.getSmallBlocksPerSM();
-    Value parts = fillPlaces(tiles, hopper && !narrow ? 1 : kShared);
+    Value parts = fillMachine(tiles, hopper && !narrow ? 1 : kShared);
     if (narrow > kShared)
       parts = fillEvenly(tiles, parts, narrow);
     if (hopper)
-      parts = leaveWhole(tiles, parts);
+      parts = avoidSplits(tiles, parts);
     return hopper && !narrow ? evenOut(tiles, parts) : parts;
   }
 
   /// Whether small blocks, all of which run at once, finish as soon as full-size blocks of `tiles`
   /// tiles each. This requires more programs than multiprocessors. For short programs, it requires
   /// that a third of the multiprocessors have a second program.
-  Value areNarrowAsFast(Value tiles) {
+  Value areSmallBlocksAsFast(Value tiles) {
     constexpr int64_t kLong = 16;
     Value fits =
         less(programs, add(mul(multiprocessors, schedule.getSmallBlocksPerSM()), index(1)));
@@ -148,7 +148,7 @@ private:
   /// Returns as many splits as run at once with `blocks` blocks per multiprocessor. All splits
   /// except the last have the same number of tiles. None is empty, because merging would wait for
   /// it.
-  Value fillPlaces(Value tiles, int64_t blocks) {
+  Value fillMachine(Value tiles, int64_t blocks) {
     Value most = min(div(tiles, index(schedule.getMinSplitTiles())), index(schedule.getSplits()));
     Value parts = max(min(div(mul(multiprocessors, blocks), programs), most), index(1));
     return max(ceilDivide(tiles, max(ceilDivide(tiles, parts), index(1))), index(1));
@@ -157,7 +157,7 @@ private:
   /// Returns `parts`, or the number of splits that run at once with `blocks` blocks per
   /// multiprocessor if that takes less time in total. Starting a block costs half a tile's time.
   Value fillEvenly(Value tiles, Value parts, int64_t blocks) {
-    Value more = fillPlaces(tiles, blocks);
+    Value more = fillMachine(tiles, blocks);
     auto countHalves = [&](Value of) {
       return mul(of, add(mul(ceilDivide(tiles, of), 2), index(1)));
     };
@@ -167,7 +167,7 @@ private:
   /// Returns 1 if splitting does not pay. A merge takes as long as a few tiles, and must save more.
   /// Programs on half of the multiprocessors already use nearly all of the memory bandwidth. For
   /// long programs that would be split in two, programs on 5 of 12 multiprocessors suffice.
-  Value leaveWhole(Value tiles, Value parts) {
+  Value avoidSplits(Value tiles, Value parts) {
     constexpr int64_t kShort = 16, kMostHave = 5, kOf = 12;
     int64_t mergeTiles = schedule.getSmallBlocksPerSM() ? 6 : 3;
     Value isLittle = less(sub(tiles, ceilDivide(tiles, parts)), index(mergeTiles));
@@ -216,12 +216,12 @@ struct MapToGPUPass : flashattn::impl::MapToGPUBase<MapToGPUPass> {
     getOperation()->walk([&](CountSplitsOp op) {
       rewriter.setInsertionPoint(op);
       Occupancy occupancy(rewriter, op.getLoc(), op.getSchedule(), op.getPrograms());
-      rewriter.replaceOp(op, occupancy.countParts(op.getKeyTiles()));
+      rewriter.replaceOp(op, occupancy.chooseSplits(op.getKeyTiles()));
     });
     getOperation()->walk([&](PrefersSmallBlocksOp op) {
       rewriter.setInsertionPoint(op);
       Occupancy occupancy(rewriter, op.getLoc(), op.getSchedule(), op.getPrograms());
-      rewriter.replaceOp(op, occupancy.areNarrowAsFast(op.getKeyTiles()));
+      rewriter.replaceOp(op, occupancy.areSmallBlocksAsFast(op.getKeyTiles()));
     });
     for (ProgramOp program : programs)
       if (failed(mapToGPU(rewriter, program)))

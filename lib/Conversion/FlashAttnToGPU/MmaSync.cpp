@@ -25,10 +25,10 @@ namespace {
 ///
 /// The swizzle repeats every 8 rows and stays within 8 chunks, so a thread needs only a few column
 /// values. All other columns are constant offsets, which fold into the loads.
-class SharedPlaces {
+class SharedAddresses {
 public:
-  SharedPlaces(OpBuilder &b, Location loc, VectorTransferOpInterface tile, Value rowOfLane,
-               Value chunkOfLane, Value inChunk = {})
+  SharedAddresses(OpBuilder &b, Location loc, VectorTransferOpInterface tile, Value rowOfLane,
+                  Value chunkOfLane, Value inChunk = {})
       : b(b), loc(loc), tile(tile), shared(sharedTile(tile)), row(rowOfLane), chunk(chunkOfLane),
         inChunk(inChunk) {}
 
@@ -92,7 +92,7 @@ private:
 /// With pointers, ptxas folds constants into the instruction. With indices, LLVM would share
 /// partial sums between products, in registers.
 static SmallVector<Value> loadMatrices(OpBuilder &b, Location loc, VectorTransferOpInterface tile,
-                                       SharedPlaces &places, int64_t rows, int64_t chunks,
+                                       SharedAddresses &places, int64_t rows, int64_t chunks,
                                        bool transpose) {
   constexpr int64_t kMatrices = 4;
   auto result = LLVM::LLVMStructType::getLiteral(b.getContext(),
@@ -117,9 +117,9 @@ Value Distributor::loadTileFromShared(vector::TransferReadOp op) {
   if (type.getElementType().isF32()) {
     // ldmatrix does not support 32-bit elements in this order: columns 2(lane%4) and the next of
     // each group of 8, which are elements 2((lane%4)%2) and the next of chunk (lane%4)/2.
-    SharedPlaces places(b, loc, op, add(warpRow, laneRow),
-                        arith::DivUIOp::create(b, loc, laneColumn, index(4)),
-                        arith::AndIOp::create(b, loc, laneColumn, index(2)));
+    SharedAddresses places(b, loc, op, add(warpRow, laneRow),
+                           arith::DivUIOp::create(b, loc, laneColumn, index(4)),
+                           arith::AndIOp::create(b, loc, laneColumn, index(2)));
     for (int64_t r = 0; r < layout.rowBlocks; ++r)
       for (int64_t g = 0; g < columns / 8; ++g)
         for (int64_t half = 0; half < 2; ++half)
@@ -129,8 +129,8 @@ Value Distributor::loadTileFromShared(vector::TransferReadOp op) {
   } else {
     // Matrices (rows 0-7, columns 0-7), (8-15, 0-7), (0-7, 8-15), (8-15, 8-15): lane l supplies the
     // address of row l%8 of matrix l/8.
-    SharedPlaces places(b, loc, op, add(warpRow, arith::AndIOp::create(b, loc, lane, index(15))),
-                        arith::DivUIOp::create(b, loc, lane, index(16)));
+    SharedAddresses places(b, loc, op, add(warpRow, arith::AndIOp::create(b, loc, lane, index(15))),
+                           arith::DivUIOp::create(b, loc, lane, index(16)));
     for (int64_t r = 0; r < layout.rowBlocks; ++r)
       for (int64_t k = 0; k < columns; k += 16) {
         for (Value pair : loadMatrices(b, loc, op, places, 16 * r, k / 8, /*transpose=*/false)) {
@@ -146,8 +146,8 @@ Value Distributor::loadTileFromShared(vector::TransferReadOp op) {
 Value Distributor::contractShared(vector::TransferReadOp lhs, vector::TransferReadOp rhs,
                                   bool transposed, Value acc) {
   VectorType type = rhs.getVectorType();
-  SharedPlaces places(b, loc, lhs, add(warpRow, arith::AndIOp::create(b, loc, lane, index(15))),
-                      arith::DivUIOp::create(b, loc, lane, index(16)));
+  SharedAddresses places(b, loc, lhs, add(warpRow, arith::AndIOp::create(b, loc, lane, index(15))),
+                         arith::DivUIOp::create(b, loc, lane, index(16)));
   auto loadRows = [&](int64_t r, int64_t k) {
     return loadMatrices(b, loc, lhs, places, 16 * r, k / 8, /*transpose=*/false);
   };
@@ -168,8 +168,8 @@ Value Distributor::contractTransposed(vector::TransferReadOp lhs, vector::Transf
   Value high = arith::DivUIOp::create(b, loc, matrix, index(2));
   int64_t rowBlocks = layout.columnWarps;
   auto [rowWarp, part] = splitWarp(type.getDimSize(1) / (16 * rowBlocks));
-  SharedPlaces places(b, loc, lhs, add(mul(high, 8), inMatrix),
-                      add(mul(rowWarp, 2 * rowBlocks), low));
+  SharedAddresses places(b, loc, lhs, add(mul(high, 8), inMatrix),
+                         add(mul(rowWarp, 2 * rowBlocks), low));
   auto loadRows = [&](int64_t r, int64_t k) {
     return loadMatrices(b, loc, lhs, places, k, 2 * r, /*transpose=*/true);
   };
@@ -189,7 +189,7 @@ LogicalResult Distributor::write(vector::TransferWriteOp op) {
                             << op.getBase().getType();
   int64_t columns = type.getDimSize(1), groups = layout.warpColumns(columns) / 8;
   Value firstChunk = columnWarp ? mul(columnWarp, groups) : index(0);
-  SharedPlaces places(b, loc, op, add(warpRow, laneRow), firstChunk, laneColumn);
+  SharedAddresses places(b, loc, op, add(warpRow, laneRow), firstChunk, laneColumn);
   for (int64_t r = 0; r < layout.rowBlocks; ++r)
     for (int64_t g = 0; g < groups; ++g)
       for (int64_t half = 0; half < 2; ++half)
@@ -261,7 +261,7 @@ Value Distributor::multiplyHalf(function_ref<SmallVector<Value>(int64_t, int64_t
     row = add(row, mul(part, nSize));
   else if (part)
     chunk = add(chunk, mul(part, nSize / 8));
-  SharedPlaces places(b, loc, rhs, row, chunk);
+  SharedAddresses places(b, loc, rhs, row, chunk);
   int64_t accBlock = nSize / 2;
   for (int64_t k = 0; k < kSize; k += 16) {
     SmallVector<SmallVector<Value>> a;
@@ -306,8 +306,8 @@ Value Distributor::contractF32(Value lhs, vector::TransferReadOp rhs, bool trans
   // rows if stored [k][n].
   Value quadColumn = arith::DivUIOp::create(b, loc, laneColumn, index(4));
   Value inChunk = arith::AndIOp::create(b, loc, laneColumn, index(2));
-  SharedPlaces along(b, loc, rhs, laneRow, quadColumn, inChunk);
-  SharedPlaces across[2] = {
+  SharedAddresses along(b, loc, rhs, laneRow, quadColumn, inChunk);
+  SharedAddresses across[2] = {
       {b, loc, rhs, laneColumn, arith::DivUIOp::create(b, loc, laneRow, index(4)),
        arith::AndIOp::create(b, loc, laneRow, index(3))},
       {b, loc, rhs, add(laneColumn, 1), arith::DivUIOp::create(b, loc, laneRow, index(4)),

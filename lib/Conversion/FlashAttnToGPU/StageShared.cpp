@@ -265,12 +265,12 @@ void Stager::exchange(const Exchange &exchanged, const SharedBuffer *buffers) {
     vector::TransferWriteOp::create(b, loc, tile, buffer, ValueRange{zero, zero, zero},
                                     getTileMap(b), ArrayRef<bool>{true, true});
   }
-  Operation *met = nullptr;
+  Operation *barrier = nullptr;
   for (vector::ContractionOp product : exchanged.products) {
     Value tile = product.getLhs();
     b.setInsertionPoint(product);
-    if (!met || met->isBeforeInBlock(tile.getDefiningOp()))
-      met = gpu::BarrierOp::create(b, loc);
+    if (!barrier || barrier->isBeforeInBlock(tile.getDefiningOp()))
+      barrier = gpu::BarrierOp::create(b, loc);
     product.getLhsMutable().assign(
         readTile(cast<VectorType>(tile.getType()), bufferOfTile.lookup(tile), zero));
   }
@@ -454,18 +454,18 @@ LogicalResult Stager::run() {
   pool = gpu::DynamicSharedMemoryOp::create(b, loc, poolType);
   SmallVector<TileLoopOp> loops;
   SmallVector<LoadTileOp> resident, streamed;
-  bool areRight = true;
+  bool areValid = true;
   program.walk([&](Operation *op) {
     if (auto loop = dyn_cast<TileLoopOp>(op))
       loops.push_back(loop);
     auto load = dyn_cast<LoadTileOp>(op);
     if (!load || !isFactor(load))
       return;
-    areRight &= succeeded(verifyChunks(load));
+    areValid &= succeeded(verifyChunks(load));
     if (!load->getParentOfType<TileLoopOp>())
       resident.push_back(load);
   });
-  if (!areRight)
+  if (!areValid)
     return failure();
   SmallVector<Exchange> exchanges;
   SmallVector<TileShape> exchanged;

@@ -187,7 +187,7 @@ static void convert(ReadTileOp op, ModelKernel &kernel) {
 /// Converts an op on a barrier: `first` in the first of two warpgroups, `second` in the second.
 template <typename Op>
 static void convertPeer(Op op, ModelKernel &kernel, StringRef function, int64_t first,
-                          int64_t second) {
+                        int64_t second) {
   OpBuilder b(op);
   Location loc = op.getLoc();
   Value isFirst = LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::ult, kernel.getField(b, loc, 0),
@@ -349,17 +349,17 @@ static void convert(WgmmaWaitOp op, ModelKernel &kernel) {
 
 void mlir::flashattn::model::checkProductUses(ModelKernel &kernel) {
   // Results of products, and values that may still be in flight after a branch or another wait.
-  llvm::SetVector<Value> prefetchKiBPerSM;
-  kernel.getFunction().walk([&](WgmmaOp op) { prefetchKiBPerSM.insert(op.getD()); });
+  llvm::SetVector<Value> inFlight;
+  kernel.getFunction().walk([&](WgmmaOp op) { inFlight.insert(op.getD()); });
   SmallVector<OpOperand *> uses;
-  for (size_t i = 0; i < prefetchKiBPerSM.size(); ++i)
-    for (OpOperand &use : prefetchKiBPerSM[i].getUses()) {
+  for (size_t i = 0; i < inFlight.size(); ++i)
+    for (OpOperand &use : inFlight[i].getUses()) {
       Operation *user = use.getOwner();
       if (auto wait = dyn_cast<WgmmaWaitOp>(user)) {
-        prefetchKiBPerSM.insert(wait.getResult(use.getOperandNumber()));
+        inFlight.insert(wait.getResult(use.getOperandNumber()));
       } else if (auto branch = dyn_cast<BranchOpInterface>(user)) {
         if (auto argument = branch.getSuccessorBlockArgument(use.getOperandNumber()))
-          prefetchKiBPerSM.insert(*argument);
+          inFlight.insert(*argument);
       } else if (auto product = dyn_cast<WgmmaOp>(user);
                  !product || product.getAcc() != use.get()) {
         uses.push_back(&use);

@@ -171,10 +171,10 @@ Value ListKernel::findKind(const List &list, Value number) {
 /// begins with tile `first`. `own` is the kind of this warp's tile.
 Value ListKernel::shareKinds(Value first, Value own) {
   Value turn = b.createOrFold<arith::AndIOp>(loc, div(first, index(kWarps)), index(1));
-  auto told = scf::IfOp::create(b, loc, equals(lane, index(0)), /*withElseRegion=*/false);
+  auto published = scf::IfOp::create(b, loc, equals(lane, index(0)), /*withElseRegion=*/false);
   {
     OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(told.thenBlock());
+    b.setInsertionPointToStart(published.thenBlock());
     memref::StoreOp::create(b, loc, own, kinds, ValueRange{turn, warp});
   }
   gpu::BarrierOp::create(b, loc);

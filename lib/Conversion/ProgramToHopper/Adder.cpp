@@ -34,7 +34,7 @@ Value AdderBuilder::flatten(Value memref, Value count, ArrayRef<int64_t> columns
 
 /// Returns the position of a step's tile under `mapping`. One 32-bit index serves both the sums and
 /// the order. Separate indices would exceed the registers of these warps.
-AdderBuilder::Place AdderBuilder::findPlace(IRMapping &mapping) {
+AdderBuilder::Position AdderBuilder::findPosition(IRMapping &mapping) {
   AddTileOp added = plan.added.front();
   SmallVector<Value> indices;
   for (Value index : added.getIndices())
@@ -92,7 +92,7 @@ void AdderBuilder::clearIfFirst(const Place &place, Value seen) {
 /// Adds the staged tile of this warp's step number `before`, i32, at the position under `mapping`.
 void AdderBuilder::addStep(IRMapping &mapping, Value before) {
   AddTileOp added = plan.added.front();
-  Place place = findPlace(mapping);
+  Place place = findPosition(mapping);
   Value turn, seen;
   if (plan.takesTurns)
     turn = toI32(clone(added.getTurn(), mapping));
@@ -161,17 +161,17 @@ Value AdderBuilder::addProgram(const Group &group, Value progress) {
       mapping.map(value,
                   arith::IndexCastOp::create(b, loc, b.getIndexType(), toI32(fromLane0(value))));
   progress = addPasses(mapping, progress);
-  SignalAddedOp told = plan.told;
-  if (!told)
+  SignalAddedOp signal = plan.signal;
+  if (!signal)
     return progress;
   // One 32-bit index, a prefix of each step's tile index: it takes no register through the loops.
   Value place = i32(0), places = index(1);
-  for (auto [i, each] : llvm::enumerate(told.getIndices())) {
-    Value size = dim(told.getCounter(), i);
+  for (auto [i, each] : llvm::enumerate(signal.getIndices())) {
+    Value size = dim(signal.getCounter(), i);
     place = add(mul(place, toI32(size)), toI32(clone(each, mapping)));
     places = mul(places, size);
   }
-  hopper::SignalAddedOp::create(b, loc, flatten(told.getCounter(), places, {}), toIndex(place));
+  hopper::SignalAddedOp::create(b, loc, flatten(signal.getCounter(), places, {}), toIndex(place));
   return progress;
 }
 
@@ -203,7 +203,7 @@ void AdderBuilder::build() {
   }
   GridBuilder grid(b, plan, block);
   grid.forEachGroup(/*consumer=*/index(0), warp, [&](Value round, Value progress) {
-    Value slot = placeOf(round, plan.getSlots());
+    Value slot = slotOf(round, plan.getSlots());
     Group group = grid.read(slot, /*byWarp=*/true);
     // Consumers may finish the program before these warps have read the group's numbers.
     hopper::WarpArriveOp::create(

@@ -87,7 +87,7 @@ protected:
   }
   /// Returns the index of a consumer's residents in a slot, for their buffers and their barriers.
   Value heldNumber(Value slot, Value consumer) {
-    if (plan.getHeld() == 1)
+    if (plan.getResidentGroups() == 1)
       return consumer;
     return add(mul(slot, plan.getPrograms()), consumer);
   }
@@ -96,7 +96,7 @@ protected:
   /// returns the index of the mbarrier that signals that the buffer is free.
   Value stagingAt(Value step);
   Value stagingFree(Value step) {
-    return add(placeOf(step, plan.getDqReduceStages()), index(plan.memory.stagingFree));
+    return add(slotOf(step, plan.getDqReduceStages()), index(plan.memory.stagingFree));
   }
 
   const BlockPlan &plan;
@@ -111,8 +111,8 @@ public:
   // On the host.
   void countGroups(BlockValues &values);
   Value countBlocks();
-  Value countIdlePlaces();
-  Value countHeadsOfPlaces();
+  Value countIdleStages();
+  Value countHeadsPerSection();
 
   // In the kernel.
   Group decode(Value number);
@@ -130,14 +130,14 @@ public:
   SmallVector<IRMapping> programsOf(const Group &group);
   Value isProgram(Value tile) { return less(tile, block.tiles); }
   void tell(const Group &group, Value slot);
-  void tellEnd(Value slot);
+  void publishEnd(Value slot);
   Group read(Value slot, bool byWarp);
 
 private:
-  Value countPlaces();
+  Value countResidentBlocks();
   Value countSmallerGroups();
   Value readNumber(Value slot, int64_t which, bool byWarp);
-  Value placeIn(Value round);
+  Value positionIn(Value round);
 };
 
 /// Computes the key tiles that the programs of a group read together (SharedRanges.cpp). `interval`
@@ -192,7 +192,7 @@ private:
     Value tile;        ///< index of the tile
   };
 
-  Place findPlace(IRMapping &mapping);
+  Place findPosition(IRMapping &mapping);
   void clearIfFirst(const Place &place, Value seen);
   void addStep(IRMapping &mapping, Value before);
   Value addInterval(IRMapping mapping, Value interval, Value progress);
@@ -212,8 +212,8 @@ public:
 
 private:
   void buildThreads();
-  BlockPlan takeShare(int64_t consumer);
-  void handOver(TileLoopOp loop, Value first, Value step);
+  BlockPlan cloneForSum(int64_t consumer);
+  void passTile(TileLoopOp loop, Value first, Value step);
   /// Residents of a consumer: their slot, their index, and whether they must still be waited for.
   struct Held {
     Value slot, number;
@@ -235,16 +235,16 @@ private:
   void useRows(TileLoopOp loop, Value first, Value step);
   void clearMissingRows(LoadTileOp load, const LeftOut &missing, Value tile);
   void pinOperands(TileLoopOp loop);
-  void meet();
+  void syncProgram();
   void fillOnes();
-  void meetAlone();
+  void syncWarpgroup();
   bool waitsForStoreLater(Value buffer);
   void awaitStaging(Value step);
   void storeOutputs(const Held &held, Value consumer, Value step);
 
   // Exchange between consumers that share a program (Exchange.cpp).
   void exchange(TileLoopOp loop, Value first, Value step);
-  SmallVector<Value> getPlace(AddTileOp added);
+  SmallVector<Value> getPosition(AddTileOp added);
   void addTiles(mlir::Block *body, Value step);
   bool alternates(TileLoopOp loop) const;
   void alternate(TileLoopOp loop);

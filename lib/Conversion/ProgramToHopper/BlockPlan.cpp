@@ -24,7 +24,7 @@ static bool cutsPanel(LoadTileOp load) {
 }
 static bool cutsPanel(StoreTileOp) { return false; }
 
-/// Returns the first requirement of TMA that `access` does not meet; empty if there is none.
+/// Returns the first requirement of TMA that `access` does not syncProgram; empty if there is none.
 template <typename AccessOp> static StringRef getObstacle(AccessOp access) {
   VectorType tile = access.getTileType();
   MemRefType type = access.getMemRefType();
@@ -52,7 +52,7 @@ template <typename AccessOp> static StringRef getObstacle(AccessOp access) {
 /// Whether TMA can write the tile of `store`, usually from the buffer of the program's residents.
 static bool isCopied(StoreTileOp store, const BlockPlan &plan) {
   // If each consumer runs its own program, that buffer already receives the next group's residents.
-  if (plan.reloads() && !plan.sharesProgram())
+  if (plan.reusesResidentBuffers() && !plan.sharesProgram())
     return false;
   if (store->getBlock() != plan.loop->getBlock() || !plan.loop->isBeforeInBlock(store) ||
       store.getTileType().getElementType() != plan.schedule.getDotType() ||
@@ -182,7 +182,7 @@ static LogicalResult verifyShared(LoadTileOp load, const BlockPlan &plan) {
                                  "program or once per step but got neither";
   for (Operation *user : load->getUsers())
     if (!isa<vector::ContractionOp, SoftmaxStepOp>(user))
-      return load.emitOpError() << "expected contractions and weights alone to read a tile in "
+      return load.emitOpError() << "expected only contractions and softmax steps to read a tile in "
                                    "shared memory but got '"
                                 << user->getName() << "'";
   if (StringRef obstacle = getObstacle(load); !obstacle.empty())
@@ -285,9 +285,9 @@ static LogicalResult verifySplit(const BlockPlan &plan) {
   if (plan.schedule.getTileM() != hopper::kWarpgroupRows)
     return program.emitOpError() << "expected tile_m 64 where consumers split sums but got "
                                  << plan.schedule.getTileM();
-  if (plan.getHeld() > 1)
+  if (plan.getResidentGroups() > 1)
     return program.emitOpError() << "expected q_stages 1 where consumers split sums but got "
-                                 << plan.getHeld();
+                                 << plan.getResidentGroups();
   for (LoadTileOp stream : plan.streams)
     for (const SetVector<Operation *> &made : plan.split.made)
       if (llvm::none_of(stream->getUsers(), [&](Operation *user) { return made.contains(user); }))
@@ -347,8 +347,9 @@ static LogicalResult verifyAdding(const BlockPlan &plan) {
   if (plan.takesTurns && plan.getDqReduceStages() == 0)
     return program.emitOpError()
            << "tiles that are added in a fixed order require dq_reduce_stages 1 or 2 but got 0";
-  if (SignalAddedOp told = plan.told; told && !plan.getDqReduceStages())
-    return told.emitOpError() << "a completion counter requires dq_reduce_stages 1 or 2 but got 0";
+  if (SignalAddedOp signal = plan.signal; signal && !plan.getDqReduceStages())
+    return signal.emitOpError()
+           << "a completion counter requires dq_reduce_stages 1 or 2 but got 0";
   for (AddTileOp added : plan.added)
     if (added.getOrder() && (!plan.getDqReduceStages() || added->getBlock() != loop.getBody()))
       return added.emitOpError()
@@ -360,8 +361,8 @@ static LogicalResult verifyAdding(const BlockPlan &plan) {
 }
 
 /// Returns the streams that the loop multiplies by residents; empty if a resident has another use.
-static SmallVector<unsigned> findDrained(const BlockPlan &plan) {
-  SmallVector<unsigned> drained;
+static SmallVector<unsigned> findResidentStreams(const BlockPlan &plan) {
+  SmallVector<unsigned> residentStreams;
   for (LoadTileOp resident : plan.residents)
     for (Operation *user : resident->getUsers()) {
       auto product = dyn_cast<vector::ContractionOp>(user);
@@ -371,26 +372,27 @@ static SmallVector<unsigned> findDrained(const BlockPlan &plan) {
       if (stream == plan.streams.end())
         return {};
       unsigned number = stream - plan.streams.begin();
-      if (!llvm::is_contained(drained, number))
-        drained.push_back(number);
+      if (!llvm::is_contained(residentStreams, number))
+        residentStreams.push_back(number);
     }
-  return drained;
+  return residentStreams;
 }
 
 /// Verifies that blocks can be persistent.
-static LogicalResult verifyStaying(const BlockPlan &plan) {
+static LogicalResult verifyPersistent(const BlockPlan &plan) {
   ProgramOp program = plan.program;
   TileLoopOp loop = plan.loop;
-  if (plan.reloads() && (plan.splitsSums() || plan.residents.empty()))
+  if (plan.reusesResidentBuffers() && (plan.splitsSums() || plan.residents.empty()))
     return program.emitOpError()
            << "'dynamic_scheduler_max_len' with q_stages 1 requires resident tiles "
               "and consumers that do not split their sums, but got "
            << plan.hopper.getDynamicSchedulerMaxLen();
-  if (plan.drainsRings() && (plan.drained.empty() || plan.countsRounds || plan.sharesSequence()))
+  if (plan.waitsForEmptyRings() &&
+      (plan.residentStreams.empty() || plan.countsRounds || plan.sharesSequence()))
     return program.emitOpError()
            << "'dynamic_scheduler_max_len' with q_stages 1 requires consumers that "
               "multiply every streamed tile by their resident tiles, in a "
-              "loop without tile lists, joined tiles or rounds, but got "
+              "loop without tile lists, compacted keys or rounds, but got "
            << plan.hopper.getDynamicSchedulerMaxLen();
   // A turn may depend on the first program of a block that has not started, which would deadlock.
   if (plan.isPersistent() && plan.takesTurns)
@@ -432,7 +434,7 @@ static WarpgroupBlockPlan planMemory(const BlockPlan &plan) {
   block.dqReduceStages = plan.hopper.getDqReduceStages();
   block.stages = plan.getStages();
   block.skews = areSkewed(plan.streams);
-  block.slots = plan.getHeld();
+  block.slots = plan.getResidentGroups();
   block.claims = plan.claims();
   block.intervals = plan.intervals;
   return planWarpgroupBlock(block);
@@ -520,14 +522,14 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
   for (auto await : program.getBody()->getOps<AwaitAddedOp>())
     return await.emitOpError()
            << "expected a program whose schedule has no warp specialization but got one with";
-  for (auto told : program.getBody()->getOps<SignalAddedOp>()) {
-    if (plan.told)
-      return told.emitOpError() << "expected one at most in a program but got another";
-    plan.told = told;
+  for (auto signal : program.getBody()->getOps<SignalAddedOp>()) {
+    if (plan.signal)
+      return signal.emitOpError() << "expected at most one in a program but got another";
+    plan.signal = signal;
   }
-  if (plan.drainsRings())
-    plan.drained = findDrained(plan);
-  if (failed(verifySharing(plan)) || failed(verifyAdding(plan)) || failed(verifyStaying(plan)))
+  if (plan.waitsForEmptyRings())
+    plan.residentStreams = findResidentStreams(plan);
+  if (failed(verifySharing(plan)) || failed(verifyAdding(plan)) || failed(verifyPersistent(plan)))
     return failure();
   plan.memory = planMemory(plan);
   // Schedule selection checks against the limit of a chip, which may be lower.

@@ -38,14 +38,14 @@ struct BlockPlan {
   TileLoopOp loop;                   ///< the loop that reads `streams`
   SmallVector<LoadTileOp> residents; ///< contraction operands, loaded once per program
   SmallVector<LoadTileOp> streams;   ///< contraction operands, loaded in each step through a ring
-  SmallVector<unsigned> drained;     ///< streams that products multiply by residents
-  bool warpsRelease = false;         ///< whether each warp, not its warpgroup, releases tiles
-  SmallVector<Row> rows;             ///< rows that are loaded with the tiles of streams
-  SmallVector<StoreTileOp> outputs;  ///< output tiles that TMA stores
+  SmallVector<unsigned> residentStreams; ///< streams that products multiply by residents
+  bool warpsRelease = false;             ///< whether each warp, not its warpgroup, releases tiles
+  SmallVector<Row> rows;                 ///< rows that are loaded with the tiles of streams
+  SmallVector<StoreTileOp> outputs;      ///< output tiles that TMA stores
   /// Products of the loop with a transposed left-hand side, which consumers exchange.
   SmallVector<vector::ContractionOp> exchanges;
   SmallVector<AddTileOp> added;     ///< tiles that are added to global memory, at most one per step
-  SignalAddedOp told;               ///< signals that all tiles of a program are added; or null
+  SignalAddedOp signal;             ///< signals that all tiles of a program are added; or null
   bool takesTurns = false;          ///< whether programs add to the same tile in a fixed order
   bool firstClears = false;         ///< whether the first program to reach a tile sets it to zero
   bool batchesShare = false;        ///< whether batches share tiles that consumers load themselves
@@ -83,24 +83,24 @@ struct BlockPlan {
   int64_t getStages() const { return schedule.getStages(); }
   /// Number of groups whose residents fit into the block's shared memory at once. A block with
   /// several is persistent.
-  int64_t getHeld() const { return hopper.getQStages(); }
+  int64_t getResidentGroups() const { return hopper.getQStages(); }
   /// Number of slots for the numbers and shared ranges of a group.
   int64_t getSlots() const { return memory.slots; }
-  bool isPersistent() const { return getHeld() > 1 || claims(); }
+  bool isPersistent() const { return getResidentGroups() > 1 || claims(); }
   /// Whether persistent blocks claim groups from an atomic counter (dynamic scheduler).
   bool claims() const { return hopper.getDynamicSchedulerMaxLen() > 0; }
   /// Whether a persistent block has buffers for the residents of one group only. The next group's
   /// residents overwrite them as soon as all steps have read them, so outputs are written from
   /// another buffer or from registers.
-  bool reloads() const { return hopper.reloads(); }
+  bool reusesResidentBuffers() const { return hopper.reusesResidentBuffers(); }
   /// Whether each consumer runs its own program and residents are read only by products with
   /// streamed tiles. An empty ring then also means that the residents can be overwritten.
-  bool drainsRings() const { return reloads() && getPrograms() > 1; }
+  bool waitsForEmptyRings() const { return reusesResidentBuffers() && getPrograms() > 1; }
   /// Number of arrivals that free the slot of one program.
   int64_t countSlotReleases() const {
     int64_t spare = getDqReduceStages() ? WarpgroupBlockPlan::kSpareWarps : 0;
     constexpr int64_t kWarps = 4;
-    return getConsumers() / getPrograms() * (reloads() ? kWarps : 1) + spare;
+    return getConsumers() / getPrograms() * (reusesResidentBuffers() ? kWarps : 1) + spare;
   }
   /// Number of staging buffers through which consumers pass the tile that a step adds (dQ) to the
   /// spare warps. If 0, consumers add the tile themselves.

@@ -7,7 +7,7 @@ using namespace mlir;
 using namespace mlir::flashattn;
 
 /// Synchronizes all threads that run the program: one warpgroup, or all consumers that share it.
-void ConsumerBuilder::meet() {
+void ConsumerBuilder::syncProgram() {
   if (plan.sharesProgram()) {
     hopper::GroupBarrierOp::create(b, loc, i32(1), hopper::kWarpgroupThreads * plan.getConsumers());
     return;
@@ -15,10 +15,11 @@ void ConsumerBuilder::meet() {
   hopper::GroupBarrierOp::create(b, loc, toI32(block.warpgroup), hopper::kWarpgroupThreads);
 }
 
-/// Synchronizes the warpgroup if it runs a copy of the program. Otherwise the same as `meet`.
-void ConsumerBuilder::meetAlone() {
+/// Synchronizes the warpgroup if it runs a copy of the program. Otherwise the same as
+/// `syncProgram`.
+void ConsumerBuilder::syncWarpgroup() {
   if (!plan.splitsSums())
-    return meet();
+    return syncProgram();
   Value number = add(toI32(block.warpgroup), i32(1));
   hopper::GroupBarrierOp::create(b, loc, number, hopper::kWarpgroupThreads);
 }
@@ -37,7 +38,7 @@ void ConsumerBuilder::skipTiles(Value begin, Value end, Value first, Value step)
   for (Value ring : block.rings)
     hopper::RingGetOp::create(b, loc, ring, now);
   // Otherwise a warp could release a tile that a peer still waits for.
-  meet();
+  syncProgram();
   for (Value ring : block.rings)
     hopper::RingReleaseOp::create(b, loc, ring, now, block.releases);
 }
@@ -80,7 +81,7 @@ void ConsumerBuilder::clearMissingRows(LoadTileOp load, const LeftOut &missing, 
   if (left)
     clear(mul(max(left, index(0)), index(columns)), index(rows * columns));
   hopper::FenceAsyncSharedOp::create(b, loc);
-  meetAlone();
+  syncWarpgroup();
 }
 
 /// Returns the step of the tile that `loop` is at. `first` is the tile or list position of `step`.
@@ -150,7 +151,7 @@ void ConsumerBuilder::useRows(TileLoopOp loop, Value first, Value step) {
     // A copy of the program may read the stream's tile only in a later stage.
     if (plan.splitsSums() || load->isBeforeInBlock(stream))
       hopper::RingGetOp::create(b, loc, block.rings[row.stream], now);
-    Value place = placeOf(toI32(now), plan.memory.rings[row.stream].stages);
+    Value place = slotOf(toI32(now), plan.memory.rings[row.stream].stages);
     b.replaceOpWithNewOp<LoadTileOp>(load, load.getTileType(), places, ValueRange{place, index(0)},
                                      ArrayRef<int64_t>{-1, 1}, load.getInBounds());
   }
@@ -198,7 +199,7 @@ Value ConsumerBuilder::consumeInterval(TileLoopOp loop, Value slot, Value interv
   }
   if (loop.getWhen())
     any = arith::AndIOp::create(b, loc, any, loop.getWhen());
-  if (!plan.sharesIntervals || plan.drainsRings() || loop.getWhen())
+  if (!plan.sharesIntervals || plan.waitsForEmptyRings() || loop.getWhen())
     skipTiles(sharedRange.begin, arith::SelectOp::create(b, loc, any, own.begin, sharedRange.end),
               sharedRange.begin, step);
   if (!plan.sharesIntervals) {
@@ -210,7 +211,7 @@ Value ConsumerBuilder::consumeInterval(TileLoopOp loop, Value slot, Value interv
   for (auto [load, ring] : llvm::zip_equal(BlockPlan::findStreams(loop), block.rings))
     useStream(loop, load, ring, sharedRange.begin, step);
   if (plan.splitsSums()) {
-    handOver(loop, sharedRange.begin, step);
+    passTile(loop, sharedRange.begin, step);
   } else {
     if (plan.sharesProgram())
       pinOperands(loop);
@@ -330,7 +331,7 @@ void ConsumerBuilder::storeOutputs(const Held &held, Value consumer, Value step)
     VectorType type = output.getTileType();
     Value tile = panelsOf(tileAt(buffer, inPlace ? held.number : consumer),
                           llvm::divideCeil(type.getDimSize(1), getPanelColumns(type)));
-    if (plan.reloads()) {
+    if (plan.reusesResidentBuffers()) {
       // Stores of the previous program completed before this one began.
       if (plan.memory.overlaysStaging && isFirst)
         awaitStaging(step);
@@ -338,12 +339,13 @@ void ConsumerBuilder::storeOutputs(const Held &held, Value consumer, Value step)
       hopper::WaitStoresOp::create(b, loc, /*consumer=*/IntegerAttr());
     }
     // Peers, or the previous program's store, may still read the buffer.
-    if (plan.reloads() ? isFirst : (plan.sharesProgram() && !plan.splitsSums()) || waitsLater)
-      meet();
+    if (plan.reusesResidentBuffers() ? isFirst
+                                     : (plan.sharesProgram() && !plan.splitsSums()) || waitsLater)
+      syncProgram();
     isFirst = false;
     hopper::StoreTileOp::create(b, loc, output.getTile(), tile);
     hopper::FenceAsyncSharedOp::create(b, loc);
-    meetAlone();
+    syncWarpgroup();
     Value first = block.signals;
     if (plan.sharesProgram() && !plan.splitsSums())
       first = arith::AndIOp::create(b, loc, first,
@@ -382,16 +384,16 @@ Value ConsumerBuilder::consume(const Group &group, Value consumer, const Held &h
   b.eraseOp(program.getBody()->getTerminator());
   b.inlineBlockBefore(program.getBody(), target, place, numbers);
   step = consumeLoop(held.slot, numbers[2], step);
-  if (plan.reloads())
+  if (plan.reusesResidentBuffers())
     rereadNumbers(numbers, held.slot, consumer);
-  if (plan.reloads() && !plan.drainsRings())
+  if (plan.reusesResidentBuffers() && !plan.waitsForEmptyRings())
     hopper::WarpArriveOp::create(b, loc, block.barriers,
                                  add(held.number, index(*plan.memory.residentEmpty)));
   useResidents(held);
   addTiles(target, step);
   // The spare warps signal instead.
-  if (SignalAddedOp told = plan.told)
-    b.eraseOp(told);
+  if (SignalAddedOp signal = plan.signal)
+    b.eraseOp(signal);
   if (plan.splitsSums() && !plan.outputs.empty()) {
     // The consumers synchronize once, whether or not this one stores outputs with TMA.
     auto first = llvm::find_if(plan.outputs, [](StoreTileOp store) { return store != nullptr; });
@@ -399,10 +401,10 @@ Value ConsumerBuilder::consume(const Group &group, Value consumer, const Held &h
       b.setInsertionPoint(*first);
     else
       b.setInsertionPoint(target, place);
-    meet();
+    syncProgram();
   }
   storeOutputs(held, consumer, step);
-  if ((!plan.added.empty() || plan.splitsSums()) && !plan.reloads()) {
+  if ((!plan.added.empty() || plan.splitsSums()) && !plan.reusesResidentBuffers()) {
     // Staged tiles must not be overwritten before the last copy has read them. If consumers split
     // sums, the consumer's number keeps LLVM from merging the ends of their branches.
     b.setInsertionPoint(target, place);
@@ -478,24 +480,24 @@ void ConsumerBuilder::buildThreads() {
   GridBuilder grid(b, plan, block);
   // A wait for the residents also covers the numbers of the group.
   grid.forEachGroup(consumer, /*step=*/i32(0), [&](Value round, Value step) {
-    Value slot = placeOf(round, plan.getSlots()), number = heldNumber(slot, consumer);
+    Value slot = slotOf(round, plan.getSlots()), number = heldNumber(slot, consumer);
     Group group = grid.read(slot, /*byWarp=*/true);
-    if (plan.reloads() && plan.sharesProgram()) {
+    if (plan.reusesResidentBuffers() && plan.sharesProgram()) {
       // Steps write to the buffers that the stores of the previous program's outputs read.
       hopper::WaitStoresOp::create(b, loc, /*consumer=*/IntegerAttr());
-      meet();
+      syncProgram();
     }
     step = consume(group, consumer, {slot, number, /*pending=*/false}, step);
-    if (plan.reloads())
+    if (plan.reusesResidentBuffers())
       return step;
     // After the barrier in front of an output's store, no warp reads the slot any more.
     if (plan.outputs.empty())
-      meet();
+      syncProgram();
     hopper::BarrierArriveOp::create(b, loc, block.barriers,
                                     add(number, index(*plan.memory.residentEmpty)), block.signals);
     return step;
   });
-  if ((plan.reloads() && plan.sharesProgram()) ||
+  if ((plan.reusesResidentBuffers() && plan.sharesProgram()) ||
       llvm::any_of(block.outputs, [&](Value buffer) { return waitsForStoreLater(buffer); }))
     hopper::WaitStoresOp::create(b, loc, /*consumer=*/IntegerAttr());
 }
@@ -513,7 +515,7 @@ void ConsumerBuilder::build() {
                                /*withElseRegion=*/true);
       b.setInsertionPointToStart(mine.thenBlock());
     }
-    BlockPlan share = takeShare(i);
+    BlockPlan share = cloneForSum(i);
     ConsumerBuilder(b, share, block).buildThreads();
     b.eraseOp(share.program);
     if (mine)

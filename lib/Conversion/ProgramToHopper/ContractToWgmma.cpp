@@ -18,17 +18,17 @@ using namespace mlir;
 using namespace mlir::flashattn;
 
 /// Whether `condition` may differ between the warps of a warpgroup.
-static bool isOfWarps(Value condition) {
+static bool isWarpDivergent(Value condition) {
   Operation *def = condition.getDefiningOp();
   return isa_and_nonnull<AnyRowOp>(def) ||
-         (isa_and_nonnull<arith::OrIOp>(def) && llvm::any_of(def->getOperands(), isOfWarps));
+         (isa_and_nonnull<arith::OrIOp>(def) && llvm::any_of(def->getOperands(), isWarpDivergent));
 }
 
 /// Whether `op` may be executed by some warps of a warpgroup only. wgmma requires all four.
 static bool isOnBranchOfWarps(Operation *op) {
   for (auto branch = op->getParentOfType<scf::IfOp>(); branch;
        branch = branch->getParentOfType<scf::IfOp>())
-    if (isOfWarps(branch.getCondition()))
+    if (isWarpDivergent(branch.getCondition()))
       return true;
   return false;
 }

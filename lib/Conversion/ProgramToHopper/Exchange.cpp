@@ -14,15 +14,15 @@ using namespace mlir::flashattn;
 /// alternating buffers in shared memory. A consumer that overwrites a buffer has waited for its
 /// peers' tiles of the next step, and the peers had waited for the products that read the buffer.
 void ConsumerBuilder::exchange(TileLoopOp loop, Value first, Value step) {
-  constexpr int64_t kPlaces = 2;
+  constexpr int64_t kBuffers = 2;
   SmallVector<vector::ContractionOp> products =
       llvm::filter_to_vector(loop.getBody()->getOps<vector::ContractionOp>(), isLhsTransposed);
   Operation *published = nullptr;
   for (auto [i, product] : llvm::enumerate(products)) {
     Value tiles = block.exchanged[i], tile = product.getLhs();
-    int64_t ready = plan.memory.exchangeReady + kPlaces * i;
+    int64_t ready = plan.memory.exchangeReady + kBuffers * i;
     b.setInsertionPointAfter(tile.getDefiningOp());
-    Value place = placeOf(now(loop, first, step), kPlaces);
+    Value place = slotOf(now(loop, first, step), kBuffers);
     hopper::StoreTileOp::create(b, loc, tile, tileAt(tiles, place));
     published = hopper::PublishOp::create(b, loc, block.barriers, add(place, index(ready)));
     // Waits in front of the product or, if the program has left a stage empty, in that stage.
@@ -30,11 +30,11 @@ void ConsumerBuilder::exchange(TileLoopOp loop, Value first, Value step) {
     if (StageOp stage = getStage(product); stage && isa_and_nonnull<StageOp>(stage->getPrevNode()))
       b.setInsertionPoint(stage);
     Value turn = now(loop, first, step);
-    place = placeOf(turn, kPlaces);
+    place = slotOf(turn, kBuffers);
     hopper::BarrierWaitOp::create(b, loc, block.barriers, add(place, index(ready)),
-                                  parityOf(turn, kPlaces));
+                                  parityOf(turn, kBuffers));
     b.setInsertionPoint(product);
-    place = placeOf(now(loop, first, step), kPlaces);
+    place = slotOf(now(loop, first, step), kBuffers);
     Value held =
         hopper::LoadTileOp::create(b, loc, cast<VectorType>(tile.getType()), tileAt(tiles, place));
     product.getLhsMutable().assign(held);
@@ -57,10 +57,10 @@ void ConsumerBuilder::exchange(TileLoopOp loop, Value first, Value step) {
     }
     hopper::FenceAsyncSharedOp::create(b, loc);
     if (plan.getDqReduceStages()) {
-      Value place = placeOf(now(loop, first, step), WarpgroupBlockPlan::kSpareWarps);
+      Value place = slotOf(now(loop, first, step), WarpgroupBlockPlan::kSpareWarps);
       hopper::WarpArriveOp::create(b, loc, block.barriers, add(place, index(plan.memory.staged)));
     } else {
-      hopper::AddStagedOp::create(b, loc, staging, added.getTarget(), getPlace(added),
+      hopper::AddStagedOp::create(b, loc, staging, added.getTarget(), getPosition(added),
                                   div(threadInGroup, index(32)));
     }
     b.eraseOp(added);
@@ -68,7 +68,7 @@ void ConsumerBuilder::exchange(TileLoopOp loop, Value first, Value step) {
 }
 
 /// Returns the element indices at which the tile of `added` begins.
-SmallVector<Value> ConsumerBuilder::getPlace(AddTileOp added) {
+SmallVector<Value> ConsumerBuilder::getPosition(AddTileOp added) {
   SmallVector<Value> indices(added.getIndices());
   Value &row = indices[indices.size() - 2];
   row = mul(row, cast<VectorType>(added.getTile().getType()).getDimSize(0));
@@ -88,7 +88,7 @@ void ConsumerBuilder::addTiles(mlir::Block *body, Value step) {
                                     parityOf(steps, places, /*inverted=*/true));
     }
     hopper::AddTileOp::create(b, loc, added.getTile(), block.staging.front(), added.getTarget(),
-                              getPlace(added), /*warp=*/Value());
+                              getPosition(added), /*warp=*/Value());
     b.eraseOp(added);
   }
 }

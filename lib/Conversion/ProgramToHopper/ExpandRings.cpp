@@ -79,7 +79,7 @@ public:
   void drain(RingDrainOp op) { wait(ring.getEmpty(), op.getStep()); }
 
 private:
-  Value stageOf(Value step) { return placeOf(toI32(step), stages); }
+  Value stageOf(Value step) { return slotOf(toI32(step), stages); }
 
   void wait(int64_t first, Value step, bool inverted = false) {
     Value barrier = add(stageOf(step), index(first));
@@ -104,7 +104,7 @@ struct ExpandRingsPass : flashattn::impl::ExpandRingsBase<ExpandRingsPass> {
     });
     for (Operation *op : users) {
       if (!isa<RingInitOp, RingPutOp, RingPutRowOp, RingGetOp, RingReleaseOp, RingDrainOp>(op)) {
-        op->emitOpError() << "expected hopper ops alone to use a ring but got '" << op->getName()
+        op->emitOpError() << "expected only hopper ops to use a ring but got '" << op->getName()
                           << "'";
         return signalPassFailure();
       }

@@ -14,7 +14,7 @@ Value BlockBuilder::stagingAt(Value step) {
     return block.staging.front();
   // The buffers are contiguous.
   const SharedBuffer &first = plan.memory.memory[plan.memory.staging.front()];
-  Value offset = add(mul(placeOf(step, places), first.getBytes()), index(first.offset));
+  Value offset = add(mul(slotOf(step, places), first.getBytes()), index(first.offset));
   return memref::ViewOp::create(b, loc, cast<MemRefType>(block.staging.front().getType()),
                                 block.pool, offset, ValueRange());
 }
@@ -40,28 +40,28 @@ void GridBuilder::countGroups(BlockValues &values) {
 }
 
 /// Returns the number of blocks that run at once.
-Value GridBuilder::countPlaces() {
+Value GridBuilder::countResidentBlocks() {
   return mul(MultiprocessorCountOp::create(b, loc), index(plan.hopper.getBlocksPerSM()));
 }
 
 /// Returns the number of heads per section such that a section has a group for each block that runs
 /// at once, or for all but a sixteenth of them. The L2 cache then holds the K and V of few heads at
 /// a time, and no multiprocessor idles during the last section. Sections have about the same size.
-Value GridBuilder::countHeadsOfPlaces() {
-  Value places = countPlaces(), heads = div(block.groups, block.tileGroups);
+Value GridBuilder::countHeadsPerSection() {
+  Value places = countResidentBlocks(), heads = div(block.groups, block.tileGroups);
   Value sections = div(block.groups, sub(places, div(places, index(16))));
   return toI32(b.createOrFold<arith::CeilDivUIOp>(loc, heads, max(sections, index(1))));
 }
 
 /// Returns the number of stages of each ring that stay without a tile in flight, so that all blocks
 /// that run at once prefetch at most `prefetch_kib_per_sm` KiB per SM, but at least two tiles each.
-Value GridBuilder::countIdlePlaces() {
+Value GridBuilder::countIdleStages() {
   constexpr int64_t kKiB = 1024, kLeast = 2;
   int64_t bytes = 0;
   for (LoadTileOp load : plan.streams)
     bytes += load.getTileType().getNumElements() * load.getTileType().getElementTypeBitWidth() / 8;
   Value most = mul(MultiprocessorCountOp::create(b, loc), plan.hopper.getPrefetchKiBPerSM() * kKiB);
-  Value ahead = div(most, mul(min(block.groups, countPlaces()), bytes));
+  Value ahead = div(most, mul(min(block.groups, countResidentBlocks()), bytes));
   ahead = min(max(ahead, index(kLeast)), index(plan.getStages()));
   return toI32(sub(index(plan.getStages()), ahead));
 }
@@ -70,8 +70,8 @@ Value GridBuilder::countIdlePlaces() {
 /// that claim groups wait for the kernel that clears the counter. With few groups per block there
 /// is one block per group instead, unless the next residents must wait for the steps of this group.
 Value GridBuilder::countBlocks() {
-  Value resident = countPlaces();
-  if (!plan.claims() || plan.reloads())
+  Value resident = countResidentBlocks();
+  if (!plan.claims() || plan.reusesResidentBuffers())
     return min(block.groups, resident);
   constexpr int64_t kFew = 4;
   Value few = less(block.groups, mul(resident, index(kFew)));
@@ -170,11 +170,11 @@ SmallVector<IRMapping> GridBuilder::programsOf(const Group &group) {
 /// per head, so that no block runs only large groups.
 Value GridBuilder::groupOf(Value round) {
   gpu::LaunchOp launch = block.launch;
-  return toIndex(add(mul(round, toI32(launch.getGridSize().x)), placeIn(round)));
+  return toIndex(add(mul(round, toI32(launch.getGridSize().x)), positionIn(round)));
 }
 
 /// Returns the block's position in a round.
-Value GridBuilder::placeIn(Value round) {
+Value GridBuilder::positionIn(Value round) {
   gpu::LaunchOp launch = block.launch;
   Value place = toI32(launch.getBlockIds().x);
   if (plan.getHeadsPerBlock() == 1)
@@ -185,7 +185,8 @@ Value GridBuilder::placeIn(Value round) {
 Value GridBuilder::countRounds() {
   gpu::LaunchOp launch = block.launch;
   Value blocks = toI32(launch.getGridSize().x), all = toI32(block.groups), full = div(all, blocks);
-  Value isInLast = compare(arith::CmpIPredicate::ult, placeIn(full), sub(all, mul(full, blocks)));
+  Value isInLast =
+      compare(arith::CmpIPredicate::ult, positionIn(full), sub(all, mul(full, blocks)));
   return add(full, arith::ExtUIOp::create(b, loc, b.getI32Type(), isInLast));
 }
 
@@ -235,7 +236,7 @@ void GridBuilder::forEachClaim(bool byWarp, function_ref<void(Value round)> awai
   auto loop = scf::WhileOp::create(b, loc, TypeRange{i32Type, i32Type}, ValueRange{i32(0), state});
   b.createBlock(&loop.getBefore(), {}, {i32Type, i32Type}, {loc, loc});
   await(loop.getBeforeArguments()[0]);
-  Value batch = readNumber(placeOf(loop.getBeforeArguments()[0], plan.getSlots()), 0, byWarp);
+  Value batch = readNumber(slotOf(loop.getBeforeArguments()[0], plan.getSlots()), 0, byWarp);
   Value any = compare(arith::CmpIPredicate::ne, batch, index(kNoGroup));
   scf::ConditionOp::create(b, loc, any, loop.getBeforeArguments());
   b.createBlock(&loop.getAfter(), {}, {i32Type, i32Type}, {loc, loc});
@@ -249,10 +250,10 @@ void GridBuilder::forEachClaim(bool byWarp, function_ref<void(Value round)> awai
 /// each round waits for the residents of `consumer`.
 void GridBuilder::forEachGroup(Value consumer, Value state, RoundBody body) {
   auto await = [&](Value round) {
-    Value number = heldNumber(placeOf(round, plan.getHeld()), consumer);
+    Value number = heldNumber(slotOf(round, plan.getResidentGroups()), consumer);
     hopper::BarrierWaitOp::create(b, loc, block.barriers,
                                   add(number, index(plan.memory.residentFull)),
-                                  parityOf(round, plan.getHeld()));
+                                  parityOf(round, plan.getResidentGroups()));
   };
   if (plan.claims())
     return forEachClaim(/*byWarp=*/true, await, state, body);
@@ -263,7 +264,7 @@ void GridBuilder::forEachGroup(Value consumer, Value state, RoundBody body) {
 }
 
 /// Writes to shared memory that no group is left.
-void GridBuilder::tellEnd(Value slot) {
+void GridBuilder::publishEnd(Value slot) {
   memref::StoreOp::create(b, loc, i32(kNoGroup), block.numbers, ValueRange{slot, index(0)});
 }
 
@@ -272,10 +273,10 @@ void GridBuilder::tellEnd(Value slot) {
 //===----------------------------------------------------------------------===//
 
 /// Writes the numbers of `group` to shared memory.
-void GridBuilder::tell(const Group &group, Value slot) {
+void GridBuilder::publishGroup(const Group &group, Value slot) {
   Value end = group.end ? group.end : index(0);
-  Value told[] = {group.batch, group.head, group.tile, end};
-  for (auto [i, value] : llvm::enumerate(told))
+  Value numbers[] = {group.batch, group.head, group.tile, end};
+  for (auto [i, value] : llvm::enumerate(numbers))
     memref::StoreOp::create(b, loc, toI32(value), block.numbers, ValueRange{slot, index(i)});
 }
 
@@ -286,7 +287,8 @@ Value GridBuilder::readNumber(Value slot, int64_t which, bool byWarp) {
   return byWarp ? fromLane0(value) : value;
 }
 
-/// Returns the group that `tell` has written, read by one thread or, if `byWarp`, warp-uniform.
+/// Returns the group that `publishGroup` has written, read by one thread or, if `byWarp`,
+/// warp-uniform.
 Group GridBuilder::read(Value slot, bool byWarp) {
   auto number = [&](int64_t i) { return readNumber(slot, i, byWarp); };
   Value batch = number(0), head = number(1), tile = number(2), end = number(3);

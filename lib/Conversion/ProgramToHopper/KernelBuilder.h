@@ -26,7 +26,7 @@ public:
   }
 
   /// Returns `step` (i32) modulo `places`. 32-bit, because consumers have no registers to spare.
-  Value placeOf(Value step, int64_t places) {
+  Value slotOf(Value step, int64_t places) {
     return toIndex(arith::RemUIOp::create(b, loc, step, i32(places)));
   }
 

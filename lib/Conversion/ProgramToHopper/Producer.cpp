@@ -47,7 +47,7 @@ void ProducerBuilder::prepare(const Group &group, Value slot) {
   GridBuilder grid(b, plan, block);
   SmallVector<IRMapping> programs = grid.programsOf(group);
   if (plan.isPersistent())
-    grid.tell(group, slot);
+    grid.publishGroup(group, slot);
   else
     loadResidents(programs, slot);
   SharedRangeBuilder(b, plan, block).publish(programs, slot);
@@ -191,13 +191,13 @@ Value ProducerBuilder::produce(const Group &group, Value slot, Value step) {
 /// Waits until the slot of `round` is free: all consumers have read its numbers and no longer need
 /// its residents. `step` is the step after the last tile loaded into the rings.
 Value ProducerBuilder::awaitSlot(Value round, Value step) {
-  Value slot = placeOf(round, plan.getSlots());
-  if (plan.drainsRings()) {
-    for (unsigned stream : plan.drained)
+  Value slot = slotOf(round, plan.getSlots());
+  if (plan.waitsForEmptyRings()) {
+    for (unsigned stream : plan.residentStreams)
       hopper::RingDrainOp::create(b, loc, block.rings[stream], sub(step, index(1)));
     return slot;
   }
-  Value free = parityOf(round, plan.getHeld(), /*inverted=*/true);
+  Value free = parityOf(round, plan.getResidentGroups(), /*inverted=*/true);
   for (int64_t w = 0; w < plan.getPrograms(); ++w)
     hopper::BarrierWaitOp::create(
         b, loc, block.barriers, add(heldNumber(slot, index(w)), index(*plan.memory.residentEmpty)),
@@ -227,7 +227,7 @@ void ProducerBuilder::prepareClaimed(Value round, Value step) {
   b.setInsertionPointToStart(another.thenBlock());
   prepare(grid.decode(toIndex(number)), slot);
   b.setInsertionPointToStart(another.elseBlock());
-  grid.tellEnd(slot);
+  grid.publishEnd(slot);
   for (int64_t w = 0; w < plan.getPrograms(); ++w)
     hopper::BarrierArriveOp::create(
         b, loc, block.barriers, add(heldNumber(slot, index(w)), index(plan.memory.residentFull)),
@@ -259,7 +259,7 @@ void ProducerBuilder::build() {
   if (plan.claims()) {
     grid.forEachClaim(/*byWarp=*/false, /*await=*/[](Value) {}, /*step=*/i32(0),
                       [&](Value round, Value step) {
-                        Value slot = placeOf(round, plan.getSlots());
+                        Value slot = slotOf(round, plan.getSlots());
                         step = produce(grid.read(slot, /*byWarp=*/false), slot, step);
                         // Claims while consumers still process the last tiles. An earlier claim
                         // would hold the next group for the whole run of this one and keep it from
@@ -271,7 +271,7 @@ void ProducerBuilder::build() {
   }
   Value rounds = grid.countRounds();
   grid.forEachRound(rounds, /*step=*/i32(0), [&](Value round, Value step) {
-    Value slot = placeOf(round, plan.getSlots());
+    Value slot = slotOf(round, plan.getSlots());
     step = produce(grid.read(slot, /*byWarp=*/false), slot, step);
     prepareNext(round, rounds, step);
     return step;

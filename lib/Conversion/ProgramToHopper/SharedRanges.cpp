@@ -25,7 +25,7 @@ TileRange SharedRangeBuilder::boundsOf(IRMapping &mapping, Value interval) {
 /// Extends the range of the first interval to at least one tile if releasing a ring's tiles signals
 /// that the buffers of residents are free.
 TileRange SharedRangeBuilder::withStep(TileRange range, Value interval) {
-  if (!plan.drainsRings())
+  if (!plan.waitsForEmptyRings())
     return range;
   Value least = index(1);
   if (interval)

@@ -36,8 +36,8 @@ private:
   void initBlock();
 
   BlockValues &values;
-  Value blocks;     ///< number of blocks in the grid
-  ProgramOp leader; ///< primary program of the programmatic dependent launch, or null
+  Value blocks;      ///< number of blocks in the grid
+  ProgramOp primary; ///< primary program of the programmatic dependent launch, or null
 };
 } // namespace
 
@@ -100,14 +100,14 @@ void LaunchBuilder::makeCounter() {
   auto clear = [&] {
     memref::StoreOp::create(b, loc, i32(0), values.counter, ValueRange{index(0)});
   };
-  if (leader) {
+  if (primary) {
     {
       OpBuilder::InsertionGuard guard(b);
-      b.setInsertionPoint(leader);
+      b.setInsertionPoint(primary);
       allocate(index(1));
-      b.setInsertionPointToStart(leader.getBody());
+      b.setInsertionPointToStart(primary.getBody());
       Value number = index(0);
-      for (Value each : leader.getNumbers())
+      for (Value each : primary.getNumbers())
         number = arith::OrIOp::create(b, loc, number, each);
       auto first = scf::IfOp::create(b, loc, compare(arith::CmpIPredicate::eq, number, index(0)),
                                      /*withElseRegion=*/false);
@@ -116,7 +116,7 @@ void LaunchBuilder::makeCounter() {
     }
     // The primary program may have no blocks.
     Value programs = index(1);
-    for (Value size : leader.getSizes())
+    for (Value size : primary.getSizes())
       programs = mul(programs, size);
     more =
         arith::AndIOp::create(b, loc, more, compare(arith::CmpIPredicate::eq, programs, index(0)));
@@ -190,23 +190,23 @@ void LaunchBuilder::initBlock() {
     hopper::BarrierInitOp::create(b, loc, values.barriers, index(i),
                                   b.getI64IntegerAttr(isEmpty ? plan.countSlotReleases() : 1));
   }
-  constexpr int64_t kPlaces = 2;
+  constexpr int64_t kBuffers = 2;
   for (Value ring : values.rings)
     hopper::RingInitOp::create(b, loc, ring,
                                plan.getConsumers() * (plan.warpsRelease ? kWarps : 1));
-  auto initPlaces = [&](int64_t first, int64_t count, int64_t arrivals) {
+  auto initBuffers = [&](int64_t first, int64_t count, int64_t arrivals) {
     for (int64_t i = 0; i < count; ++i)
       hopper::BarrierInitOp::create(b, loc, values.barriers, index(first + i),
                                     b.getI64IntegerAttr(arrivals));
   };
   bool splits = plan.splitsSums();
-  initPlaces(plan.memory.exchangeReady, kPlaces * values.exchanged.size(),
-             kWarps * (splits ? 1 : plan.getConsumers()));
+  initBuffers(plan.memory.exchangeReady, kBuffers * values.exchanged.size(),
+              kWarps * (splits ? 1 : plan.getConsumers()));
   if (splits)
-    initPlaces(plan.memory.placeFree, kPlaces, kWarps);
+    initBuffers(plan.memory.bufferFree, kBuffers, kWarps);
   if (plan.getDqReduceStages()) {
-    initPlaces(plan.memory.staged, WarpgroupBlockPlan::kSpareWarps, kWarps * plan.getConsumers());
-    initPlaces(plan.memory.stagingFree, plan.getDqReduceStages(), 1);
+    initBuffers(plan.memory.staged, WarpgroupBlockPlan::kSpareWarps, kWarps * plan.getConsumers());
+    initBuffers(plan.memory.stagingFree, plan.getDqReduceStages(), 1);
   }
   hopper::FenceBarrierInitOp::create(b, loc);
   Group group = values.group;
@@ -218,7 +218,7 @@ void LaunchBuilder::initBlock() {
 void LaunchBuilder::build() {
   ProgramOp program = plan.program;
   GridBuilder grid(b, plan, block);
-  leader = findLeader(program);
+  primary = findLeader(program);
   b.setInsertionPoint(program);
   grid.countGroups(values);
   // The driver rejects a grid of 0 blocks.
@@ -231,9 +231,9 @@ void LaunchBuilder::build() {
   if (plan.claims())
     makeCounter();
   if (plan.hopper.getL2HeadGroup() == 0)
-    values.section = grid.countHeadsOfPlaces();
+    values.section = grid.countHeadsPerSection();
   if (plan.hopper.getPrefetchKiBPerSM())
-    values.idle = grid.countIdlePlaces();
+    values.idle = grid.countIdleStages();
   values.launch =
       gpu::LaunchOp::create(b, loc, blocks, one, one, index(plan.getThreads()), one, one);
   b.setInsertionPointToStart(&values.launch.getBody().front());
@@ -279,7 +279,7 @@ void LaunchBuilder::build() {
     addLaunchDependents(values.launch.getBody().front());
   b.eraseOp(program);
   if (values.counter) {
-    b.setInsertionPointAfter(leader ? guarded : values.launch.getOperation());
+    b.setInsertionPointAfter(primary ? guarded : values.launch.getOperation());
     memref::DeallocOp::create(b, loc, values.counter);
   }
   b.setInsertionPoint(values.launch);
@@ -307,7 +307,7 @@ static LogicalResult splitByLength(RewriterBase &b, const BlockPlan &plan) {
   auto split = scf::IfOp::create(b, loc, isLong, /*withElseRegion=*/true);
   b.setInsertionPointToStart(split.thenBlock());
   auto copy = cast<ProgramOp>(b.clone(*plan.program));
-  copy.setScheduleAttr(plan.schedule.withHopper(plan.hopper.withoutClaims(kFewHeads)));
+  copy.setScheduleAttr(plan.schedule.withHopper(plan.hopper.withoutDynamicScheduler(kFewHeads)));
   b.moveOpBefore(plan.program, split.elseBlock()->getTerminator());
   return specialize(b, copy);
 }

@@ -16,23 +16,23 @@ using namespace mlir;
 using namespace mlir::flashattn;
 
 /// Buffers of the tile that is passed on.
-static constexpr int64_t kPlaces = 2;
+static constexpr int64_t kBuffers = 2;
 
 //===----------------------------------------------------------------------===//
 // Assigning ops to consumers
 //===----------------------------------------------------------------------===//
 
 /// Returns the loop's ops that `v` depends on.
-static FailureOr<SetVector<Operation *>> findMakers(TileLoopOp loop, Value v) {
-  SetVector<Operation *> makers;
+static FailureOr<SetVector<Operation *>> findProducers(TileLoopOp loop, Value v) {
+  SetVector<Operation *> producers;
   BackwardSliceOptions options;
   options.inclusive = true;
   options.omitUsesFromAbove = false;
   options.filter = [&](Operation *op) { return op->getBlock() == loop.getBody(); };
   if (v.getParentBlock() != loop.getBody() || !v.getDefiningOp() ||
-      failed(getBackwardSlice(v, &makers, options)))
+      failed(getBackwardSlice(v, &producers, options)))
     return failure();
-  return makers;
+  return producers;
 }
 
 /// Whether `v` is computed, unlike a constant or a tile that every consumer can load.
@@ -42,45 +42,45 @@ static bool isComputed(Value v) {
          !def->hasTrait<OpTrait::ConstantLike>();
 }
 
-/// Returns the computed results of `makers` that `others` use.
-static SetVector<Value> findPassed(const SetVector<Operation *> &makers,
+/// Returns the computed results of `producers` that `others` use.
+static SetVector<Value> findPassed(const SetVector<Operation *> &producers,
                                    const SetVector<Operation *> &others) {
   SetVector<Value> passed;
   for (Operation *op : others) {
-    if (makers.contains(op))
+    if (producers.contains(op))
       continue;
     SetVector<Value> inputs(op->operand_begin(), op->operand_end());
     getUsedValuesDefinedAbove(op->getRegions(), inputs);
     for (Value input : inputs)
-      if (isComputed(input) && makers.contains(input.getDefiningOp()))
+      if (isComputed(input) && producers.contains(input.getDefiningOp()))
         passed.insert(input);
   }
   return passed;
 }
 
-/// Finds one operand tile through which `makers` can pass all values that `others` need. For that,
-/// `makers` may take over ops from `others` up to that tile, except products. Returns null if there
-/// is no such tile.
-static Value findOnlyPassed(TileLoopOp loop, FloatType element, SetVector<Operation *> &makers,
+/// Finds one operand tile through which `producers` can pass all values that `others` need. For
+/// that, `producers` may take over ops from `others` up to that tile, except products. Returns null
+/// if there is no such tile.
+static Value findOnlyPassed(TileLoopOp loop, FloatType element, SetVector<Operation *> &producers,
                             const SetVector<Operation *> &others) {
   auto isOperand = [&](Value v) { return getElementTypeOrSelf(v) == element; };
-  SetVector<Value> passed = findPassed(makers, others);
+  SetVector<Value> passed = findPassed(producers, others);
   if (passed.size() == 1 && isOperand(passed.front()))
     return passed.front();
   for (Operation &op : *loop.getBody()) {
     if (!others.contains(&op) || op.getNumResults() != 1 || !isComputed(op.getResult(0)) ||
         !isOperand(op.getResult(0)))
       continue;
-    FailureOr<SetVector<Operation *>> more = findMakers(loop, op.getResult(0));
+    FailureOr<SetVector<Operation *>> more = findProducers(loop, op.getResult(0));
     if (failed(more))
       continue;
-    more->set_subtract(makers);
+    more->set_subtract(producers);
     if (llvm::any_of(*more, llvm::IsaPred<vector::ContractionOp>))
       continue;
-    SetVector<Operation *> all = makers;
+    SetVector<Operation *> all = producers;
     all.set_union(*more);
     if (passed = findPassed(all, others); passed.size() == 1 && passed.front() == op.getResult(0)) {
-      makers = std::move(all);
+      producers = std::move(all);
       return op.getResult(0);
     }
   }
@@ -90,21 +90,21 @@ static Value findOnlyPassed(TileLoopOp loop, FloatType element, SetVector<Operat
 LogicalResult mlir::flashattn::splitSums(BlockPlan &plan) {
   TileLoopOp loop = plan.loop;
   SumSplit &split = plan.split;
-  SmallVector<SetVector<Operation *>> makers;
+  SmallVector<SetVector<Operation *>> producers;
   for (Value sum : loop.getYielded()) {
-    FailureOr<SetVector<Operation *>> of = findMakers(loop, sum);
+    FailureOr<SetVector<Operation *>> of = findProducers(loop, sum);
     if (failed(of))
       return loop.emitOpError() << "expected one sum of the loop for each consumer";
-    makers.push_back(*of);
+    producers.push_back(*of);
   }
-  if (makers.size() != 2 || plan.getConsumers() != 2)
+  if (producers.size() != 2 || plan.getConsumers() != 2)
     return loop.emitOpError() << "expected two sums for two consumers that split them but got "
-                              << makers.size() << " for " << plan.getConsumers();
+                              << producers.size() << " for " << plan.getConsumers();
   // The consumer with fewer ops computes and passes on the tile that both need.
   split.sums = {0, 1};
-  if (makers[1].size() < makers[0].size())
+  if (producers[1].size() < producers[0].size())
     std::swap(split.sums[0], split.sums[1]);
-  split.made = {makers[split.sums[0]], makers[split.sums[1]]};
+  split.made = {producers[split.sums[0]], producers[split.sums[1]]};
   split.passed = findOnlyPassed(loop, plan.schedule.getDotType(), split.made[0], split.made[1]);
   if (!split.passed)
     return loop.emitOpError() << "expected one tile of " << plan.schedule.getDotType()
@@ -192,7 +192,7 @@ private:
 } // namespace
 
 /// Clones the program for `consumer`, with only the sum that this consumer computes.
-BlockPlan ConsumerBuilder::takeShare(int64_t consumer) {
+BlockPlan ConsumerBuilder::cloneForSum(int64_t consumer) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(plan.program);
   IRMapping copies;
@@ -237,26 +237,26 @@ BlockPlan ConsumerBuilder::takeShare(int64_t consumer) {
 /// Passes the first consumer's tile to the second consumer through two alternating buffers. The
 /// second consumer's warps signal that they have read a buffer, and the first consumer waits for
 /// that.
-void ConsumerBuilder::handOver(TileLoopOp loop, Value first, Value step) {
+void ConsumerBuilder::passTile(TileLoopOp loop, Value first, Value step) {
   Value tiles = block.exchanged.front();
   const WarpgroupBlockPlan &memory = plan.memory;
   auto wait = [&](Value turn, Value place, int64_t barriers, bool inverted = false) {
     hopper::BarrierWaitOp::create(b, loc, block.barriers, add(place, index(barriers)),
-                                  parityOf(turn, kPlaces, inverted));
+                                  parityOf(turn, kBuffers, inverted));
   };
   if (plan.passed) {
     b.setInsertionPointAfterValue(plan.passed);
-    Value turn = now(loop, first, step), place = placeOf(turn, kPlaces);
-    wait(turn, place, memory.placeFree, /*inverted=*/true);
+    Value turn = now(loop, first, step), place = slotOf(turn, kBuffers);
+    wait(turn, place, memory.bufferFree, /*inverted=*/true);
     hopper::StoreTileOp::create(b, loc, plan.passed, tileAt(tiles, place));
     hopper::PublishOp::create(b, loc, block.barriers, add(place, index(memory.exchangeReady)));
   }
   for (auto read : loop.getBody()->getOps<hopper::ReadTileOp>()) {
     b.setInsertionPoint(read);
-    Value turn = now(loop, first, step), place = placeOf(turn, kPlaces);
+    Value turn = now(loop, first, step), place = slotOf(turn, kBuffers);
     wait(turn, place, memory.exchangeReady);
     read.getTileMutable().assign(tileAt(tiles, place));
     b.setInsertionPointAfter(read);
-    hopper::WarpArriveOp::create(b, loc, block.barriers, add(place, index(memory.placeFree)));
+    hopper::WarpArriveOp::create(b, loc, block.barriers, add(place, index(memory.bufferFree)));
   }
 }

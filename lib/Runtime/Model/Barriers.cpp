@@ -31,8 +31,8 @@ void Block::complete(Barrier &barrier) {
   if (barrier.missing != 0)
     return;
   if (barrier.bytes < 0) {
-    failAsync(llvm::formatv("byte count mismatch: expected no more bytes than barrier {0} was told "
-                            "to expect but got {1} more in phase {2}",
+    failAsync(llvm::formatv("byte count mismatch: expected no more bytes than barrier {0} expects "
+                            "but got {1} more in phase {2}",
                             barrier.number, -barrier.bytes, barrier.phase));
     return;
   }
@@ -69,7 +69,7 @@ void barrierInit(Thread *thread, int32_t place, void *address, int32_t count) {
   for (auto &barrier : block.barriers)
     if (barrier->offset == offset)
       block.fail(*thread,
-                 "expected a barrier to be made once but got another hopper.barrier_init of "
+                 "expected a barrier to be initialized once but got another hopper.barrier_init of "
                  "barrier " +
                      llvm::Twine(barrier->number));
   if (block.barriers.size() == Agents::kMaxBarriers)
@@ -147,10 +147,10 @@ void publish(Thread *thread, int32_t place, void *address) {
   thread->enter(place);
   fence(*thread);
   Block &block = *thread->block;
-  WarpMeeting &meeting = block.getMeeting(*thread);
-  if (block.meet(*thread, meeting, nullptr)) {
+  WarpSync &sync = block.getWarpSync(*thread);
+  if (block.join(*thread, sync, nullptr)) {
     syncWarp(*thread, block);
-    block.leave(*thread, meeting);
+    block.release(*thread, sync);
   }
   if (thread->lane() == 0)
     block.arrive(*thread, block.getBarrier(*thread, address));
@@ -159,10 +159,10 @@ void publish(Thread *thread, int32_t place, void *address) {
 void warpSync(Thread *thread, int32_t place) {
   thread->enter(place);
   Block &block = *thread->block;
-  WarpMeeting &meeting = block.getMeeting(*thread);
-  if (block.meet(*thread, meeting, nullptr)) {
+  WarpSync &sync = block.getWarpSync(*thread);
+  if (block.join(*thread, sync, nullptr)) {
     syncWarp(*thread, block);
-    block.leave(*thread, meeting);
+    block.release(*thread, sync);
   }
 }
 

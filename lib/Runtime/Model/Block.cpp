@@ -131,7 +131,7 @@ bool Block::reset(const Launch &newLaunch, int64_t newNumber) {
   products.resize(agents.groups);
   storeTimes.assign(agents.warps, 0);
   storesDone.assign(agents.warps, 0);
-  meetings.assign(agents.warps, WarpMeeting());
+  warpSyncs.assign(agents.warps, WarpSync());
   atomics.clear();
   awaiting.clear();
   busyUntil = std::chrono::steady_clock::now();
@@ -285,29 +285,29 @@ unsigned Block::countLanes(unsigned warp) const {
   return std::min(kWarpThreads, agents.threads - warp * kWarpThreads);
 }
 
-bool Block::meet(Thread &thread, WarpMeeting &meeting, void *arguments, unsigned lanes) {
-  if (!meeting.arrived) {
-    meeting.place = thread.place;
-    meeting.lanes = lanes;
-  } else if (meeting.place != thread.place) {
-    fail(thread, "expected all threads of a warp at the same op but got others at " +
-                     getPlace(meeting.place));
-  } else if (meeting.lanes != lanes) {
+bool Block::join(Thread &thread, WarpSync &sync, void *arguments, unsigned lanes) {
+  if (!sync.arrived) {
+    sync.place = thread.place;
+    sync.lanes = lanes;
+  } else if (sync.place != thread.place) {
+    fail(thread,
+         "expected all threads of a warp at the same op but got others at " + getPlace(sync.place));
+  } else if (sync.lanes != lanes) {
     fail(thread, llvm::formatv("expected {0} threads of the warp, as others do, but got {1}",
-                               meeting.lanes, lanes));
+                               sync.lanes, lanes));
   }
-  meeting.arrived |= 1u << thread.lane();
-  meeting.arguments[thread.lane()] = arguments;
-  if (unsigned(llvm::popcount(meeting.arrived)) == lanes)
+  sync.arrived |= 1u << thread.lane();
+  sync.arguments[thread.lane()] = arguments;
+  if (unsigned(llvm::popcount(sync.arrived)) == lanes)
     return true;
-  block(thread, WaitKind::Warp, thread.warp(), meeting.place);
+  block(thread, WaitKind::Warp, thread.warp(), sync.place);
   return false;
 }
 
-void Block::leave(Thread &thread, WarpMeeting &meeting) {
-  meeting.arrived = 0;
+void Block::release(Thread &thread, WarpSync &sync) {
+  sync.arrived = 0;
   unsigned first = thread.warp() * kWarpThreads;
-  for (unsigned lane = 0; lane < meeting.lanes; ++lane)
+  for (unsigned lane = 0; lane < sync.lanes; ++lane)
     if (lane != thread.lane())
       wake(threads[first + lane]);
 }

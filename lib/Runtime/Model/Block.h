@@ -124,7 +124,7 @@ struct GroupBarrier {
 };
 
 /// A collective op of the threads of a warp.
-struct WarpMeeting {
+struct WarpSync {
   uint32_t arrived = 0; ///< one bit per lane
   unsigned lanes = 0;   ///< number of participating lanes, the first ones
   uint16_t place = 0;
@@ -211,13 +211,13 @@ public:
   void acquire(Thread &thread, const Knowledge &from) { joins.join(thread.known, from); }
 
   /// Waits until all lanes, or the first `lanes`, have arrived. Returns true for the last one,
-  /// which acts for all and calls `leave`.
-  bool meet(Thread &thread, WarpMeeting &meeting, void *arguments) {
-    return meet(thread, meeting, arguments, countLanes(thread.warp()));
+  /// which acts for all and calls `release`.
+  bool join(Thread &thread, WarpSync &sync, void *arguments) {
+    return join(thread, sync, arguments, countLanes(thread.warp()));
   }
-  bool meet(Thread &thread, WarpMeeting &meeting, void *arguments, unsigned lanes);
-  void leave(Thread &thread, WarpMeeting &meeting);
-  WarpMeeting &getMeeting(Thread &thread) { return meetings[thread.warp()]; }
+  bool join(Thread &thread, WarpSync &sync, void *arguments, unsigned lanes);
+  void release(Thread &thread, WarpSync &sync);
+  WarpSync &getWarpSync(Thread &thread) { return warpSyncs[thread.warp()]; }
   unsigned countLanes(unsigned warp) const;
 
   Barrier &getBarrier(Thread &thread, const void *address);
@@ -258,7 +258,7 @@ private:
   };
   std::vector<Awaiting> awaiting;
   std::chrono::steady_clock::time_point busyUntil; ///< since then, only other blocks can proceed
-  std::vector<WarpMeeting> meetings;
+  std::vector<WarpSync> warpSyncs;
   llvm::DenseMap<uint32_t, Knowledge> atomics; ///< the knowledge of the last access to an offset
   std::vector<uint32_t> ready;                 ///< runnable lanes of each warp
   static constexpr unsigned kGroupBarriers = 16;

@@ -51,7 +51,7 @@ public:
       data->times[i] = std::max(data->times[i], other.data->times[i]);
   }
   /// Sets each time to the earlier of both clocks.
-  void meet(const Clock &other) {
+  void merge(const Clock &other) {
     if (data == other.data)
       return;
     if (!data || !other.data) {
@@ -104,10 +104,10 @@ struct Knowledge {
     fenced.join(other.fenced);
     passed.join(other.passed);
   }
-  void meet(const Knowledge &other) {
-    seen.meet(other.seen);
-    fenced.meet(other.fenced);
-    passed.meet(other.passed);
+  void merge(const Knowledge &other) {
+    seen.merge(other.seen);
+    fenced.merge(other.fenced);
+    passed.merge(other.passed);
   }
 };
 

@@ -234,7 +234,7 @@ void product(Thread *thread, int32_t place, int32_t columns, int32_t depth, int3
     if (operand.fields)
       block.getShared(*thread, operand.base, kChunkBytes, kChunkBytes);
   unsigned index = thread->index % kGroupThreads;
-  product.known.meet(thread->known);
+  product.known.merge(thread->known);
   product.begins = std::max(product.begins, thread->time);
   product.begun.join(thread->known.passed);
   product.begun.set(thread->index, thread->now++, block.agents.count());
@@ -302,7 +302,7 @@ void productUse(Thread *thread, int32_t place, const float *values) {
   Product *product = findProduct(block, thread->group(), number);
   block.fail(*thread, "missing wait for a product: expected hopper.wgmma_wait before the use of "
                       "its result but got the use of the product at " +
-                          (product ? block.getPlace(product->place) : "a place long ago"));
+                          (product ? block.getPlace(product->place) : "an earlier op"));
 }
 
 } // namespace

@@ -129,8 +129,8 @@ void Block::checkEnd() {
   for (const std::unique_ptr<Barrier> &barrier : barriers)
     if (barrier->bytes != 0) {
       report =
-          llvm::formatv("byte count mismatch: expected all bytes that barrier {0} was told to "
-                        "expect but got {2} fewer in phase {1} at the end of block ({3}, {4}, {5})",
+          llvm::formatv("byte count mismatch: expected all bytes that barrier {0} expects but got "
+                        "{2} fewer in phase {1} at the end of block ({3}, {4}, {5})",
                         barrier->number, barrier->phase, barrier->bytes, threads[0].view.block[0],
                         threads[0].view.block[1], threads[0].view.block[2])
               .str();

@@ -16,14 +16,14 @@ namespace {
 template <typename T, typename F>
 void together(Thread &thread, T &mine, F all, unsigned count = kWarpThreads) {
   Block &block = *thread.block;
-  WarpMeeting &meeting = block.getMeeting(thread);
-  if (!block.meet(thread, meeting, &mine, std::min(count, block.countLanes(thread.warp()))))
+  WarpSync &sync = block.getWarpSync(thread);
+  if (!block.join(thread, sync, &mine, std::min(count, block.countLanes(thread.warp()))))
     return;
   llvm::SmallVector<T *, kWarpThreads> lanes;
-  for (unsigned lane = 0; lane < meeting.lanes; ++lane)
-    lanes.push_back(static_cast<T *>(meeting.arguments[lane]));
+  for (unsigned lane = 0; lane < sync.lanes; ++lane)
+    lanes.push_back(static_cast<T *>(sync.arguments[lane]));
   all(block, lanes);
-  block.leave(thread, meeting);
+  block.release(thread, sync);
 }
 
 //===----------------------------------------------------------------------===//

@@ -155,8 +155,8 @@ SharedMemoryPlan ampere::planSharedMemory(ProjectOp op, ScheduleAttr schedule) {
 static std::string explainRefusal(ScheduleAttr schedule) {
   int64_t m = schedule.getTileM(), warps = schedule.getWarps() / schedule.getColumnWarps();
   if (m % (16 * warps) != 0)
-    return llvm::formatv(
-        "expected tile_m to be a multiple of 16 rows for each of {0} warps but got {1}", warps, m);
+    return llvm::formatv("expected tile_m to be a multiple of 16 rows times {0} warps but got {1}",
+                         warps, m);
   if (schedule.getTileN() % 16 != 0)
     return llvm::formatv("expected tile_n to be a multiple of 16 but got {0}", schedule.getTileN());
   if (schedule.getStages() > 2)
@@ -180,7 +180,7 @@ std::string ampere::explainRefusal(AttentionOp op, ScheduleAttr schedule, const 
   // Without an explicit `q_in_registers`, Q is kept in registers only if it fits.
   if (schedule.getQInRegisters().value_or(false))
     needs.push_back({"q", registers.queries});
-  return explainNeeds("registers a thread for accumulators", needs, kMaxAccumulators);
+  return explainNeeds("registers per thread for accumulators", needs, kMaxAccumulators);
 }
 
 /// Same for the programs over key tiles or over query tiles, whose rows are `tile_m` of `schedule`.
@@ -215,7 +215,7 @@ static std::string explainRefusal(AttentionBackwardOp op, ScheduleAttr schedule,
   if (schedule.getQInRegisters().value_or(false))
     needs.push_back(
         {overKeys ? "k and v" : "q and d_o", rowBlocks * (d + dv) / 4 * (element.isF32() ? 4 : 1)});
-  return explainNeeds("registers a thread for accumulators", needs, kMaxAccumulators);
+  return explainNeeds("registers per thread for accumulators", needs, kMaxAccumulators);
 }
 
 /// Checks `column_warps`, the number of warps that share rows.
@@ -286,7 +286,7 @@ std::string ampere::explainRefusal(ProjectOp op, ScheduleAttr schedule, const Ma
     return reason;
   // The accumulators and, for f32, the two halves of the operand `o` of a step.
   int64_t rowBlocks = schedule.getTileM() / (16 * schedule.getWarps());
-  return explainNeeds("registers a thread",
+  return explainNeeds("registers per thread",
                       {{"p", rowBlocks * schedule.getTileN() / 2},
                        {"o", element.isF32() ? rowBlocks * getProjectDepth(op, schedule) : 0}},
                       kMaxAccumulators);

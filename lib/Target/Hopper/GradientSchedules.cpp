@@ -34,7 +34,7 @@ static bool compactsKV(AttentionBackwardOp op) {
          op.getVisibleSets().size() <= kMostCompactSets;
 }
 
-static ScheduleAttr getJoined(AttentionBackwardOp op) {
+static ScheduleAttr getCompacted(AttentionBackwardOp op) {
   HopperFields hopper;
   hopper.registers = 136;
   hopper.producerRegisters = 24;
@@ -50,7 +50,7 @@ static ScheduleAttr getJoined(AttentionBackwardOp op) {
 Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
   Candidates candidates;
   if (compactsKV(op))
-    candidates.push_back(getJoined(op));
+    candidates.push_back(getCompacted(op));
   HopperFields hopper;
   hopper.consumers = 2;
   hopper.registers = 240;
@@ -210,10 +210,10 @@ static std::string explainAddRefusal(AttentionBackwardOp op, ScheduleAttr schedu
 
 /// Checks whether blocks can be persistent. Reusing the buffers of one group requires consumers
 /// that share a program and its accumulators, and such consumers must not skip a step.
-static std::string explainStayRefusal(AttentionBackwardOp op, ScheduleAttr schedule) {
+static std::string explainPersistenceRefusal(AttentionBackwardOp op, ScheduleAttr schedule) {
   HopperAttr hopper = schedule.getHopper();
   int64_t claims = hopper.getDynamicSchedulerMaxLen(), slots = hopper.getQStages();
-  if (hopper.reloads() && (!schedule.sharesProgram() || schedule.splitsSums()))
+  if (hopper.reusesResidentBuffers() && (!schedule.sharesProgram() || schedule.splitsSums()))
     return llvm::formatv(
         "'dynamic_scheduler_max_len' with q_stages 1 requires cooperative consumers that "
         "do not split their sums, but got {0}",
@@ -300,7 +300,8 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
   if (op.getDeterministic() && schedule.addsQueries() && !canTakeTurns(op, schedule))
     return "a deterministic backward pass with another tile_m than 64 requires a mask with one "
            "exact interval of tiles and no attn_mask";
-  for (std::string reason : {explainAddRefusal(op, schedule), explainStayRefusal(op, schedule)})
+  for (std::string reason :
+       {explainAddRefusal(op, schedule), explainPersistenceRefusal(op, schedule)})
     if (!reason.empty())
       return reason;
   // If a program has more keys than a step has queries, the queries are rows of the product for dQ.

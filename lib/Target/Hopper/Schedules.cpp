@@ -168,7 +168,7 @@ static int64_t countIntervals(AttentionOp op, ScheduleAttr schedule) {
 /// by a tensor copy.
 static bool storesOutput(AttentionOp op, ScheduleAttr schedule) {
   // The buffer of Q already belongs to the next program, so threads store the output directly.
-  if (schedule.getHopper().reloads())
+  if (schedule.getHopper().reusesResidentBuffers())
     return false;
   // Programs over splits store f32. Except in these cases, another program handles the case of a
   // single split.
@@ -244,7 +244,7 @@ std::string warpgroups::explainRegisterRefusal(AttentionOpInterface op, Schedule
   HopperAttr hopper = schedule.getHopper();
   int64_t n = schedule.getTileN(), consumers = hopper.getConsumers(), dv = op.getDv();
   if (std::string reason =
-          explainNeeds("registers a thread", needs, hopper.getRegisters(), "that consumers have");
+          explainNeeds("registers per thread", needs, hopper.getRegisters(), "that a consumer has");
       !reason.empty())
     return reason;
   // All threads of a block are allocated the same number of registers, in units of 8, and then
@@ -260,8 +260,9 @@ std::string warpgroups::explainRegisterRefusal(AttentionOpInterface op, Schedule
   constexpr int64_t kBeside = 30;
   int64_t ones = schedule.sumsByProducts(dv) ? LoadTileOp::kOnes : 0;
   int64_t widest = std::max<int64_t>(llvm::alignTo(dv, 16) + ones, n);
-  return explainNeeds("registers a thread", {{"product", widest / 2}, {"other", kBeside}}, each,
-                      llvm::formatv("that {0} blocks begin with", hopper.getBlocksPerSM()).str());
+  return explainNeeds(
+      "registers per thread", {{"product", widest / 2}, {"other", kBeside}}, each,
+      llvm::formatv("available to {0} blocks at launch", hopper.getBlocksPerSM()).str());
 }
 
 std::string warpgroups::explainMemoryRefusal(const SharedMemoryPlan &plan, ScheduleAttr schedule,
@@ -307,8 +308,8 @@ static std::string explainLazyRefusal(AttentionOp op, ScheduleAttr schedule) {
   int64_t least = llvm::Log2_64_Ceil(schedule.getTileN() / schedule.getThreadsPerRow()) + 1;
   if (schedule.getHopper().getRescaleThreshold() < least)
     return llvm::formatv(
-        "expected a rescale of at least {0} with lazy_rescale and tile_n {1} but got {2}", least,
-        schedule.getTileN(), schedule.getHopper().getRescaleThreshold());
+        "expected a rescale_threshold of at least {0} with lazy_rescale and tile_n {1} but got {2}",
+        least, schedule.getTileN(), schedule.getHopper().getRescaleThreshold());
   return "";
 }
 
@@ -320,7 +321,7 @@ std::string warpgroups::explainCompactRefusal(AttentionOpInterface op, ScheduleA
     other = "a kv_len";
   if (!other.empty())
     return llvm::formatv(
-        "expected joins 0 with {0}, which depends on the key's position, but got 1", other);
+        "expected compact_kv 0 with {0}, which depends on the key's position, but got 1", other);
   return "";
 }
 
@@ -338,9 +339,10 @@ std::string warpgroups::explainRefusal(AttentionOp op, ScheduleAttr schedule,
   int64_t rescale = schedule.getHopper().getRescaleThreshold();
   if (op.getElementType().isBF16() && rescale > ScheduleAttr::kMostAdded &&
       !schedule.sumsByProducts(op.getDv()))
-    return llvm::formatv("expected a rescale of at most {0} for bf16, or a Dv of 64, 128 or 192, "
-                         "but got {1} and Dv {2}",
-                         ScheduleAttr::kMostAdded, rescale, op.getDv());
+    return llvm::formatv(
+        "expected a rescale_threshold of at most {0} for bf16, or a Dv of 64, 128 or 192, "
+        "but got {1} and Dv {2}",
+        ScheduleAttr::kMostAdded, rescale, op.getDv());
   for (const std::string &reason :
        {explainLazyRefusal(op, schedule), explainCompactRefusal(op, schedule)})
     if (!reason.empty())
@@ -350,12 +352,13 @@ std::string warpgroups::explainRefusal(AttentionOp op, ScheduleAttr schedule,
         !reason.empty())
       return llvm::formatv("in {0} small blocks: {1}", blocks, reason);
   if (schedule.compactsKV() && schedule.getSplits() > 1)
-    return llvm::formatv("expected joins 0 with splits but got splits {0}", schedule.getSplits());
+    return llvm::formatv("expected compact_kv 0 with splits but got splits {0}",
+                         schedule.getSplits());
   if (int64_t stages = schedule.getHopper().getDqReduceStages())
     return llvm::formatv(
         "'dq_reduce_stages' requires a backward pass but got {0} in a forward pass", stages);
   HopperAttr hopper = schedule.getHopper();
-  if (hopper.reloads() && (op.getAttnMask() || schedule.compactsKV()))
+  if (hopper.reusesResidentBuffers() && (op.getAttnMask() || schedule.compactsKV()))
     return llvm::formatv(
         "expected dynamic_scheduler_max_len 0 with q_stages 1 where a program may be left "
         "without keys, whose end the next one waits for, by {0}, but got {1}",

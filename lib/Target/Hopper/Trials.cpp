@@ -60,8 +60,8 @@ static void addGradientTrials(const TrialProblem &problem, const TrialGrid &grid
 }
 
 /// Tries, for a band, programs that compute dQ from compacted keys, and others for dK and dV.
-static void addJoinedGradientTrials(const TrialProblem &problem, const TrialGrid &grid,
-                                    AddTrial add) {
+static void addCompactedBackwardTrials(const TrialProblem &problem, const TrialGrid &grid,
+                                       AddTrial add) {
   if (!problem.packs || !llvm::is_contained(orElse(grid.consumers, {1}), 1) ||
       !llvm::is_contained(orElse(grid.tileM, {kRows}), kRows) ||
       !llvm::is_contained(orElse(grid.warps, {kWarps}), kWarps))
@@ -88,7 +88,7 @@ static void addJoinedGradientTrials(const TrialProblem &problem, const TrialGrid
 void warpgroups::addTrials(const TrialProblem &problem, const TrialGrid &grid, AddTrial add) {
   if (problem.gradients) {
     addGradientTrials(problem, grid, add);
-    addJoinedGradientTrials(problem, grid, add);
+    addCompactedBackwardTrials(problem, grid, add);
     return;
   }
   if (!llvm::is_contained(orElse(grid.tileM, {kRows}), kRows) ||

@@ -93,7 +93,7 @@ def attention(
         _features.check_keywords("attention", unknown, attention.__kwdefaults__)
     _module.check_options(mask, align, layout)
     model_chip(device)
-    names, values = _features.settle(
+    names, values = _features.normalize(
         {"bias": bias, "attn_mask": attn_mask, "sink_logits": sink_logits, "kv_len": kv_len, "offset": offset}
     )
     given = dict(zip(names, values))

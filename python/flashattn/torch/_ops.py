@@ -191,7 +191,7 @@ def _lay_out(name: str, tensor: Optional[Tensor]) -> Any:
     return tensor.detach() if tensor.requires_grad else tensor
 
 
-def _settle(
+def _normalize(
     bias: Optional[Tensor],
     attn_mask: Optional[Tensor],
     sink_logits: Optional[Tensor],
@@ -226,7 +226,7 @@ def _forward(
     stream: Optional[int] = None,
 ) -> Tuple[Tensor, Tensor]:
     with torch.no_grad(), torch._C._DisableAutocast():
-        names, values = _settle(bias, attn_mask, sink_logits, kv_len, offset)
+        names, values = _normalize(bias, attn_mask, sink_logits, kv_len, offset)
         options = (
             _mask_of(mask), align, layout, True, schedule, None, softcap, score_mod, names, model,
             True,
@@ -263,7 +263,7 @@ def _backward(
     if needs_bias and bias is not None and 0 in bias.stride():
         bias = bias.contiguous()  # rule B5: each element of an expanded one has its own
     with torch.no_grad():
-        names, values = _settle(bias, attn_mask, sink_logits, kv_len, offset)
+        names, values = _normalize(bias, attn_mask, sink_logits, kv_len, offset)
         given = zip(("q", "k", "v", "o", "lse", "d_o"), (q, k, v, o, lse, d_o))
         found = differentiate(
             tuple(_lay_out(name, x) for name, x in given),
@@ -581,4 +581,4 @@ if torch.distributed.is_available():
     _sharding.register(_attention_op, _backward_op)
 
 _torch.attend, _torch.record = attend, record
-_torch.learn()
+_torch.detect_torch()

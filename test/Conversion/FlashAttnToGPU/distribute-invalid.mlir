@@ -161,7 +161,7 @@ func.func @made_factor(%thread: index, %x: f16) {
 // -----
 
 func.func @warps(%thread: index) {
-  // expected-error @+1 {{'flashattn.on_threads' op expected tile_m to be a multiple of 16 rows for each of 4 warps but got 32}}
+  // expected-error @+1 {{'flashattn.on_threads' op expected tile_m to be a multiple of 16 rows times 4 warps but got 32}}
   flashattn.on_threads %thread
       schedule(<tile_m = 32, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
   }

@@ -12,6 +12,6 @@ func.func @argument(%ring: !hopper.ring<3x2x80x64xf16>, %step: index) {
 !bars = memref<6xi64, #gpu.address_space<workgroup>>
 func.func @returned(%tiles: !tiles, %bars: !bars) -> !hopper.ring<3x2x80x64xf16> {
   %ring = hopper.make_ring %tiles, %bars[0] : !tiles, !bars to !hopper.ring<3x2x80x64xf16>
-  // expected-error @+1 {{expected hopper ops alone to use a ring but got 'func.return'}}
+  // expected-error @+1 {{expected only hopper ops to use a ring but got 'func.return'}}
   return %ring : !hopper.ring<3x2x80x64xf16>
 }

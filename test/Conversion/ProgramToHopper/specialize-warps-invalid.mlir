@@ -153,7 +153,7 @@ func.func @other_use(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: ind
       schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
-      // expected-error @+1 {{expected contractions and weights alone to read a tile in shared memory but got 'arith.extf'}}
+      // expected-error @+1 {{expected only contractions and softmax steps to read a tile in shared memory but got 'arith.extf'}}
       %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<32x64xf16>
       %x = arith.extf %kt : vector<32x64xf16> to vector<32x64xf32>
       %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %acc : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
@@ -1024,7 +1024,7 @@ func.func @signal_twice(%told: memref<2x4xi32>, %k: !mem, %q: !mem, %do: !mem, %
     %k16 = arith.truncf %r : vector<128x128xf32> to vector<128x128xf16>
     flashattn.store_tile %k16 to %dk[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : vector<128x128xf16>, !mem
     flashattn.signal_added %told[%b, %h] : memref<2x4xi32>
-    // expected-error @+1 {{expected one at most in a program but got another}}
+    // expected-error @+1 {{expected at most one in a program but got another}}
     flashattn.signal_added %told[%b, %h] : memref<2x4xi32>
   }
   return
@@ -1166,7 +1166,7 @@ func.func @claims_apart(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do: !mem
   %zs = arith.constant dense<0.0> : vector<64x64xf32>
   %zo = arith.constant dense<0.0> : vector<64x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
-  // expected-error @+1 {{'dynamic_scheduler_max_len' with q_stages 1 requires consumers that multiply every streamed tile by their resident tiles, in a loop without tile lists, joined tiles or rounds, but got 2048}}
+  // expected-error @+1 {{'dynamic_scheduler_max_len' with q_stages 1 requires consumers that multiply every streamed tile by their resident tiles, in a loop without tile lists, compacted keys or rounds, but got 2048}}
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
       schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x128xf16>

@@ -4,7 +4,7 @@
 
 func.func @pack(%q: memref<1x8x64x64xf16>, %k: memref<1x2x64x64xf16>, %lse: memref<1x8x64xf32>, %dq: memref<1x8x64x64xf16>,
                 %dk: memref<1x2x64x64xf16>, %dv: memref<1x2x64x64xf16>) {
-  // expected-error@+1 {{cannot be compiled for sm_90a with the schedule given: expected pack 1 for gradients without joins but got 4}}
+  // expected-error@+1 {{cannot be compiled for sm_90a with the schedule given: expected pack 1 in a backward pass without compact_kv but got 4}}
   flashattn.attention_backward
       schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 4>)
       ins(%q, %k, %k, %q, %lse, %q : memref<1x8x64x64xf16>, memref<1x2x64x64xf16>, memref<1x2x64x64xf16>,

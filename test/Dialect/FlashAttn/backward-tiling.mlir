@@ -160,7 +160,7 @@ module attributes {transform.with_named_sequence} {
 
 module attributes {transform.with_named_sequence} {
   func.func @sum_over_batches(%q: tensor<2x4x8x16xf32>, %lse: tensor<2x4x8xf32>, %x: tensor<1x4x8x8xf32>) -> tensor<1x4x8x8xf32> {
-    // expected-error@below {{'flashattn.attention_backward' op expected no gradient that is a sum over batches to tile them but got 'd_bias'}}
+    // expected-error@below {{'flashattn.attention_backward' op expected no gradient that sums over batches, along which the op is tiled, but got 'd_bias'}}
     %r:4 = flashattn.attention_backward
         ins(%q, %q, %q, %q, %lse, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>,
             tensor<2x4x8x16xf32>, tensor<2x4x8xf32>, tensor<2x4x8x16xf32>)
@@ -206,7 +206,7 @@ module attributes {transform.with_named_sequence} {
 
 module attributes {transform.with_named_sequence} {
   func.func @sinks_sum_over_batches(%q: tensor<2x4x8x16xf32>, %lse: tensor<2x4x8xf32>, %x: tensor<4xf32>) -> tensor<4xf32> {
-    // expected-error@below {{'flashattn.attention_backward' op expected no gradient that is a sum over batches to tile them but got 'd_sink_logits'}}
+    // expected-error@below {{'flashattn.attention_backward' op expected no gradient that sums over batches, along which the op is tiled, but got 'd_sink_logits'}}
     %r:4 = flashattn.attention_backward
         ins(%q, %q, %q, %q, %lse, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>,
             tensor<2x4x8x16xf32>, tensor<2x4x8xf32>, tensor<2x4x8x16xf32>)

@@ -104,17 +104,17 @@ func.func @f() attributes {m = #flashattn.any_of<[#sixteen, #sixteen, #sixteen, 
 // -----
 
 // Sums of terms have 64 bits wherever positions and lengths have 31: remainders count with what they are taken of.
-// expected-error@+1 {{expected terms that add up to less than 2^63 where p, k, nq and nk are below 2^31 but got 'd0 * 2147483648 + (d0 mod 2147483648) * 2147483648 + (d0 mod 2147483647) * 2147483648 - d1 * 2147483648'}}
+// expected-error@+1 {{expected terms with a sum below 2^63 for p, k, nq and nk below 2^31 but got 'd0 * 2147483648 + (d0 mod 2147483648) * 2147483648 + (d0 mod 2147483647) * 2147483648 - d1 * 2147483648'}}
 func.func @f() attributes {m = #flashattn.set<"(p, k)[nq, nk] : (2147483648 * p + 2147483648 * (p mod 2147483648) + 2147483648 * (p mod 2147483647) - 2147483648 * k >= 0)">} { return }
 
 // -----
 
-// expected-error@+1 {{expected terms that add up to less than 2^63 where p, k, nq and nk are below 2^31 but got 'd0 * 2147483648 - d1 * 2147483648 + s1 * 4'}}
+// expected-error@+1 {{expected terms with a sum below 2^63 for p, k, nq and nk below 2^31 but got 'd0 * 2147483648 - d1 * 2147483648 + s1 * 4'}}
 func.func @f() attributes {m = #flashattn.set<"(p, k)[nq, nk] : (2147483648 * p - 2147483648 * k + 4 * nk >= 0)">} { return }
 
 // -----
 
-// expected-error@+1 {{expected terms that add up to less than 2^63 where p, k, nq and nk are below 2^31 but got}}
+// expected-error@+1 {{expected terms with a sum below 2^63 for p, k, nq and nk below 2^31 but got}}
 func.func @f() attributes {m = #flashattn.set<"(p, k)[nq, nk] : (1024 * ((2147483648 * (p floordiv 3)) ceildiv 7) - k == 0)">} { return }
 
 // -----
@@ -122,7 +122,7 @@ func.func @f() attributes {m = #flashattn.set<"(p, k)[nq, nk] : (1024 * ((214748
 // Their intersection has 64 sets of 6 long constraints.
 #long = #flashattn.set<"(p, k)[nq, nk] : (p - k + nq - nk + 7 >= 0, k - p + nk - nq + 9 >= 0)">
 #two = #flashattn.any_of<[#long, #long]>
-// expected-error@+1 {{expected a mask of at most 4096 names and numbers in its sets but got}}
+// expected-error@+1 {{expected a mask of at most 4096 identifiers and constants in its sets but got}}
 func.func @f() attributes {m = #flashattn.all_of<[#two, #two, #two, #two, #two, #two]>} { return }
 
 // -----
@@ -279,7 +279,7 @@ func.func @f() attributes {m = #flashattn.hopper<consumers = 2, along = query_ti
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'q_register_columns' to be a multiple of 16, of which wgmma takes registers, but got 40}}
+// expected-error@+1 {{expected schedule field 'q_register_columns' to be a multiple of 16, the depth of a wgmma, but got 40}}
 func.func @f() attributes {m = #flashattn.hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 1, l2_head_group = 1, q_register_columns = 40>} { return }
 
 // -----
@@ -319,7 +319,7 @@ func.func @f() attributes {m = #flashattn.hopper<consumers = 3, along = query_ti
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'registers' to be a multiple of 8, as setmaxnreg takes it, but got 162}}
+// expected-error@+1 {{expected schedule field 'registers' to be a multiple of 8, as setmaxnreg requires, but got 162}}
 func.func @f() attributes {m = #flashattn.hopper<consumers = 3, along = query_tile, registers = 162, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1>} { return }
 
 // -----
@@ -329,7 +329,7 @@ func.func @f() attributes {m = #flashattn.hopper<consumers = 3, along = query_ti
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'producer_registers' to be a multiple of 8, as setmaxnreg takes it, but got 36}}
+// expected-error@+1 {{expected schedule field 'producer_registers' to be a multiple of 8, as setmaxnreg requires, but got 36}}
 func.func @f() attributes {m = #flashattn.hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 36, rescale_threshold = 8, l2_head_group = 1>} { return }
 
 // -----

@@ -213,7 +213,7 @@ func.func @interval(%n: index) {
 // -----
 
 func.func @step_numbers(%n: index) {
-  // expected-error @+1 {{expected the step's place and tile but got 1 arguments}}
+  // expected-error @+1 {{expected the step's position and tile but got 1 arguments}}
   flashattn.tile_loop (%i) in [(%n, %n, %n, %n)] {
   }
   return
@@ -312,7 +312,7 @@ func.func @behind_one_that_lags(%n: index) {
 // -----
 
 func.func @round_number(%n: index) {
-  // expected-error @+1 {{expected the step's place and tile and its round but got 2 arguments}}
+  // expected-error @+1 {{expected the step's position and tile and its round but got 2 arguments}}
   flashattn.tile_loop (%i, %j) in [(%n, %n, %n, %n)] rounds %n {
   }
   return
@@ -498,7 +498,7 @@ func.func @weights_no_lanes(%s: vector<64x64xf32>, %old: vector<64xf32>) {
 
 func.func @rescaled_rows(%s: vector<64x64xf32>, %old: vector<64xf32>, %v: vector<32x64xf32>) {
   %c = arith.constant 1.0 : f32
-  // expected-error @+1 {{'flashattn.softmax_step' op expected f32 values of 64 rows but got 'vector<32x64xf32>'}}
+  // expected-error @+1 {{'flashattn.softmax_step' op expected f32 values of 64 rows to rescale but got 'vector<32x64xf32>'}}
   %p, %sums, %base, %r = flashattn.softmax_step %s from %old factor(%c) threads_per_row 4 rescale(%v : vector<32x64xf32>) : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
   return
 }
@@ -507,7 +507,7 @@ func.func @rescaled_rows(%s: vector<64x64xf32>, %old: vector<64xf32>, %v: vector
 
 func.func @rescaled_type(%s: vector<64x64xf32>, %old: vector<64xf32>, %v: vector<64x64xf16>) {
   %c = arith.constant 1.0 : f32
-  // expected-error @+1 {{'flashattn.softmax_step' op expected f32 values of 64 rows but got 'vector<64x64xf16>'}}
+  // expected-error @+1 {{'flashattn.softmax_step' op expected f32 values of 64 rows to rescale but got 'vector<64x64xf16>'}}
   %p, %sums, %base, %r = flashattn.softmax_step %s from %old factor(%c) threads_per_row 4 rescale(%v : vector<64x64xf16>) : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
   return
 }
@@ -516,7 +516,7 @@ func.func @rescaled_type(%s: vector<64x64xf32>, %old: vector<64xf32>, %v: vector
 
 func.func @rescaled_rank(%s: vector<64x64xf32>, %old: vector<64xf32>, %v: vector<64x4x4xf32>) {
   %c = arith.constant 1.0 : f32
-  // expected-error @+1 {{'flashattn.softmax_step' op expected f32 values of 64 rows but got 'vector<64x4x4xf32>'}}
+  // expected-error @+1 {{'flashattn.softmax_step' op expected f32 values of 64 rows to rescale but got 'vector<64x4x4xf32>'}}
   %p, %sums, %base, %r = flashattn.softmax_step %s from %old factor(%c) threads_per_row 4 rescale(%v : vector<64x4x4xf32>) : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
   return
 }
@@ -638,7 +638,7 @@ func.func @no_order(%x: vector<64x128xf32>, %sums: memref<2x?x128xf32>, %n: inde
 
 // Behind the memref's columns, all of them.
 func.func @ones(%k: memref<?x64xbf16>, %n: index) {
-  // expected-error @+1 {{'flashattn.load_tile' op expected ones behind all columns of the memref, 8 of them, but got 'memref<?x64xbf16>' and 'vector<32x64xbf16>'}}
+  // expected-error @+1 {{'flashattn.load_tile' op expected ones after all columns of the memref, 8 of them, but got 'memref<?x64xbf16>' and 'vector<32x64xbf16>'}}
   %t = flashattn.load_tile %k[%n, %n] dims [0, 1] in_bounds [false, false] ones
       : memref<?x64xbf16> -> vector<32x64xbf16>
   return
@@ -655,7 +655,7 @@ func.func @segments(%n: index) {
 // -----
 
 func.func @foreign_rows(%k: memref<?x64xbf16>, %n: index, %rows: !flashattn.rows) {
-  // expected-error @+1 {{'flashattn.load_tile' op expected rows that an op with RowMapOpInterface defines but got a block argument}}
+  // expected-error @+1 {{'flashattn.load_tile' op expected 'rows' to be defined by an op with RowMapOpInterface but got a block argument}}
   %t = flashattn.load_tile %k[%n, %n] dims [0, 1] rows %rows in_bounds [false, false]
       : memref<?x64xbf16> -> vector<32x64xbf16>
   return

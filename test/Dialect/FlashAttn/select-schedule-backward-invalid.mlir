@@ -4,7 +4,7 @@
 // RUN: flash-opt %t/roles.mlir -split-input-file -verify-diagnostics -flashattn-select-schedule=chip=sm_90a
 // RUN: not flash-opt %t/pinned.mlir "-flashattn-select-schedule=chip=sm_80 schedule='tile_m = 40'" 2>&1 | FileCheck %s
 
-// CHECK: error: {{.*}} cannot be compiled for sm_80: no schedule with tile_m = 40 fits: expected tile_m to be a multiple of 16 rows for each of
+// CHECK: error: {{.*}} cannot be compiled for sm_80: no schedule with tile_m = 40 fits: expected tile_m to be a multiple of 16 rows times
 
 //--- gradients.mlir
 // R2: why the schedules tried were refused, each reason once.
@@ -37,7 +37,7 @@ func.func @queries_shared_memory(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x12
 // -----
 
 func.func @registers(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{needs 384 registers a thread for accumulators (dk 128, scores 64, gradients 64, dv 128) of 200 available}}
+  // expected-error@+1 {{needs 384 registers per thread for accumulators (dk 128, scores 64, gradients 64, dv 128) of 200 available}}
   flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 2, stages = 2, threads_per_row = 4, dot_type = f16>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
   return
@@ -46,7 +46,7 @@ func.func @registers(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk:
 // -----
 
 func.func @queries_registers(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{needs 288 registers a thread for accumulators (dq 192, scores 48, gradients 48) of 200 available}}
+  // expected-error@+1 {{needs 288 registers per thread for accumulators (dq 192, scores 48, gradients 48) of 200 available}}
   flashattn.attention_backward schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, dq_tile_m = 192>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
   return
@@ -55,7 +55,7 @@ func.func @queries_registers(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf1
 // -----
 
 func.func @residents(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{needs 224 registers a thread for accumulators (dk 64, scores 16, gradients 16, dv 64, k and v 64) of 200 available}}
+  // expected-error@+1 {{needs 224 registers per thread for accumulators (dk 64, scores 16, gradients 16, dv 64, k and v 64) of 200 available}}
   flashattn.attention_backward schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, q_in_registers = true>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
   return
@@ -64,7 +64,7 @@ func.func @residents(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk:
 // -----
 
 func.func @rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected tile_m to be a multiple of 16 rows for each of 4 warps but got 48}}
+  // expected-error@+1 {{expected tile_m to be a multiple of 16 rows times 4 warps but got 48}}
   flashattn.attention_backward schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, dq_tile_m = 48>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
@@ -73,7 +73,7 @@ func.func @rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref
 // -----
 
 func.func @pack(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected pack 1 for gradients without joins but got 2}}
+  // expected-error@+1 {{expected pack 1 in a backward pass without compact_kv but got 2}}
   flashattn.attention_backward schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 2>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
@@ -187,7 +187,7 @@ func.func @dq_tile_m(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
 // -----
 
 func.func @apart(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected apart for gradients alone}}
+  // expected-error@+1 {{expected separate_dk_dv only in a backward pass}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, separate_dk_dv = true>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
@@ -195,7 +195,7 @@ func.func @apart(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
 // -----
 
 func.func @project(%o: memref<2x8x100x64xf16>, %w: memref<8x64x512xf16>, %p: memref<2x100x512xf16>) {
-  // expected-error@+1 {{expected apart for gradients alone}}
+  // expected-error@+1 {{expected separate_dk_dv only in a backward pass}}
   flashattn.project schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, separate_dk_dv = true>)
     ins(%o, %w : memref<2x8x100x64xf16>, memref<8x64x512xf16>) outs(%p : memref<2x100x512xf16>)
   return
@@ -220,7 +220,7 @@ func.func @rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref
 
 // B4: under two intervals nobody knows whose turn it is.
 func.func @deterministic(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{a deterministic backward pass with another tile_m than 64 requires a mask with one exact interval of tiles and no keep}}
+  // expected-error@+1 {{a deterministic backward pass with another tile_m than 64 requires a mask with one exact interval of tiles and no attn_mask}}
   flashattn.attention_backward mask(#flashattn.any_of<[#flashattn.window<left = 127, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>) deterministic schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
   return
@@ -369,7 +369,7 @@ func.func @split_queries(%q: memref<?x?x?x256xf16>, %dq: memref<?x?x?x256xf16>, 
 // -----
 
 func.func @split_registers(%q: memref<?x?x?x256xf16>, %dq: memref<?x?x?x256xf16>, %dk: memref<?x?x?x256xf16>, %dv: memref<?x?x?x256xf16>, %lse: memref<?x?x?xf32>, %bias: memref<1x?x?x?xf32>) {
-  // expected-error@+1 {{needs 272 registers a thread (dk or dv 128, scores 96, weights 32, other 16) of 240 that consumers have}}
+  // expected-error@+1 {{needs 272 registers per thread (dk or dv 128, scores 96, weights 32, other 16) of 240 that a consumer has}}
   flashattn.attention_backward softcap(50.0) schedule(<tile_m = 64, tile_n = 48, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?xf32>, memref<?x?x?x256xf16>) bias(%bias : memref<1x?x?x?xf32>) outs(%dq, %dk, %dv : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>)
   return

@@ -1,7 +1,7 @@
 // RUN: flash-opt %s -split-input-file -verify-diagnostics -flashattn-select-schedule=chip=sm_90a
 
 func.func @product(%q: memref<?x?x?x256xf16>, %out_q: memref<?x?x?x256xf16>) {
-  // expected-error@+1 {{needs 158 registers a thread (product 128, other 30) of 128 that 2 blocks begin with}}
+  // expected-error@+1 {{needs 158 registers per thread (product 128, other 30) of 128 available to 2 blocks at launch}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale_threshold = 8, l2_head_group = 1, blocks_per_sm = 2>>)
     ins(%q, %q, %q : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>) outs(%out_q : memref<?x?x?x256xf16>)
   return
@@ -19,7 +19,7 @@ func.func @sinks(%q: memref<?x?x?x64xf16>, %s: memref<?xf32>, %out_q: memref<?x?
 // -----
 
 func.func @narrow(%q: memref<?x?x1x128xf16>, %k: memref<?x?x?x128xf16>, %out_q: memref<?x?x1x128xf16>) {
-  // expected-error@+1 {{in 3 small blocks: needs 94 registers a thread (product 64, other 30) of 80 that 3 blocks begin with}}
+  // expected-error@+1 {{in 3 small blocks: needs 94 registers per thread (product 64, other 30) of 80 available to 3 blocks at launch}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, splits = 16, small_blocks_per_sm = 3, hopper = <consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale_threshold = 8, l2_head_group = 1, blocks_per_sm = 2>>)
     ins(%q, %k, %k : memref<?x?x1x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>) outs(%out_q : memref<?x?x1x128xf16>)
   return
@@ -29,7 +29,7 @@ func.func @narrow(%q: memref<?x?x1x128xf16>, %k: memref<?x?x?x128xf16>, %out_q: 
 
 // Few registers shared by many blocks: no thread has fewer than 24.
 func.func @many_narrow_blocks(%q: memref<?x?x1x64xf16>, %k: memref<?x?x?x64xf16>, %out_q: memref<?x?x1x64xf16>) {
-  // expected-error@+1 {{in 8 small blocks: needs 84 registers a thread (o 32, scores 16, weights 8, other 28) of 24 that consumers have}}
+  // expected-error@+1 {{in 8 small blocks: needs 84 registers per thread (o 32, scores 16, weights 8, other 28) of 24 that a consumer has}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16, splits = 16, small_blocks_per_sm = 8, hopper = <consumers = 1, along = query_tile, registers = 160, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>)
     ins(%q, %k, %k : memref<?x?x1x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x1x64xf16>)
   return

@@ -312,7 +312,7 @@ func.func @shared_memory(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
 // -----
 
 func.func @registers_of_queries(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{needs 172 registers a thread (o 32, scores 64, weights 32, queries 16, other 28) of 160 that consumers have}}
+  // expected-error@+1 {{needs 172 registers per thread (o 32, scores 64, weights 32, queries 16, other 28) of 160 that a consumer has}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1, q_register_columns = 80>>)
     ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)
@@ -322,7 +322,7 @@ func.func @registers_of_queries(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf1
 // -----
 
 func.func @registers(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
-  // expected-error@+1 {{needs 188 registers a thread (o 64, scores 64, weights 32, other 28) of 160 that consumers have}}
+  // expected-error@+1 {{needs 188 registers per thread (o 64, scores 64, weights 32, other 28) of 160 that a consumer has}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1>>)
     ins(%q, %q, %q : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
     outs(%o : memref<?x?x?x128xf16>)
@@ -385,7 +385,7 @@ func.func @blocks_of_four(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 
 // ptxas takes a product only where its accumulators fit what threads begin with.
 func.func @product(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
-  // expected-error@+1 {{needs 94 registers a thread (product 64, other 30) of 80 that 3 blocks begin with}}
+  // expected-error@+1 {{needs 94 registers per thread (product 64, other 30) of 80 available to 3 blocks at launch}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1, blocks_per_sm = 3>>)
     ins(%q, %q, %q : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
     outs(%o : memref<?x?x?x128xf16>)
@@ -550,7 +550,7 @@ func.func @late_attn_mask(%q: memref<?x?x?x64xf16>, %attn_mask: memref<?x?x?x?xi
 // A lane sums up 16 weights: 1 each where scores are equal.
 #late = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 4, l2_head_group = 1, lazy_rescale = 1>>
 func.func @lazy_rescale(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected a rescale of at least 5 with lazy_rescale and tile_n 64 but got 4}}
+  // expected-error@+1 {{expected a rescale_threshold of at least 5 with lazy_rescale and tile_n 64 but got 4}}
   flashattn.attention schedule(#late) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
@@ -559,7 +559,7 @@ func.func @lazy_rescale(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) 
 
 #late = #flashattn.schedule<tile_m = 64, tile_n = 80, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 5, l2_head_group = 1, lazy_rescale = 1>>
 func.func @late_rescale_wide(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected a rescale of at least 6 with lazy_rescale and tile_n 80 but got 5}}
+  // expected-error@+1 {{expected a rescale_threshold of at least 6 with lazy_rescale and tile_n 80 but got 5}}
   flashattn.attention schedule(#late) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
@@ -576,7 +576,7 @@ func.func @late_enough(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
 // -----
 
 func.func @joins_splits(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected joins 0 with splits but got splits 4}}
+  // expected-error@+1 {{expected compact_kv 0 with splits but got splits 4}}
   flashattn.attention mask(#flashattn.causal) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, splits = 4, hopper = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1, compact_kv = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
@@ -584,7 +584,7 @@ func.func @joins_splits(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) 
 // -----
 
 func.func @joins_bias(%q: memref<?x?x?x64xf16>, %bias: memref<1x1x?x?xf16>, %out_q: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected joins 0 with a bias, which depends on the key's position, but got 1}}
+  // expected-error@+1 {{expected compact_kv 0 with a bias, which depends on the key's position, but got 1}}
   flashattn.attention mask(#flashattn.causal) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1, compact_kv = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) bias(%bias : memref<1x1x?x?xf16>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
@@ -592,7 +592,7 @@ func.func @joins_bias(%q: memref<?x?x?x64xf16>, %bias: memref<1x1x?x?xf16>, %out
 // -----
 
 func.func @compact_attn_mask(%q: memref<?x?x?x64xf16>, %attn_mask: memref<1x1x?x?xi1> {flashattn.aligned_rows}, %out_q: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected joins 0 with an attn_mask, which depends on the key's position, but got 1}}
+  // expected-error@+1 {{expected compact_kv 0 with an attn_mask, which depends on the key's position, but got 1}}
   flashattn.attention mask(#flashattn.causal) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1, compact_kv = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) attn_mask(%attn_mask : memref<1x1x?x?xi1>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
@@ -600,7 +600,7 @@ func.func @compact_attn_mask(%q: memref<?x?x?x64xf16>, %attn_mask: memref<1x1x?x
 // -----
 
 func.func @joins_score_mod(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected joins 0 with a score_mod, which depends on the key's position, but got 1}}
+  // expected-error@+1 {{expected compact_kv 0 with a score_mod, which depends on the key's position, but got 1}}
   flashattn.attention mask(#flashattn.causal) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1, compact_kv = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     score_mod {
     ^bb0(%s: f32, %b: index, %h: index, %p: index, %key: index):
@@ -613,7 +613,7 @@ func.func @joins_score_mod(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16
 // -----
 
 func.func @joins_kv_len(%q: memref<?x?x?x64xf16>, %n: memref<?xi32>, %out_q: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected joins 0 with a kv_len, which depends on the key's position, but got 1}}
+  // expected-error@+1 {{expected compact_kv 0 with a kv_len, which depends on the key's position, but got 1}}
   flashattn.attention mask(#flashattn.causal) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1, compact_kv = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) kv_len(%n : memref<?xi32>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }

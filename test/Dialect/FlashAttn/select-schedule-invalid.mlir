@@ -71,7 +71,7 @@ func.func @shared_memory(%q: memref<?x?x?x256xf16>, %k: memref<?x?x?x256xf16>, %
 // -----
 
 func.func @registers(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
-  // expected-error@+1 {{needs 384 registers a thread for accumulators (o 256, scores 128) of 200 available}}
+  // expected-error@+1 {{needs 384 registers per thread for accumulators (o 256, scores 128) of 200 available}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 64, warps = 1, stages = 2, threads_per_row = 4, dot_type = f16>)
     ins(%q, %q, %q : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
     outs(%o : memref<?x?x?x128xf16>)
@@ -81,7 +81,7 @@ func.func @registers(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
 // -----
 
 func.func @rows(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected tile_m to be a multiple of 16 rows for each of 4 warps but got 48}}
+  // expected-error@+1 {{expected tile_m to be a multiple of 16 rows times 4 warps but got 48}}
   flashattn.attention schedule(<tile_m = 48, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>)
     ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)
@@ -141,7 +141,7 @@ func.func @pack(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 // -----
 
 func.func @queries(%q: memref<?x?x?x128xf32>, %o: memref<?x?x?x128xf32>) {
-  // expected-error@+1 {{needs 208 registers a thread for accumulators (o 64, scores 16, q 128) of 200 available}}
+  // expected-error@+1 {{needs 208 registers per thread for accumulators (o 64, scores 16, q 128) of 200 available}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f32, q_in_registers = true>)
     ins(%q, %q, %q : memref<?x?x?x128xf32>, memref<?x?x?x128xf32>, memref<?x?x?x128xf32>)
     outs(%o : memref<?x?x?x128xf32>)
@@ -194,7 +194,7 @@ func.func @keys(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 //--- roles.mlir
 // Large weights of bf16 want sums of them as they are rounded, which are products behind whole panels.
 func.func @rescale(%q: memref<?x?x?x80xbf16>, %o: memref<?x?x?x80xbf16>) {
-  // expected-error@+1 {{with the schedule given: expected a rescale of at most 3 for bf16, or a Dv of 64, 128 or 192, but got 8 and Dv 80}}
+  // expected-error@+1 {{with the schedule given: expected a rescale_threshold of at most 3 for bf16, or a Dv of 64, 128 or 192, but got 8 and Dv 80}}
   flashattn.attention
     schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>)
     ins(%q, %q, %q : memref<?x?x?x80xbf16>, memref<?x?x?x80xbf16>, memref<?x?x?x80xbf16>)

@@ -15,7 +15,7 @@
 // NONE: cannot be compiled for sm_80: no schedule with threads_per_row = 2 fits: expected 4 lanes a row, as mma.sync has, but got 2: {{[0-9]+}} schedules, the first of them tile_m = 128, {{.*}}threads_per_row = 2
 // RANGE: no schedule with tile_m = 5000 fits: expected schedule field 'tile_m' between 1 and 1024 but got 5000: {{.*}}tile_m = 5000
 // ROLES: no schedule with hopper = <consumers = 2, q_stages = 3> fits: expected schedule field 'q_stages' between 1 and 2 but got 3
-// REGISTERS: no schedule with hopper = <consumers = 2, registers = 100> fits: expected schedule field 'registers' to be a multiple of 8, as setmaxnreg takes it, but got 100
+// REGISTERS: no schedule with hopper = <consumers = 2, registers = 100> fits: expected schedule field 'registers' to be a multiple of 8, as setmaxnreg requires, but got 100
 func.func @f(%q: memref<2x4x?x64xf16>, %o: memref<2x4x?x64xf16>) {
   flashattn.attention ins(%q, %q, %q : memref<2x4x?x64xf16>, memref<2x4x?x64xf16>, memref<2x4x?x64xf16>)
     outs(%o : memref<2x4x?x64xf16>)

@@ -46,7 +46,7 @@ func.func @lanes(%o: memref<2x8x100x64xf16>, %w: memref<8x64x512xf16>, %p: memre
 // -----
 
 func.func @rows(%o: memref<2x8x100x64xf16>, %w: memref<8x64x512xf16>, %p: memref<2x100x512xf16>) {
-  // expected-error@+1 {{cannot be compiled for sm_80 with the schedule given: expected tile_m to be a multiple of 16 rows for each of 4 warps but got 48}}
+  // expected-error@+1 {{cannot be compiled for sm_80 with the schedule given: expected tile_m to be a multiple of 16 rows times 4 warps but got 48}}
   flashattn.project schedule(<tile_m = 48, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) ins(%o, %w : memref<2x8x100x64xf16>, memref<8x64x512xf16>) outs(%p : memref<2x100x512xf16>)
   return
 }
@@ -78,7 +78,7 @@ func.func @shared(%o: memref<2x8x100x64xf16>, %w: memref<8x64x512xf16>, %p: memr
 // -----
 
 func.func @registers(%o: memref<2x8x100x64xf16>, %w: memref<8x64x512xf16>, %p: memref<2x100x512xf16>) {
-  // expected-error@+1 {{cannot be compiled for sm_80 with the schedule given: needs 256 registers a thread (p 256) of 200 available}}
+  // expected-error@+1 {{cannot be compiled for sm_80 with the schedule given: needs 256 registers per thread (p 256) of 200 available}}
   flashattn.project schedule(<tile_m = 256, tile_n = 128, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) ins(%o, %w : memref<2x8x100x64xf16>, memref<8x64x512xf16>) outs(%p : memref<2x100x512xf16>)
   return
 }

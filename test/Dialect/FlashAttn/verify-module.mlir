@@ -9,7 +9,7 @@ func.func @f(%a: !t, %b: !t) {
   flashattn.attention ins(%a, %a, %a : !t, !t, !t) outs(%b : !t)
   return
 }
-// expected-error@+1 {{'builtin.module' op stands in another module: expected all functions in one}}
+// expected-error@+1 {{'builtin.module' op is nested in another module: expected all functions in one}}
 module @inner {
   func.func @g(%a: !t, %b: !t) {
     flashattn.attention ins(%a, %a, %a : !t, !t, !t) outs(%b : !t)

@@ -314,7 +314,7 @@ func.func @contraction(%a: vector<64x80xf16>, %b: !t) {
 
 !t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
 func.func @columns(%a: !t, %b: !t) {
-  // expected-error @+1 {{expected a multiple of 8 up to 256 as columns of the result but got 60}}
+  // expected-error @+1 {{expected a multiple of 8 up to 256 as number of columns of the result but got 60}}
   %d = hopper.wgmma %a, %b : !t, !t -> vector<64x60xf32>
   return
 }
@@ -323,7 +323,7 @@ func.func @columns(%a: !t, %b: !t) {
 
 !t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
 func.func @more_columns(%a: !t, %b: !t) {
-  // expected-error @+1 {{expected at most 64 columns of the result, as 'b' has, but got 72}}
+  // expected-error @+1 {{expected at most 64 columns of the result, the number in 'b', but got 72}}
   %d = hopper.wgmma %a, %b : !t, !t -> vector<36xf32>
   return
 }
@@ -408,7 +408,7 @@ func.func @pinned_pairs(%x: vector<3xf16>) {
 // -----
 
 func.func @pinned_rows(%x: vector<40x64xf16>) {
-  // expected-error @+1 {{'hopper.pin' op expected rows in 64s but got 'vector<40x64xf16>'}}
+  // expected-error @+1 {{'hopper.pin' op expected a multiple of 64 rows but got 'vector<40x64xf16>'}}
   %0 = hopper.pin %x : vector<40x64xf16>
   return
 }
@@ -442,7 +442,7 @@ func.func @staging_of_no_warp(%x: vector<64x128xf32>, %s: !s, %t: memref<?x128xf
 
 !s = memref<8x1024xf32, #gpu.address_space<workgroup>>
 func.func @target(%x: vector<64x128xf32>, %s: !s, %t: memref<?x128xbf16>, %i: index) {
-  // expected-error @+1 {{expected a target of f32 without gaps but got 'memref<?x128xbf16>'}}
+  // expected-error @+1 {{expected a contiguous f32 target but got 'memref<?x128xbf16>'}}
   hopper.add_tile %x through %s to %t[%i, %i] : vector<64x128xf32>, !s, memref<?x128xbf16>
   return
 }
@@ -560,7 +560,7 @@ func.func @first_indices(%order: memref<?x?xi32>, %i: index, %seen: i32) {
 // -----
 
 func.func @clear_elements(%sums: memref<?x128xf32>, %i: index) {
-  // expected-error @+1 {{'hopper.clear' op expected elements in 128s but got 100}}
+  // expected-error @+1 {{'hopper.clear' op expected a multiple of 128 elements but got 100}}
   hopper.clear %sums[%i, %i] elements 100 : memref<?x128xf32>
   return
 }
@@ -568,7 +568,7 @@ func.func @clear_elements(%sums: memref<?x128xf32>, %i: index) {
 // -----
 
 func.func @clear_type(%sums: memref<?x128xf16>, %i: index) {
-  // expected-error @+1 {{'hopper.clear' op expected a target of f32 without gaps but got 'memref<?x128xf16>'}}
+  // expected-error @+1 {{'hopper.clear' op expected a contiguous f32 target but got 'memref<?x128xf16>'}}
   hopper.clear %sums[%i, %i] elements 128 : memref<?x128xf16>
   return
 }
@@ -803,7 +803,7 @@ func.func @store_tile_element(%x: vector<64x128xbf16>, %t: !tile) {
 // -----
 
 func.func @store_tile_of_80(%x: vector<80x64xf16>, %t: memref<1x80x64xf16, #gpu.address_space<workgroup>>) {
-  // expected-error @+1 {{expected rows in 64s but got 'vector<80x64xf16>'}}
+  // expected-error @+1 {{expected a multiple of 64 rows but got 'vector<80x64xf16>'}}
   hopper.store_tile %x to %t : vector<80x64xf16>, memref<1x80x64xf16, #gpu.address_space<workgroup>>
   return
 }

@@ -147,7 +147,7 @@ func.func @too_few_pieces(%ring: !hopper.ring<3x1x48x64xf16>, %m: !hopper.tensor
 // -----
 
 func.func @along(%ring: !hopper.ring<3x1x16x64xf16>, %m: !hopper.tensor_map<8x64xf16>, %i: index) {
-  // expected-error @+1 {{expected 'along' with pieces alone, from 0 to 1}}
+  // expected-error @+1 {{expected 'along' only with 'pieces', from 0 to 1}}
   hopper.ring_put %ring at %i from %m[%i, %i] pieces(%i, %i) along 2 : !hopper.ring<3x1x16x64xf16>, !hopper.tensor_map<8x64xf16>
   return
 }

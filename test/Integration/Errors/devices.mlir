@@ -57,7 +57,7 @@
 // MEMORY: error: out of memory on cuda:0: needed 8448 bytes but 1000 bytes are free
 
 // RUN: not %{fake} FAKE_CUDA_MAX_THREADS=32 %{run} 2>&1 | FileCheck %s --check-prefix=THREADS
-// THREADS: error: launch failure on cuda:0: kernel 'twice_kernel' is given 64 threads a block but its 32 registers a thread allow 32
+// THREADS: error: launch failure on cuda:0: kernel 'twice_kernel' is given 64 threads per block but its 32 registers per thread allow 32
 
 // RUN: not %{fake} FAKE_CUDA_FAIL=cuLaunchKernel=701 %{run} 2>&1 | FileCheck %s --check-prefix=LAUNCH
 // LAUNCH: error: cuda:0 cannot launch kernel 'twice_kernel' (grid 1x1x1, block 64x1x1, 0 bytes of dynamic shared memory): CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
@@ -86,7 +86,7 @@
 
 // RUN: %{fake} flash-run --list-devices | FileCheck %s --check-prefix=LIST
 // LIST: cpu: {{.*}} threads
-// LIST-NEXT: cuda:0: Fake GPU, compute capability 9.0, 4.0 GiB, 132 multiprocessors, 232448 bytes of shared memory a block
+// LIST-NEXT: cuda:0: Fake GPU, compute capability 9.0, 4.0 GiB, 132 multiprocessors, 232448 bytes of shared memory per block
 // RUN: env FLASHATTN_CUDA_DRIVER=/nowhere/libcuda.so flash-run --list-devices | FileCheck %s --check-prefix=LIST-NONE
 // LIST-NONE: cpu: {{.*}} threads
 // LIST-NONE-NEXT: no cuda devices: cannot open the CUDA driver library

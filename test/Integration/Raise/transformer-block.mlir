@@ -21,7 +21,7 @@
 
 // What is no attention is not raised, and that is said.
 // RUN: echo 'func.func @f(%%x: tensor<4xf32>) -> tensor<4xf32> { return %%x : tensor<4xf32> }' | flash-run --device=cpu --raise | FileCheck %s --check-prefix=NONE
-// NONE: raise: 0 attention ops; flash-opt -flashattn-raise-attention {{.*}} says what was in the way
+// NONE: raise: 0 attention ops; flash-opt -flashattn-raise-attention {{.*}} reports the reason
 // RUN: not flash-run %s --device=cpu --verify 2>&1 | FileCheck %s --check-prefix=HINT
 // HINT: --raise makes attention of matmul, softmax, matmul
 

@@ -90,7 +90,7 @@ def shape_modules():
             queries=queries, operands=(operand,) if operand else (),
             softcap=options.get("softcap"), score_mod=score_mod and _trace.text_of(score_mod),
         )  # fmt: skip
-        yield f"shape {shape['name']}", _module.make_module(_module.widen(problem, is_cpu=False))
+        yield f"shape {shape['name']}", _module.make_module(_module.canonicalize(problem, is_cpu=False))
 
 
 def problems():

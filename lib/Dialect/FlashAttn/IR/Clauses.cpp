@@ -393,13 +393,13 @@ static void printOperands(OpAsmPrinter &printer, StringRef clause, ValueRange va
 
 static void printClauses(OpAsmPrinter &printer, KernelOpInterface op) {
   ArrayRef<llvm::StringLiteral> clauses = getClauses(op->getName().getStringRef());
-  SmallVector<OperandRole> hopper = op.getOperandRoles();
+  SmallVector<OperandRole> roles = op.getOperandRoles();
   for (StringRef name : clauses) {
     if (name == "ins" || name == "outs") {
       SmallVector<Value> values;
       for (unsigned row : getListed(clauses, op.getOperandRules(), name))
-        if (hopper[row].value)
-          values.push_back(hopper[row].value);
+        if (roles[row].value)
+          values.push_back(roles[row].value);
       printOperands(printer, name, values);
       continue;
     }
@@ -410,7 +410,7 @@ static void printClauses(OpAsmPrinter &printer, KernelOpInterface op) {
       }
       continue;
     }
-    for (const OperandRole &role : hopper) {
+    for (const OperandRole &role : roles) {
       if (!role.value || role.getName() != name)
         continue;
       if (role.rule->isScalar())

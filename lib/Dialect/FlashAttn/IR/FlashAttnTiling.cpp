@@ -314,8 +314,8 @@ FailureOr<TilingResult> AttentionBackwardOp::getTiledImplementation(OpBuilder &b
     for (const OperandRole &role : getOperandRoles())
       if (role.value && role.rule->is(OperandRule::Output) &&
           StringRef(role.dims).find_first_of(dims) == StringRef::npos)
-        return emitOpError() << "expected no gradient that is a sum over " << name
-                             << " to tile them but got '" << role.getName() << "'";
+        return emitOpError() << "expected no gradient that sums over " << name
+                             << ", along which the op is tiled, but got '" << role.getName() << "'";
   }
   Parts parts = getParts(b, *this, offsets, sizes);
   TiledOp made = cloneOnParts(b, *this, parts);

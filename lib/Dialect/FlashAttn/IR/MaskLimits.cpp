@@ -61,9 +61,9 @@ static LogicalResult verifyConstraint(function_ref<InFlightDiagnostic()> emitErr
                           "moduli) but got '"
                        << llvm::to_string(constraint) << "'";
   if (getReach(constraint) > uint64_t(std::numeric_limits<int64_t>::max()))
-    return emitError() << "expected terms that add up to less than 2^63 where p, k, nq and nk are "
-                          "below 2^31 but got '"
-                       << llvm::to_string(constraint) << "'";
+    return emitError()
+           << "expected terms with a sum below 2^63 for p, k, nq and nk below 2^31 but got '"
+           << llvm::to_string(constraint) << "'";
   return success();
 }
 
@@ -75,7 +75,7 @@ static LogicalResult verifySize(function_ref<InFlightDiagnostic()> emitError,
                        << " integer sets but got " << size.sets;
   if (size.terms > kMaxMaskTerms)
     return emitError() << "expected a mask of at most " << kMaxMaskTerms
-                       << " names and numbers in its sets but got " << size.terms;
+                       << " identifiers and constants in its sets but got " << size.terms;
   if (size.divisions > kMaxMaskDivisions)
     return emitError() << "expected a mask of at most " << kMaxMaskDivisions
                        << " floordiv, ceildiv and mod in its sets but got " << size.divisions;

@@ -229,8 +229,9 @@ template <typename AccessOp> static LogicalResult verifyAccess(AccessOp op, bool
       return op.emitOpError() << "expected in_bounds where all rows or columns are the same";
   }
   if (op.getRows() && !op.getRowMap())
-    return op.emitOpError() << "expected rows that an op with RowMapOpInterface defines but got "
-                            << (op.getRows().getDefiningOp() ? "another op's" : "a block argument");
+    return op.emitOpError()
+           << "expected 'rows' to be defined by an op with RowMapOpInterface but got "
+           << (op.getRows().getDefiningOp() ? "another op's" : "a block argument");
   SmallVector<int64_t> shape = op.getTileShape();
   if (shape.size() != dims.size())
     return op.emitOpError() << "expected a tile along " << shape.size() << " dimensions but got "
@@ -282,7 +283,7 @@ LogicalResult LoadTileOp::verify() {
   int64_t last = getMemRefType().getRank() - 1;
   int64_t columns = getTileType().getRank() == 2 ? getTileType().getDimSize(1) : 0;
   if (getDims().back() != last || getMemRefType().getDimSize(last) + kOnes != columns)
-    return emitOpError() << "expected ones behind all columns of the memref, " << kOnes
+    return emitOpError() << "expected ones after all columns of the memref, " << kOnes
                          << " of them, but got " << getMemRefType() << " and " << getTileType();
   return success();
 }
@@ -402,7 +403,7 @@ ParseResult TileLoopOp::parse(OpAsmParser &parser, OperationState &state) {
       return failure();
   }
   if (arguments.size() != (hasRounds ? 3 : 2))
-    return parser.emitError(loc) << "expected the step's place and tile"
+    return parser.emitError(loc) << "expected the step's position and tile"
                                  << (hasRounds ? " and its round" : "") << " but got "
                                  << arguments.size() << " arguments";
   for (OpAsmParser::Argument &argument : arguments)
@@ -552,7 +553,7 @@ void SoftmaxStepOp::build(OpBuilder &b, OperationState &state, Value scores, Val
   state.addRegion();
 }
 
-void SoftmaxStepOp::dropAgain() {
+void SoftmaxStepOp::dropRecompute() {
   getFactorsMutable().clear();
   if (!getRecompute().empty())
     getRecompute().front().erase();
@@ -573,7 +574,8 @@ LogicalResult SoftmaxStepOp::verify() {
   for (Type type : getValues().getTypes()) {
     auto value = cast<VectorType>(type);
     if (!value.getElementType().isF32() || value.getRank() > 2 || value.getDimSize(0) != rows)
-      return emitOpError() << "expected f32 values of " << rows << " rows but got " << value;
+      return emitOpError() << "expected f32 values of " << rows << " rows to rescale but got "
+                           << value;
   }
   if (getRecompute().empty())
     return success();

@@ -206,7 +206,7 @@ HopperFields HopperAttr::getFields() const {
           getPrefetchKiBPerSM(), getQRegisterColumns()};
 }
 
-HopperAttr HopperAttr::withoutClaims(int64_t l2HeadGroup) const {
+HopperAttr HopperAttr::withoutDynamicScheduler(int64_t l2HeadGroup) const {
   HopperFields fields = getFields();
   fields.qStages = 1;
   fields.dynamicSchedulerMaxLen = 0;
@@ -251,12 +251,11 @@ LogicalResult HopperAttr::verify(function_ref<InFlightDiagnostic()> emitError, i
        {std::pair("registers", registers), std::pair("producer_registers", producerRegisters)})
     if (value % 8 != 0)
       return emitError() << "expected schedule field '" << name
-                         << "' to be a multiple of 8, as setmaxnreg takes it, but got " << value;
+                         << "' to be a multiple of 8, as setmaxnreg requires, but got " << value;
   if (qRegisterColumns % 16 != 0)
-    return emitError()
-           << "expected schedule field 'q_register_columns' to be a multiple of 16, of which "
-              "wgmma takes registers, but got "
-           << qRegisterColumns;
+    return emitError() << "expected schedule field 'q_register_columns' to be a multiple of 16, "
+                          "the depth of a wgmma, but got "
+                       << qRegisterColumns;
   if (along != ProgramAxis::QueryTile && along != ProgramAxis::Head)
     return emitError() << "expected schedule field 'along' to be query_tile or head but got "
                        << stringifyProgramAxis(along);
@@ -322,7 +321,7 @@ ScheduleAttr ScheduleAttr::withSmallBlocks() const {
   return get(getContext(), fields);
 }
 
-ScheduleAttr ScheduleAttr::forParts() const {
+ScheduleAttr ScheduleAttr::forSplits() const {
   if (getSmallBlocksPerSM() == 0)
     return *this;
   ScheduleFields fields = withSmallBlocks().getFields();
@@ -375,7 +374,7 @@ int64_t ScheduleAttr::getVisitedKeys() const {
 ScheduleAttr ScheduleAttr::forWideSteps() const {
   constexpr int64_t kWide = 64, kStages = 2;
   ScheduleFields fields = getFields();
-  bool haveRoom =
+  bool hasSpace =
       splitsSums() || compactsKV() || (getHopper() && getSeparateDkDv().value_or(false));
   if (compactsKV()) {
     fields.pack = 1;
@@ -392,7 +391,7 @@ ScheduleAttr ScheduleAttr::forWideSteps() const {
       share(fields.hopper->producerRegisters);
     }
   }
-  if (haveRoom && fields.tileN < kWide) {
+  if (hasSpace && fields.tileN < kWide) {
     fields.tileN = kWide;
     if (!compactsKV())
       fields.stages = std::min(fields.stages, kStages);

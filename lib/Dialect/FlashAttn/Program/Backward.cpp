@@ -68,7 +68,7 @@ BackwardBuilder::getTiles(const std::optional<TileLists> &lists, SmallVector<Val
         interval.fullBegin = interval.fullEnd = interval.end;
     return found;
   }
-  if (int64_t together = countTogether(schedule); together > 1)
+  if (int64_t together = countProgramsPerBlock(schedule); together > 1)
     place[2] = divide32(place[2], index(together));
   return {lists->getInterval(b, loc, place)};
 }
@@ -152,8 +152,8 @@ void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySu
   SmallVector<Value> yielded;
   auto makeValues = [&] { return product(weights, dO, loop.getState().back()); };
   // Warps that share rows exchange P and dS, and synchronize once for both.
-  bool meetsOnce = schedule.getColumnWarps() > 1 && wanted.dk;
-  if (wanted.dv && !meetsOnce)
+  bool syncsOnce = schedule.getColumnWarps() > 1 && wanted.dk;
+  if (wanted.dv && !syncsOnce)
     dv = makeValues();
   if (wanted.dk) {
     if (!isSplit) {
@@ -161,7 +161,7 @@ void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySu
       inner = gradients.buildOperand(weights, dP, loadDeltas(), derivative);
       StageOp::create(b, loc, /*lag=*/schedule.getHopper() ? 1 : 0);
     }
-    if (meetsOnce)
+    if (syncsOnce)
       dv = makeValues();
     yielded.push_back(product(inner, q, loop.getState().front()));
     if (schedule.addsQueries())
@@ -240,7 +240,7 @@ void BackwardBuilder::buildKeyTile(const QuerySums &sums, KeySums wanted,
     buildKeyStep(loop, sums, wanted, gradients,
                  {keys, queryRows, batch, kvHead, keyTile, firstKey, k, v});
     state.assign(loop.getResults().begin(), loop.getResults().end());
-    if (schedule.addsQueries() && sums.getTold())
+    if (schedule.addsQueries() && sums.getAddedCounter())
       keyPrograms = programs;
   }
   if (parts)
@@ -253,7 +253,7 @@ void BackwardBuilder::buildKeyTile(const QuerySums &sums, KeySums wanted,
   if (wanted.dv)
     storeSum(state.back(), {}, op.getDvInit());
   if (keyPrograms)
-    SignalAddedOp::create(b, loc, sums.getTold(),
+    SignalAddedOp::create(b, loc, sums.getAddedCounter(),
                           ValueRange{batch, mul(kvHead, sizes.group), index(0)});
 }
 
@@ -372,7 +372,7 @@ void BackwardBuilder::buildSumPrograms(const QuerySums &sums) {
   Value batch = program.getNumbers()[0], head = program.getNumbers()[1],
         tile = program.getNumbers()[2];
   if (keyPrograms)
-    AwaitAddedOp::create(b, loc, sums.getTold(),
+    AwaitAddedOp::create(b, loc, sums.getAddedCounter(),
                          ValueRange{batch, mul(div(head, sizes.group), sizes.group), index(0)},
                          keyPrograms);
   Value dq = LoadAddedOp::create(b, loc, f32Vector({rows, operands.padColumns(op.getD())}),
@@ -449,7 +449,7 @@ void BackwardBuilder::build() {
     parts->free();
   }
   if (isRepeated)
-    makeLargeRowsAgain(sums, own);
+    recomputeLargeRows(sums, own);
   buildBiasGradient(b, op, operands, sums);
   buildSinkGradient(b, op, operands, sums);
   sums.free();

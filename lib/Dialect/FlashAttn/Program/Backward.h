@@ -61,10 +61,10 @@ private:
                       bool behindBoth);
   /// Builds programs that recompute all gradients, with bases, if the op has large rows: programs
   /// with warp specialization use no bases. `own` is the op's schedule. Defined in LargeRows.cpp,
-  /// like buildAgain.
-  void makeLargeRowsAgain(const QuerySums &sums, ScheduleAttr own);
+  /// like buildRecompute.
+  void recomputeLargeRows(const QuerySums &sums, ScheduleAttr own);
   /// Builds programs that recompute dk and dv (`ofKeys`), dq (`ofQueries`), or all of them.
-  void buildAgain(const QuerySums &sums, bool ofKeys, bool ofQueries);
+  void buildRecompute(const QuerySums &sums, bool ofKeys, bool ofQueries);
   void buildSumPrograms(const QuerySums &sums);
   void buildKeySumPrograms();
   ScheduleAttr getSumSchedule(int64_t rows) const;

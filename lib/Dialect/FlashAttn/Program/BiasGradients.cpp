@@ -275,7 +275,7 @@ TileLoopOp BiasGradientBuilder::sumTiles(ArrayRef<TileInterval> intervals, Value
 void BiasGradientBuilder::buildElements() const {
   ScoreGradientBuilder gradients(b, op, TileAxis::Keys);
   Value tiles = ceilDiv(sizes.keys, columns);
-  Value programs = repeats ? sums.countAsking(tiles, columns) : tiles;
+  Value programs = repeats ? sums.countChecking(tiles, columns) : tiles;
   ProgramOp program = createProgram({ceilDiv(sizes.queries, rows), programs},
                                     {ProgramAxis::QueryTile, ProgramAxis::KeyTile});
   OpBuilder::InsertionGuard guard(b);
@@ -283,7 +283,7 @@ void BiasGradientBuilder::buildElements() const {
   Value number = program.getNumbers()[3];
   auto build = [&](Value keyTile) { buildElementTile(gradients, program, keyTile); };
   if (repeats)
-    sums.ifLarge([&] { sums.forAskedTiles(number, tiles, columns, build); });
+    sums.ifLarge([&] { sums.forCheckedTiles(number, tiles, columns, build); });
   else
     build(number);
 }

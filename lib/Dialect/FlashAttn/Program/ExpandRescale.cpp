@@ -41,11 +41,11 @@ private:
   Moved move(Value scores, Value base);
   SmallVector<Value> makeWeights(Value shiftedScores, Value negatedBase);
   SmallVector<Value> rescale(Value factor);
-  Value makeScoresAgain();
+  Value recomputeScores();
   Value findGrown(Value weights, Value sums);
-  void judgeNothing();
-  void judgeByScores();
-  void judgeByWeights();
+  void rescaleAlways();
+  void rescaleByScores();
+  void rescaleByProbabilities();
 
   RewriterBase &b;
   SoftmaxStepOp op;
@@ -114,7 +114,7 @@ SmallVector<Value> SoftmaxStepExpander::rescale(Value factor) {
   });
 }
 
-void SoftmaxStepExpander::judgeNothing() {
+void SoftmaxStepExpander::rescaleAlways() {
   Value max = reduceRows(op.getScores());
   Moved moved = move(op.getScores(), max);
   // The exponentials that follow hide the latency of the rescaling.
@@ -128,7 +128,7 @@ void SoftmaxStepExpander::judgeNothing() {
 /// Changes the base if a score exceeds the old base by more than the threshold, or if the old base
 /// has a shift. There are two branches, and operations that do not need the earlier sums are
 /// between them.
-void SoftmaxStepExpander::judgeByScores() {
+void SoftmaxStepExpander::rescaleByScores() {
   Value largest =
       reduceLanes(op.getScores(), minusInf(f32Vector({m, lanes})), vector::CombiningKind::MAXNUMF);
   Value threshold = arith::ConstantOp::create(b, loc, op.getThresholdAttr());
@@ -163,7 +163,7 @@ void SoftmaxStepExpander::judgeByScores() {
 
 /// Inlines the region that recomputes the scores. Tiles are read from memory again; otherwise, CSE
 /// would replace the scores by the existing ones and keep those in registers.
-Value SoftmaxStepExpander::makeScoresAgain() {
+Value SoftmaxStepExpander::recomputeScores() {
   Block *body = &op.getRecompute().front();
   SmallVector<Value> factors;
   for (Value factor : op.getFactors()) {
@@ -197,7 +197,7 @@ Value SoftmaxStepExpander::findGrown(Value weights, Value sums) {
 
 /// Computes probabilities relative to the old base, and recomputes them with a new base if some
 /// exceed the limit or the old base has a shift.
-void SoftmaxStepExpander::judgeByWeights() {
+void SoftmaxStepExpander::rescaleByProbabilities() {
   ExponentBase old = getBase(op.getOld());
   SmallVector<Value> made = makeWeights(op.getScores(), old.getUnshifted());
   Value grown = findGrown(made[0], made[1]);
@@ -206,7 +206,7 @@ void SoftmaxStepExpander::judgeByWeights() {
   auto branch = scf::IfOp::create(
       b, loc, any,
       [&](OpBuilder &, Location) {
-        Value scores = makeScoresAgain(), max = reduceRows(scores);
+        Value scores = recomputeScores(), max = reduceRows(scores);
         Moved to = move(scores, max);
         SmallVector<Value> again = makeWeights(to.shiftedScores, to.negated);
         again.push_back(max);
@@ -223,13 +223,13 @@ void SoftmaxStepExpander::judgeByWeights() {
 
 void SoftmaxStepExpander::run() {
   if (!op.getThreshold())
-    judgeNothing();
+    rescaleAlways();
   else if (op.getRecompute().empty())
-    judgeByScores();
+    rescaleByScores();
   else
-    judgeByWeights();
+    rescaleByProbabilities();
 }
 
-void mlir::flashattn::expandWeights(RewriterBase &b, SoftmaxStepOp op) {
+void mlir::flashattn::expandSoftmaxSteps(RewriterBase &b, SoftmaxStepOp op) {
   SoftmaxStepExpander(b, op).run();
 }

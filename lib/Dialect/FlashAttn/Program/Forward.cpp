@@ -38,9 +38,9 @@ public:
 
 private:
   // Split-KV.
-  void makeParts(Value programs);
-  void buildWithoutParts(Value programs);
-  void combineParts();
+  void makeSplits(Value programs);
+  void buildWithoutSplits(Value programs);
+  void combineSplits();
   // Lists of key tiles.
   void makeLists(Value heads, Value queryTiles);
   SmallVector<Value> getListPlace(const ProgramPoint &at) const;
@@ -79,7 +79,7 @@ private:
 
 /// Builds a branch for a single split, which needs no merge: the program without splits. The code
 /// that follows is for several splits.
-void ForwardBuilder::buildWithoutParts(Value programs) {
+void ForwardBuilder::buildWithoutSplits(Value programs) {
   // With `attn_mask`, a kernel for lists would cost more than a merge. With packed heads, only a
   // merge applies sinks. On the CPU, where a row has one lane, a merge is a loop, not a launch.
   if (schedule.getThreadsPerRow() == 1 || op.getAttnMask() ||
@@ -108,9 +108,9 @@ void ForwardBuilder::buildWithoutParts(Value programs) {
 
 /// Computes the number of splits and allocates their results; `programs` is the number of programs
 /// without splits.
-void ForwardBuilder::makeParts(Value programs) {
+void ForwardBuilder::makeSplits(Value programs) {
   parts = CountSplitsOp::create(b, loc, programs, ceilDiv(sizes.keys, schedule.getTileN()), given);
-  buildWithoutParts(programs);
+  buildWithoutSplits(programs);
   // One allocation for all: on a GPU, an allocation costs the host as much as a launch.
   constexpr int64_t kFloatBytes = 4;
   Value rows = parts;
@@ -149,7 +149,7 @@ void ForwardBuilder::makeParts(Value programs) {
 }
 
 /// Merges the results of all splits, after their programs.
-void ForwardBuilder::combineParts() {
+void ForwardBuilder::combineSplits() {
   CombineOp::create(b, loc, TypeRange(), oParts, lseParts, lseRests, op.getSinkLogits(),
                     op.getOInit(), op.getLseInit(), op.getLayoutAttr());
   memref::DeallocOp::create(b, loc, partsBuffer);
@@ -310,7 +310,7 @@ ProgramOp ForwardBuilder::build() {
   if (schedule.getPack() > 1)
     heads = mul(sizes.kvHeads, sizes.headTiles);
   if (schedule.getSplits() > 1) {
-    makeParts(mul(mul(sizes.batches, heads), tiles));
+    makeSplits(mul(mul(sizes.batches, heads), tiles));
     tiles = mul(tiles, parts);
   } else if (op.getAttnMask()) {
     // Splits are for few queries, for which another kernel costs more than it saves.
@@ -326,7 +326,7 @@ ProgramOp ForwardBuilder::build() {
       b, loc, ValueRange{sizes.batches, heads, tiles},
       ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::QueryTile},
       schedule);
-  program.setUnusedRowHalf(operands.leaveHalfRows());
+  program.setUnusedRowHalf(operands.leavesRowHalfUnused());
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(program.getBody());
   Value batch = program.getNumbers()[0];
@@ -335,7 +335,7 @@ ProgramOp ForwardBuilder::build() {
                scores, softmax);
   b.setInsertionPointAfter(program);
   if (parts)
-    combineParts();
+    combineSplits();
   if (lists)
     lists->free(b, loc);
   return program;
@@ -353,7 +353,7 @@ FailureOr<ProgramOp> mlir::flashattn::tileAttention(RewriterBase &rewriter, Atte
   OpBuilder::InsertionGuard guard(rewriter);
   rewriter.setInsertionPoint(op);
   ScheduleAttr given = op.getScheduleAttr();
-  op.setScheduleAttr(given.forParts());
+  op.setScheduleAttr(given.forSplits());
   ProgramOp program = ForwardBuilder(op, given, rewriter).build();
   rewriter.eraseOp(op);
   return program;

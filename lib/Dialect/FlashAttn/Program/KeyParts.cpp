@@ -16,7 +16,7 @@ static constexpr int64_t kHeavier = 2;
 static constexpr int64_t kLeastOthers = 4;
 /// The maximum number of programs per shared tile. Each adds twice as many bytes as a program of a
 /// whole tile writes.
-static constexpr int64_t kMostParts = 64;
+static constexpr int64_t kMaxShares = 64;
 /// The number of adjacent elements of a thread that bulk copies add together.
 static constexpr int64_t kAdjacent = 4;
 
@@ -130,7 +130,7 @@ std::optional<KeyParts> KeyParts::get(OpBuilder &b, AttentionBackwardOp op,
   auto divideUp = [&](Value x, Value y) {
     return b.createOrFold<arith::CeilDivUIOp>(loc, x, build.max(y, one));
   };
-  Value parts = build.min(divideUp(most, others), build.index(kMostParts));
+  Value parts = build.min(divideUp(most, others), build.index(kMaxShares));
   result.steps = divideUp(most, parts);
   result.more = build.mul(result.count, build.sub(parts, one));
   result.bounded = build.sub(build.add(result.more, result.count), build.index(heavy));
@@ -155,7 +155,8 @@ KeyParts::Share KeyParts::locate(Value number, Value tiles) const {
 }
 
 /// The sums of a head are adjacent: dk of all tiles, then dv of all tiles.
-SmallVector<Value> KeyParts::placeOf(Value batch, Value kvHead, Value number, int64_t which) const {
+SmallVector<Value> KeyParts::getSumIndices(Value batch, Value kvHead, Value number,
+                                           int64_t which) const {
   return {batch,
           TileBuilder::add(mul(kvHead, 2 * heavy), TileBuilder::add(number, index(which * heavy))),
           index(0)};
@@ -167,11 +168,11 @@ void KeyParts::add(const Share &share, Value batch, Value kvHead, Value dk, Valu
   b.setInsertionPointToStart(guarded.thenBlock());
   Value both[] = {dk, dv};
   for (auto [which, sum] : llvm::enumerate(both))
-    AddTileOp::create(b, loc, sum, sums, placeOf(batch, kvHead, share.tile, which),
+    AddTileOp::create(b, loc, sum, sums, getSumIndices(batch, kvHead, share.tile, which),
                       /*order=*/Value(), /*turn=*/Value(), columnParts, kAdjacent);
 }
 
 Value KeyParts::load(Value batch, Value kvHead, Value number, int64_t which) const {
-  return LoadAddedOp::create(b, loc, tile, sums, placeOf(batch, kvHead, number, which), columnParts,
-                             kAdjacent);
+  return LoadAddedOp::create(b, loc, tile, sums, getSumIndices(batch, kvHead, number, which),
+                             columnParts, kAdjacent);
 }

@@ -46,7 +46,7 @@ public:
 
 private:
   KeyParts(OpBuilder &b, Location loc) : TileBuilder(b, loc) {}
-  SmallVector<Value> placeOf(Value batch, Value kvHead, Value number, int64_t which) const;
+  SmallVector<Value> getSumIndices(Value batch, Value kvHead, Value number, int64_t which) const;
 
   VectorType tile;     ///< type of a sum
   int64_t columnParts; ///< `parts` of `flashattn.add_tile`

@@ -111,7 +111,7 @@ void LargeRowBuilder::buildTile(ScorePlace at) const {
 void LargeRowBuilder::build() {
   Value tiles = ceilDiv(sizes.queries, rows);
   auto program = ProgramOp::create(
-      b, loc, ValueRange{sizes.batches, sizes.heads, sums.countAsking(tiles, rows)},
+      b, loc, ValueRange{sizes.batches, sizes.heads, sums.countChecking(tiles, rows)},
       ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::QueryTile},
       schedule);
   program.setPdlSecondary(true);
@@ -127,9 +127,9 @@ void LargeRowBuilder::build() {
     b.setInsertionPointToStart(guarded.thenBlock());
   };
   // Reads all flags at once; reading them in sequence would wait for each.
-  createIf(sums.haveBases(schedule, at.batch, at.head, number, rows));
+  createIf(sums.anyTileHasBases(schedule, at.batch, at.head, number, rows));
   sums.noteLarge();
-  sums.forAskedTiles(number, tiles, rows, [&](Value tile) {
+  sums.forCheckedTiles(number, tiles, rows, [&](Value tile) {
     at.queryTile = tile;
     createIf(sums.hasBases(schedule, at.batch, at.head, at.queryTile, rows));
     buildTile(at);
@@ -177,13 +177,13 @@ static ScheduleAttr getRareSchedule(AttentionBackwardOp op) {
 
 // A program checks several key tiles or query tiles, so that few programs are needed to find that
 // there is nothing to do. `op` has the programs' schedule.
-void BackwardBuilder::buildAgain(const QuerySums &sums, bool ofKeys, bool ofQueries) {
+void BackwardBuilder::buildRecompute(const QuerySums &sums, bool ofKeys, bool ofQueries) {
   int64_t rows = schedule.getTileM();
   ScoreGradientBuilder keyGradients(b, op, TileAxis::Queries);
   QueryTiles queries = prepareQueries();
   Value keyTiles = ceilDiv(sizes.keys, rows);
   auto countPrograms = [&](Value heads, Value tiles) {
-    return sums.countAsking(mul(mul(sizes.batches, heads), tiles), rows);
+    return sums.countChecking(mul(mul(sizes.batches, heads), tiles), rows);
   };
   Value keyPrograms = countPrograms(sizes.kvHeads, keyTiles),
         count = ofKeys ? keyPrograms : index(0);
@@ -201,7 +201,7 @@ void BackwardBuilder::buildAgain(const QuerySums &sums, bool ofKeys, bool ofQuer
   auto forTiles = [&](Value number, Value heads, Value tiles,
                       function_ref<void(Value batch, Value head, Value tile)> buildTile) {
     Value all = mul(mul(sizes.batches, heads), tiles);
-    sums.forAskedTiles(number, all, rows, [&](Value place) {
+    sums.forCheckedTiles(number, all, rows, [&](Value place) {
       Value row = divide32(place, tiles), batch = divide32(row, heads);
       buildTile(batch, sub(row, mul(batch, heads)), sub(place, mul(row, tiles)));
     });
@@ -241,7 +241,7 @@ void BackwardBuilder::buildAgain(const QuerySums &sums, bool ofKeys, bool ofQuer
   });
 }
 
-void BackwardBuilder::makeLargeRowsAgain(const QuerySums &sums, ScheduleAttr own) {
+void BackwardBuilder::recomputeLargeRows(const QuerySums &sums, ScheduleAttr own) {
   useSchedule(own);
   buildLargeRows(b, op, operands, sums, countedQueries);
   useSchedule(getRareSchedule(op));
@@ -249,8 +249,8 @@ void BackwardBuilder::makeLargeRowsAgain(const QuerySums &sums, ScheduleAttr own
   // With wider rows, the two kinds of loops take too many registers for one kernel.
   constexpr int64_t kMostColumns = 192;
   bool isOne = std::max(op.getD(), op.getDv()) <= kMostColumns;
-  again.buildAgain(sums, /*ofKeys=*/true, /*ofQueries=*/isOne);
+  again.buildRecompute(sums, /*ofKeys=*/true, /*ofQueries=*/isOne);
   if (!isOne)
-    again.buildAgain(sums, /*ofKeys=*/false, /*ofQueries=*/true);
+    again.buildRecompute(sums, /*ofKeys=*/false, /*ofQueries=*/true);
   useSchedule(own);
 }

@@ -224,7 +224,7 @@ RowPattern Operands::getPattern() const {
   return pattern;
 }
 
-bool Operands::leaveHalfRows() const {
+bool Operands::leavesRowHalfUnused() const {
   constexpr int64_t kBlock = 16, kHalf = 8;
   std::optional<int64_t> queries = getConstantIntValue(sizes.queries);
   if (!queries)

@@ -95,7 +95,7 @@ public:
   RowPattern getPattern() const;
   /// Whether there are statically so few queries that rows 8 to 15 of every 16 rows of a tile are
   /// unused.
-  bool leaveHalfRows() const;
+  bool leavesRowHalfUnused() const;
   /// Loads key tile `tile` of `k` or `v`. See loadRows for `rows` and `ones`.
   Value loadKeys(Value memref, const ProgramPoint &at, Value tile, Value rows,
                  bool ones = false) const;

@@ -75,7 +75,7 @@ QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &opera
     // of tiles is dynamic, of the head: the adding warps hold this index, and lack a register for
     // another.
     int64_t known = getConstantIntValue(tiles).value_or(0);
-    told =
+    addedCounter =
         allocate(b, loc, {sizes.batches, sizes.heads, index(std::max<int64_t>(known, 1))}, count);
   }
   buildProgram(op, operands, zeroed, findFirst, countedQueries);
@@ -83,7 +83,7 @@ QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &opera
 
 void QuerySums::free() const {
   memref::DeallocOp::create(b, loc, buffer);
-  for (Value memref : {gradients, order, told, large})
+  for (Value memref : {gradients, order, addedCounter, large})
     if (memref)
       memref::DeallocOp::create(b, loc, memref);
 }
@@ -115,7 +115,7 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands, V
     if (large)
       storeCount(0, large, index(0));
     if (order)
-      storeCount(0, told, {at.batch, at.head, index(0)});
+      storeCount(0, addedCounter, {at.batch, at.head, index(0)});
   }
   VectorType rowType = f32Vector({count});
   auto loadTile = [&](Value memref) {
@@ -246,23 +246,23 @@ void QuerySums::noteLarge() const {
 }
 
 /// Returns the number of tiles of `rows` rows that one checking program covers.
-static int64_t countAskedTiles(int64_t rows) {
+static int64_t countCheckedTiles(int64_t rows) {
   constexpr int64_t kRows = 1024;
   return llvm::divideCeil(kRows, rows);
 }
 
-Value QuerySums::countAsking(Value tiles, int64_t rows) const {
-  return ceilDiv(tiles, countAskedTiles(rows));
+Value QuerySums::countChecking(Value tiles, int64_t rows) const {
+  return ceilDiv(tiles, countCheckedTiles(rows));
 }
 
-Value QuerySums::haveBases(ScheduleAttr of, Value batch, Value head, Value number,
-                           int64_t rows) const {
-  return hasBases(of, batch, head, number, countAskedTiles(rows) * rows);
+Value QuerySums::anyTileHasBases(ScheduleAttr of, Value batch, Value head, Value number,
+                                 int64_t rows) const {
+  return hasBases(of, batch, head, number, countCheckedTiles(rows) * rows);
 }
 
-void QuerySums::forAskedTiles(Value number, Value tiles, int64_t rows,
-                              function_ref<void(Value tile)> build) const {
-  int64_t count = countAskedTiles(rows);
+void QuerySums::forCheckedTiles(Value number, Value tiles, int64_t rows,
+                                function_ref<void(Value tile)> build) const {
+  int64_t count = countCheckedTiles(rows);
   Value first = mul(number, count);
   auto loop = scf::ForOp::create(b, loc, first, min(add(first, index(count)), tiles), index(1));
   OpBuilder::InsertionGuard guard(b);
@@ -442,7 +442,7 @@ Value ScoreGradientBuilder::buildFinal(Value weights, Value dP, Value deltas) co
 
 Value ScoreGradientBuilder::buildOperand(Value weights, Value dP, Value deltas,
                                          const ScoreDerivative &derivative) const {
-  if (derivative.slope || !hidesPairs ||
+  if (derivative.slope || !hidesTwoAtOnce ||
       weights.getType() != cast<VectorType>(dP.getType()).clone(dotType))
     return toDotType(buildInner(weights, buildFinal(weights, dP, deltas), derivative));
   return hide(toDotType(multiplyWeights(weights, dP, deltas)), weights, /*inFullTiles=*/false);

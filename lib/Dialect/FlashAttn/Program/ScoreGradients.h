@@ -54,12 +54,12 @@ public:
   void noteLarge() const;
   /// Returns the number of programs that check `tiles` tiles of `rows` rows for large rows. Most
   /// find none, so each checks enough tiles to make the total time of the checks negligible.
-  Value countAsking(Value tiles, int64_t rows) const;
+  Value countChecking(Value tiles, int64_t rows) const;
   /// Returns whether any tile of such a program `number` may have a base other than 0, as hasBases.
-  Value haveBases(ScheduleAttr of, Value batch, Value head, Value number, int64_t rows) const;
+  Value anyTileHasBases(ScheduleAttr of, Value batch, Value head, Value number, int64_t rows) const;
   /// Builds a loop over the tiles of such a program `number`, with the body that `build` builds.
-  void forAskedTiles(Value number, Value tiles, int64_t rows,
-                     function_ref<void(Value tile)> build) const;
+  void forCheckedTiles(Value number, Value tiles, int64_t rows,
+                       function_ref<void(Value tile)> build) const;
   /// Builds a branch with the code that `build` builds, which runs if the op has large rows.
   void ifLarge(function_ref<void()> build) const;
   /// Stores the values of the rows of query tile `at.queryTile`, vector<M>, which is in bounds.
@@ -77,7 +77,7 @@ public:
   /// Returns the counters of `flashattn.signal_added`: memref<B x Hq x C x i32>. For a key/value
   /// head, the element at [b, its first query head, 0] counts the programs that have added to dq.
   /// Null if programs do not signal.
-  Value getTold() const { return told; }
+  Value getAddedCounter() const { return addedCounter; }
 
 private:
   void buildProgram(AttentionBackwardOp op, const Operands &operands, Value zeroed,
@@ -106,7 +106,7 @@ private:
   /// inf, so that their P is 0.
   Value buffer,
       split; ///< `split`: `buffer` with split heads, for programs over query tiles
-  Value gradients, order, told;
+  Value gradients, order, addedCounter;
   Value large; ///< memref<1xi32>: whether the op has large rows; null if nothing is recomputed
   Adding adding;
   bool negates, isF32;
@@ -133,8 +133,8 @@ public:
         factor(scores.getFactor()), dotType(op.getScheduleAttr().getDotType()),
         branches(op.getScheduleAttr().getThreadsPerRow() > 1),
         fullTilesHide(op.getAttnMask() && !fullTilesKeep),
-        hidesPairs(op.getScheduleAttr().getHopper() &&
-                   classifyMask(op.getVisibleSets()).shape != MaskShape::Full) {}
+        hidesTwoAtOnce(op.getScheduleAttr().getHopper() &&
+                       classifyMask(op.getVisibleSets()).shape != MaskShape::Full) {}
 
   /// Returns the products of each query of q and each key of k.
   Value multiply(Value q, Value k) const { return scores.multiply(q, k); }
@@ -177,7 +177,7 @@ private:
   /// Whether to hide two 16-bit elements at once. Without a mask, only the last key tile hides any,
   /// and ptxas generates slower code for the loop over all other tiles
   /// (docs/rationale/gradient-step.md). Some chips without warp specialization cannot compare bf16.
-  bool hidesPairs;
+  bool hidesTwoAtOnce;
 };
 
 } // namespace mlir::flashattn

@@ -39,7 +39,7 @@ private:
 };
 
 /// Returns the number of programs that a block runs side by side, which share their tiles.
-int64_t countTogether(ScheduleAttr schedule);
+int64_t countProgramsPerBlock(ScheduleAttr schedule);
 
 /// Lists the tiles that both `attn_mask` and the mask of `op` show, for programs with the schedule
 /// `of`: key tiles for programs over query tiles, and query tiles for programs over key tiles.

@@ -333,7 +333,7 @@ LogicalResult LoopExpander::copy(Operation *op, Step &step) {
   }
   // The region recomputes scores without a mask, so that only full tiles keep it.
   if (auto weights = dyn_cast<SoftmaxStepOp>(made); weights && !step.isFull)
-    weights.dropAgain();
+    weights.dropRecompute();
   // The users of an all-true mask fold away.
   SmallVector<Value> folded;
   if (isa<arith::AndIOp, arith::SelectOp>(made))
@@ -462,7 +462,7 @@ LogicalResult LoopExpander::runSkewed(SmallVectorImpl<Value> &results) {
   for (Operation &op : *b.getInsertionBlock())
     if (auto weights = dyn_cast<SoftmaxStepOp>(op)) {
       weights.removeThresholdAttr();
-      weights.dropAgain();
+      weights.dropRecompute();
     }
 
   Value second = add(begin, index(1));

@@ -152,8 +152,8 @@ static bool mayAlias(Value a, Value b) {
   return a == b || !areKnown;
 }
 
-/// Whether `op` may write the memory of `root` or, unless `writesAlone`, read it.
-static bool touches(Operation *op, Value root, bool writesAlone) {
+/// Whether `op` may write the memory of `root` or, unless `onlyWrites`, read it.
+static bool touches(Operation *op, Value root, bool onlyWrites) {
   return op
       ->walk([&](Operation *inside) {
         if (isMemoryEffectFree(inside))
@@ -165,7 +165,7 @@ static bool touches(Operation *op, Value root, bool writesAlone) {
           bool onlyReads = effects &&
                            effects.getEffectOnValue<MemoryEffects::Read>(operand).has_value() &&
                            !effects.getEffectOnValue<MemoryEffects::Write>(operand).has_value();
-          if (!writesAlone || !onlyReads)
+          if (!onlyWrites || !onlyReads)
             return WalkResult::interrupt();
         }
         return WalkResult::advance();
@@ -173,8 +173,8 @@ static bool touches(Operation *op, Value root, bool writesAlone) {
       .wasInterrupted();
 }
 
-static bool touches(Window ops, Value root, bool writesAlone) {
-  return llvm::any_of(ops, [&](Operation &op) { return touches(&op, root, writesAlone); });
+static bool touches(Window ops, Value root, bool onlyWrites) {
+  return llvm::any_of(ops, [&](Operation &op) { return touches(&op, root, onlyWrites); });
 }
 
 /// Returns `memref` with its dimensions in another order.
@@ -193,7 +193,7 @@ static bool isDeviceCopy(const Copy &copy) {
 
 /// Whether kernels may access `memref` instead of `buffer`, the side of the copy with contiguous
 /// rows. If the device can perform the copy, the kernels must not become slower.
-static bool canStandFor(Value memref, Value buffer, const Copy &copy) {
+static bool canReplace(Value memref, Value buffer, const Copy &copy) {
   auto type = cast<MemRefType>(memref.getType());
   int64_t last = type.getRank() - 1, offset;
   SmallVector<int64_t> strides;
@@ -228,7 +228,7 @@ static Window makeWindow(Operation *first, Operation *behind) {
 
 /// If only kernels read the target of the copy, redirects these reads to the source.
 static bool foldOperand(RewriterBase &rewriter, const Copy &copy) {
-  if (!isAllocation(copy.target) || !canStandFor(copy.source, copy.target, copy))
+  if (!isAllocation(copy.target) || !canReplace(copy.source, copy.target, copy))
     return false;
   SmallVector<OpOperand *> uses = findKernelUses(copy.target, copy.op);
   auto isLater = [&](OpOperand *use) {
@@ -237,7 +237,7 @@ static bool foldOperand(RewriterBase &rewriter, const Copy &copy) {
   };
   if (uses.empty() || !llvm::all_of(uses, isLater) ||
       touches(makeWindow(copy.op->getNextNode(), uses.back()->getOwner()->getNextNode()),
-              getRoot(copy.source), /*writesAlone=*/true))
+              getRoot(copy.source), /*onlyWrites=*/true))
     return false;
   rewriter.setInsertionPoint(copy.op);
   Value view = transpose(rewriter, copy.op->getLoc(), copy.source, copy.order);
@@ -262,7 +262,7 @@ static bool moveBefore(RewriterBase &rewriter, Value memref, Operation *op) {
 
 /// If only kernels write the source of the copy, redirects these writes to the target.
 static bool foldResult(RewriterBase &rewriter, const Copy &copy) {
-  if (!isAllocation(copy.source) || !canStandFor(copy.target, copy.source, copy))
+  if (!isAllocation(copy.source) || !canReplace(copy.target, copy.source, copy))
     return false;
   SmallVector<OpOperand *> uses = findKernelUses(copy.source, copy.op);
   if (uses.empty())
@@ -272,11 +272,11 @@ static bool foldResult(RewriterBase &rewriter, const Copy &copy) {
   // No other op accesses the target before the copy, or writes it while kernels read the buffer.
   if (!cast<DestinationStyleOpInterface>(first).isDpsInit(uses.front()) ||
       !first->isBeforeInBlock(copy.op) ||
-      touches(makeWindow(first, copy.op), root, /*writesAlone=*/false))
+      touches(makeWindow(first, copy.op), root, /*onlyWrites=*/false))
     return false;
   if (copy.op->isBeforeInBlock(last) &&
       (touches(makeWindow(copy.op->getNextNode(), last->getNextNode()), root,
-               /*writesAlone=*/true) ||
+               /*onlyWrites=*/true) ||
        llvm::any_of(uses, [&](OpOperand *use) {
          return copy.op->isBeforeInBlock(use->getOwner()) &&
                 cast<DestinationStyleOpInterface>(use->getOwner()).isDpsInit(use);

@@ -456,7 +456,7 @@ LogicalResult mlir::flashattn::verifyModule(Operation *root) {
   WalkResult result = root->walk<WalkOrder::PreOrder>([&](Operation *op) -> WalkResult {
     // Does not print the op, which may be long.
     if (isa<ModuleOp>(op) && op != root)
-      return emitError(op->getLoc()) << "'builtin.module' op stands in another module: expected "
+      return emitError(op->getLoc()) << "'builtin.module' op is nested in another module: expected "
                                         "all functions in one";
     auto function = dyn_cast<func::FuncOp>(op);
     if (!function)

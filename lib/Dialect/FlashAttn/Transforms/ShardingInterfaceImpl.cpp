@@ -142,7 +142,7 @@ static LogicalResult verifyPositions(AttentionOpInterface op, const Cut &cut) {
     return refuse("without the symbol nk", "keys");
   for (IntegerSet set : op.getVisibleSets())
     if (!llvm::all_of(set.getConstraints(), goesByDistance))
-      return refuse("that goes by p - k alone", "keys");
+      return refuse("that depends only on p - k", "keys");
   return success();
 }
 

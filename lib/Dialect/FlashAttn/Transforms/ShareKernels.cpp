@@ -39,7 +39,7 @@ static Attribute getConstant(Value value) {
 }
 
 /// Whether a kernel for one input is also valid for the other.
-static bool serveAlike(Value a, Value b) {
+static bool shareKernel(Value a, Value b) {
   if (a.getType() != b.getType() || getConstant(a) != getConstant(b))
     return false;
   return !isa<MemRefType>(a.getType()) || hasAlignedRows(a) == hasAlignedRows(b);
@@ -50,7 +50,7 @@ static bool areEqual(Operation *a, Operation *b) {
   SmallVector<Value> left = getInputs(a), right = getInputs(b);
   if (left.size() != right.size() ||
       !llvm::all_of(llvm::zip(left, right),
-                    [](auto pair) { return serveAlike(std::get<0>(pair), std::get<1>(pair)); }) ||
+                    [](auto pair) { return shareKernel(std::get<0>(pair), std::get<1>(pair)); }) ||
       !OperationEquivalence::isEquivalentTo(a, b, OperationEquivalence::ignoreValueEquivalence,
                                             /*markEquivalent=*/nullptr, kFlags))
     return false;

@@ -69,7 +69,7 @@ struct ExpandLoopsPass : flashattn::impl::ExpandLoopsBase<ExpandLoopsPass> {
 struct ExpandRescalePass : flashattn::impl::ExpandRescaleBase<ExpandRescalePass> {
   void runOnOperation() override {
     IRRewriter rewriter(&getContext());
-    getOperation()->walk([&](SoftmaxStepOp op) { expandWeights(rewriter, op); });
+    getOperation()->walk([&](SoftmaxStepOp op) { expandSoftmaxSteps(rewriter, op); });
   }
 };
 } // namespace

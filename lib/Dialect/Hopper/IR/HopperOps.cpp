@@ -221,7 +221,7 @@ LogicalResult RingPutOp::verify() {
                          << "a panel of a tile of " << ring;
   int64_t rank = getCoordinates().size(), along = getAlong().value_or(-1);
   if (getPieces().empty() ? getAlong().has_value() : along < 0 || along >= rank)
-    return emitOpError() << "expected 'along' with pieces alone, from 0 to " << rank - 1;
+    return emitOpError() << "expected 'along' only with 'pieces', from 0 to " << rank - 1;
   return failure(failed(verifyPanels(*this, getPanels(), ring.getPanels())) ||
                  failed(verifyCoordinates(*this, getCoordinates())));
 }
@@ -300,7 +300,7 @@ static LogicalResult verifyStaging(Operation *op, Value memref) {
 static LogicalResult verifyTarget(Operation *op, Value memref, ValueRange indices) {
   auto target = cast<MemRefType>(memref.getType());
   if (!target.getElementType().isF32() || !target.getLayout().isIdentity())
-    return op->emitOpError() << "expected a target of f32 without gaps but got " << target;
+    return op->emitOpError() << "expected a contiguous f32 target but got " << target;
   if (static_cast<int64_t>(indices.size()) != target.getRank())
     return op->emitOpError() << "expected an index for each of " << target.getRank()
                              << " dimensions but got " << indices.size();
@@ -373,7 +373,8 @@ LogicalResult ClearOp::verify() {
     return failure();
   constexpr int64_t kAtOnce = 128; // 16 bytes per lane
   if (getElements() % kAtOnce != 0)
-    return emitOpError() << "expected elements in " << kAtOnce << "s but got " << getElements();
+    return emitOpError() << "expected a multiple of " << kAtOnce << " elements but got "
+                         << getElements();
   return success();
 }
 

@@ -35,7 +35,8 @@ static LogicalResult verifyVectors(Operation *op, ValueRange values) {
     if (type.isScalable() || type.getRank() < 1 || type.getRank() > 2)
       return op->emitOpError() << "expected vectors of one or two dimensions but got " << type;
     if (type.getRank() == 2 && type.getDimSize(0) % kWarpgroupRows != 0)
-      return op->emitOpError() << "expected rows in " << kWarpgroupRows << "s but got " << type;
+      return op->emitOpError() << "expected a multiple of " << kWarpgroupRows << " rows but got "
+                               << type;
     if (!first)
       first = type;
     if (type.getRank() != first.getRank())
@@ -112,11 +113,11 @@ LogicalResult WgmmaOp::verify() {
                          << (getTransposedA() ? " rows" : " columns") << " of 'a' and " << bDepth
                          << (getTransposed() ? " rows" : " columns") << " of 'b'";
   if (n < 8 || n > 256 || n % 8 != 0)
-    return emitOpError() << "expected a multiple of 8 up to 256 as columns of the result but got "
-                         << n;
+    return emitOpError()
+           << "expected a multiple of 8 up to 256 as number of columns of the result but got " << n;
   if (n > bColumns)
     return emitOpError() << "expected at most " << bColumns
-                         << " columns of the result, as 'b' has, but got " << n;
+                         << " columns of the result, the number in 'b', but got " << n;
   return success();
 }
 

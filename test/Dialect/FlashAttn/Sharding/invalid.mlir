@@ -124,7 +124,7 @@ shard.grid @grid(shape = 2x4)
 func.func @f(%q: tensor<2x8x32x64xf32>, %k: tensor<2x4x32x64xf32>, %init: tensor<2x8x32x64xf32>) -> tensor<2x8x32x64xf32> {
   %s0 = shard.sharding @grid split_axes = [[], [], [1]] : !shard.sharding
   %ks = shard.shard %k to %s0 annotate_for_users : tensor<2x4x32x64xf32>
-  // expected-error @+2 {{expected a mask that goes by p - k alone to shard the keys but got '#flashattn.any_of<[#flashattn.window<left = 7, right = 0>, #flashattn.sink<4>]>'}}
+  // expected-error @+2 {{expected a mask that depends only on p - k to shard the keys but got '#flashattn.any_of<[#flashattn.window<left = 7, right = 0>, #flashattn.sink<4>]>'}}
   // expected-error @+1 {{fail to set sharding annotations}}
   %o = flashattn.attention mask(any_of<[window<left = 7, right = 0>, sink<4>]>) ins(%q, %ks, %ks : tensor<2x8x32x64xf32>, tensor<2x4x32x64xf32>, tensor<2x4x32x64xf32>)
       outs(%init : tensor<2x8x32x64xf32>) -> tensor<2x8x32x64xf32>

@@ -87,7 +87,7 @@ FAULTS = [
      [("scf.for#0", ("sub", r"(.*) to (%\w+) step", r"%early = arith.subi \2, %c1 : index\n\1 to %early step"))],
      DEADLOCK),
     ("a barrier is made twice", F9, [("hopper.barrier_init#1", ("sub", r"\[%c1\]", "[%c0]"))],
-     r"expected a barrier to be made once but got another hopper\.barrier_init"),
+     r"expected a barrier to be initialized once but got another hopper\.barrier_init"),
     ("a barrier is not made", F9, [("hopper.barrier_init#1", DROP)],
      r"expected a barrier that hopper\.barrier_init has made but got none at offset \d+"),
     ("no fence behind the making of barriers", F9, [("hopper.fence_barrier_init#0", DROP)],

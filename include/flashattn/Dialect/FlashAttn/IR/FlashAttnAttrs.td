@@ -230,10 +230,10 @@ def FlashAttn_HopperAttr : AttrDef<FlashAttn_Dialect, "Hopper"> {
     ::mlir::flashattn::HopperFields getFields() const;
     /// Returns the attribute for a kernel whose blocks run one group each, with at most `section`
     /// heads at once (`l2_head_group`).
-    HopperAttr withoutClaims(int64_t section) const;
+    HopperAttr withoutDynamicScheduler(int64_t section) const;
     /// Whether blocks are persistent but only have buffers for the tiles of one group, so that the
     /// next group's tiles reuse the buffers.
-    bool reloads() const { return getDynamicSchedulerMaxLen() > 0 && getQStages() == 1; }
+    bool reusesResidentBuffers() const { return getDynamicSchedulerMaxLen() > 0 && getQStages() == 1; }
   }];
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
@@ -321,7 +321,7 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     ScheduleAttr withSmallBlocks() const;
     /// Returns the schedule of programs over splits of the keys: in small blocks, if the schedule
     /// has `small_blocks_per_sm`.
-    ScheduleAttr forParts() const;
+    ScheduleAttr forSplits() const;
     /// Whether the consumers of a block share one program. Each consumer computes a range of the
     /// program's rows or, if there are fewer than 16 rows per warp, one of its accumulators.
     bool sharesProgram() const;

@@ -629,7 +629,7 @@ def FlashAttn_SoftmaxStepOp : FlashAttn_ProgramLevelOp<"softmax_step", [
                    "::mlir::ValueRange":$values)>];
   let extraClassDeclaration = segments # [{
     /// Removes the region `recompute`, so that the decision to rescale is based on the scores.
-    void dropAgain();
+    void dropRecompute();
   }];
 }
 

@@ -79,7 +79,7 @@ void expandToTransfer(RewriterBase &rewriter, StoreTileOp op);
 /// Replaces `op` by arithmetic (flashattn-expand-rescale). With `threshold`, bases are updated and
 /// accumulators rescaled only if a score or probability exceeds the threshold; with the region
 /// `recompute`, the scores and probabilities are then computed a second time.
-void expandWeights(RewriterBase &rewriter, SoftmaxStepOp op);
+void expandSoftmaxSteps(RewriterBase &rewriter, SoftmaxStepOp op);
 
 } // namespace flashattn
 } // namespace mlir
