@@ -649,8 +649,10 @@ def Hopper_ReadTileOp : Hopper_OrderedOp<"read_tile"> {
 def Hopper_PinOp : Hopper_OrderedOp<"pin", [AllTypesMatch<["value", "result"]>]> {
   let summary = "force the computation of a value before this point";
   let description = [{
-    Returns the value. LLVM would otherwise move the computation to the first use, past waits, and
-    keep its inputs in registers until then.
+    Returns the value, whatever its bits are. LLVM and ptxas would otherwise move the computation to
+    the first use, past waits, and keep its inputs in registers until then. The op has no effect that
+    a program can observe: if all bits are set in the or of a thread's registers, it triggers a
+    performance monitor event (`pmevent`).
 
     Example: `%p = hopper.pin %weights : vector<128x64xf16>`
   }];
