@@ -32,16 +32,9 @@ SmallVector<ScheduleAttr> getScheduleCandidates(AttentionOp op, const Machine &m
 /// keys) and `tile_n` rows of the other operand per step.
 SmallVector<ScheduleAttr> getScheduleCandidates(AttentionBackwardOp op, const Machine &machine);
 
-/// Maximum number of rows per batch for which a projection's tile contains rows of several batches.
-constexpr int64_t kFewProjectRows = 16;
-
 /// Returns the schedules to try for a projection, with `tile_m` rows of `o` and `tile_n` columns of
 /// `w` per program.
 SmallVector<ScheduleAttr> getScheduleCandidates(ProjectOp op, const Machine &machine);
-
-/// Returns the number of elements of a row of `o` that one step of a projection's program
-/// multiplies.
-int64_t getProjectDepth(ProjectOp op, ScheduleAttr schedule);
 
 /// Returns the reason why `op` cannot be compiled with `schedule` for `machine`: the required and
 /// available amounts of the resource that is short, by buffer; empty if it can be compiled (rule

@@ -34,7 +34,7 @@ Value AdderBuilder::flatten(Value memref, Value count, ArrayRef<int64_t> columns
 
 /// Returns the position of a step's tile under `mapping`. One 32-bit index serves both the sums and
 /// the order. Separate indices would exceed the registers of these warps.
-AdderBuilder::Position AdderBuilder::findPosition(IRMapping &mapping) {
+AdderBuilder::Place AdderBuilder::findPosition(IRMapping &mapping) {
   AddTileOp added = plan.added.front();
   SmallVector<Value> indices;
   for (Value index : added.getIndices())

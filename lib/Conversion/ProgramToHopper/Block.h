@@ -129,7 +129,7 @@ public:
   IRMapping numbersOf(const Group &group, Value consumer);
   SmallVector<IRMapping> programsOf(const Group &group);
   Value isProgram(Value tile) { return less(tile, block.tiles); }
-  void tell(const Group &group, Value slot);
+  void publishGroup(const Group &group, Value slot);
   void publishEnd(Value slot);
   Group read(Value slot, bool byWarp);
 

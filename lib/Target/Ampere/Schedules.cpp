@@ -118,14 +118,13 @@ Candidates ampere::getCandidates(AttentionBackwardOp op) {
 
 Candidates ampere::getCandidates(ProjectOp op) {
   FloatType element = op.getElementType();
-  int64_t rows = op.getO().getType().getDimSize(op.getSeqDim());
   Candidates candidates;
   auto add = [&](int64_t m, int64_t n, int64_t warps, int64_t stages) {
     candidates.push_back(
         ScheduleAttr::get(op.getContext(), makeFields(m, n, warps, stages, element)));
   };
   // With few rows, the time is that of reading the matrix, which many small blocks do fastest.
-  if (!ShapedType::isDynamic(rows) && rows <= kFewProjectRows)
+  if (op.hasFewRows())
     add(32, 32, 2, 2);
   // Two 16-row blocks per warp halve its reads of the matrix.
   if (!element.isF32())
@@ -146,7 +145,7 @@ SharedMemoryPlan ampere::planSharedMemory(AttentionOp op, ScheduleAttr schedule)
 }
 
 SharedMemoryPlan ampere::planSharedMemory(ProjectOp op, ScheduleAttr schedule) {
-  int64_t depth = getProjectDepth(op, schedule);
+  int64_t depth = op.getStepDepth(schedule);
   return planStagedTiles({}, {{"o", schedule.getTileM(), depth}, {"w", depth, schedule.getTileN()}},
                          schedule.getStages(), getBytes(op.getElementType()));
 }
@@ -288,7 +287,7 @@ std::string ampere::explainRefusal(ProjectOp op, ScheduleAttr schedule, const Ma
   int64_t rowBlocks = schedule.getTileM() / (16 * schedule.getWarps());
   return explainNeeds("registers per thread",
                       {{"p", rowBlocks * schedule.getTileN() / 2},
-                       {"o", element.isF32() ? rowBlocks * getProjectDepth(op, schedule) : 0}},
+                       {"o", element.isF32() ? rowBlocks * op.getStepDepth(schedule) : 0}},
                       kMaxAccumulators);
 }
 

@@ -69,9 +69,8 @@ Candidates cpu::getCandidates(AttentionBackwardOp op, const Machine &machine) {
 
 Candidates cpu::getCandidates(ProjectOp op, const Machine &machine) {
   MLIRContext *ctx = op.getContext();
-  int64_t rows = op.getO().getType().getDimSize(op.getSeqDim());
   int64_t width = op.getW().getType().getDimSize(2);
-  bool isFew = !ShapedType::isDynamic(rows) && rows <= kFewProjectRows;
+  bool isFew = op.hasFewRows();
   // Every column of programs transposes the rows of `o` again. But if there are few rows, there
   // must be enough programs.
   constexpr int64_t kMost = 512, kFew = 128;

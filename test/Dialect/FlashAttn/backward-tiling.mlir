@@ -183,7 +183,7 @@ module attributes {transform.with_named_sequence} {
 
 module attributes {transform.with_named_sequence} {
   func.func @sum_over_heads(%q: tensor<2x4x8x16xf32>, %lse: tensor<2x4x8xf32>, %x: tensor<2x1x8x8xf32>) -> tensor<2x1x8x8xf32> {
-    // expected-error@below {{'flashattn.attention_backward' op expected no gradient that is a sum over heads to tile them but got 'd_bias'}}
+    // expected-error@below {{'flashattn.attention_backward' op expected no gradient that sums over heads, along which the op is tiled, but got 'd_bias'}}
     %r:4 = flashattn.attention_backward
         ins(%q, %q, %q, %q, %lse, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>,
             tensor<2x4x8x16xf32>, tensor<2x4x8xf32>, tensor<2x4x8x16xf32>)

@@ -16,6 +16,16 @@ LogicalResult ProjectOp::verify() {
   return verifyResults(*this);
 }
 
+int64_t ProjectOp::getStepDepth(ScheduleAttr schedule) {
+  bool onCPU = schedule.getThreadsPerRow() == 1;
+  // As many columns as pay for loading the accumulators. On a GPU, these are a multiple of the 16
+  // that mma.sync processes at a time, and fewer in f32, whose operands are kept as two halves and
+  // whose sums mma.sync rounds toward zero (A9).
+  int64_t unit = onCPU ? 8 : 16, most = onCPU ? 128 : schedule.getDotType().isF32() ? 16 : 80;
+  int64_t padded = llvm::alignTo(getDv(), unit);
+  return llvm::alignTo(llvm::divideCeil(padded, llvm::divideCeil(padded, most)), unit);
+}
+
 void ProjectOp::getEffects(
     SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
   if (hasPureTensorSemantics())

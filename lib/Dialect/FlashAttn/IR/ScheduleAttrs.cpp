@@ -337,6 +337,34 @@ bool ScheduleAttr::sumsByProducts(int64_t dv) const {
          dv % kPanel == 0 && dv <= kMost;
 }
 
+int64_t ScheduleAttr::getConsumers() const {
+  return isWarpSpecialized() ? getHopper().getConsumers() : 1;
+}
+
+int64_t ScheduleAttr::countProgramsPerBlock() const { return sharesProgram() ? 1 : getConsumers(); }
+
+int64_t ScheduleAttr::countProgramsPerBlock(ProgramAxis axis) const {
+  return isWarpSpecialized() && getHopper().getAlong() == axis ? getConsumers() : 1;
+}
+
+std::optional<int64_t> ScheduleAttr::getRescaleThreshold() const {
+  if (!isWarpSpecialized())
+    return std::nullopt;
+  return getHopper().getRescaleThreshold();
+}
+
+bool ScheduleAttr::rescalesLazily() const {
+  return isWarpSpecialized() && getHopper().getLazyRescale() != 0;
+}
+
+bool ScheduleAttr::hasReduceWarps() const {
+  return isWarpSpecialized() && getHopper().getDqReduceStages() != 0;
+}
+
+bool ScheduleAttr::beginsWithDeltas() const {
+  return isWarpSpecialized() && addsQueries() && getTileN() == getTileM();
+}
+
 bool ScheduleAttr::sharesProgram() const {
   constexpr int64_t kWarpsOfGroup = 4;
   return getHopper() && getWarps() > kWarpsOfGroup;

@@ -47,7 +47,7 @@ Value BackwardBuilder::hideMissingKeys(Value rows, const KeyRange &keys, Value f
 
 /// Returns the key tiles that several programs share, if sums may be added in any order.
 std::optional<KeyParts> BackwardBuilder::findParts() {
-  bool canAdd = schedule.getHopper() && (schedule.addsQueries() || schedule.compactsKV());
+  bool canAdd = schedule.isWarpSpecialized() && (schedule.addsQueries() || schedule.compactsKV());
   if (!canAdd || op.getAttnMask() || op.getDeterministic())
     return std::nullopt;
   ScheduleAttr own = schedule;
@@ -68,7 +68,7 @@ BackwardBuilder::getTiles(const std::optional<TileLists> &lists, SmallVector<Val
         interval.fullBegin = interval.fullEnd = interval.end;
     return found;
   }
-  if (int64_t together = countProgramsPerBlock(schedule); together > 1)
+  if (int64_t together = schedule.countProgramsPerBlock(); together > 1)
     place[2] = divide32(place[2], index(together));
   return {lists->getInterval(b, loc, place)};
 }
@@ -80,11 +80,11 @@ BackwardBuilder::getTiles(const std::optional<TileLists> &lists, SmallVector<Val
 /// Adds the contribution of `inner`, a tile of dS, to the sum of dq at `at`.
 void BackwardBuilder::addQueries(const QuerySums &sums, Value inner, Value k, ArrayRef<Value> at,
                                  Value keyTile) const {
-  int64_t lag = schedule.getHopper() ? 1 : 0, behind = lag;
+  int64_t lag = schedule.getLag(), behind = lag;
   StageOp::create(b, loc, lag, behind);
   // The wait for dS also covers loads that were issued before it. The empty stage places the wait
   // before the loads of the deltas.
-  if (lag && beginsWithDeltas())
+  if (lag && schedule.beginsWithDeltas())
     StageOp::create(b, loc, lag, ++behind);
   VectorType type = f32Vector({schedule.getTileN(), cast<VectorType>(k.getType()).getDimSize(1)});
   Value dq = productOfTransposed(inner, k, splat(type, 0));
@@ -121,7 +121,7 @@ void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySu
   Value weights, dO, minusDeltas, dP, inner, dv;
   auto multiplyValues = [&] {
     dO = operands.loadRows(op.getDO(), batch, head, tile, columns, of.queryRows);
-    if (beginsWithDeltas()) {
+    if (schedule.beginsWithDeltas()) {
       // Loaded while the product of the previous step is in flight.
       minusDeltas = loadColumns(QuerySums::MinusDelta);
       StageOp::create(b, loc);
@@ -159,7 +159,7 @@ void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySu
     if (!isSplit) {
       StageOp::create(b, loc);
       inner = gradients.buildOperand(weights, dP, loadDeltas(), derivative);
-      StageOp::create(b, loc, /*lag=*/schedule.getHopper() ? 1 : 0);
+      StageOp::create(b, loc, /*lag=*/schedule.getLag());
     }
     if (syncsOnce)
       dv = makeValues();
@@ -343,7 +343,7 @@ void BackwardBuilder::buildQueryTile(const QuerySums &sums, const QueryTiles &of
     if (schedule.compactsKV()) // saves registers for several blocks
       weights = gradients.toDotType(weights);
     Value inner = gradients.buildOperand(weights, dP, deltas, derivative);
-    StageOp::create(b, loc, /*lag=*/schedule.getHopper() ? 1 : 0, /*behind=*/behindBoth ? 1 : 0);
+    StageOp::create(b, loc, /*lag=*/schedule.getLag(), /*behind=*/behindBoth ? 1 : 0);
     TileYieldOp::create(b, loc, product(inner, k, loop.getState()[0]));
     scale = derivative.factor;
     dq = loop.getResult(0);
@@ -427,9 +427,9 @@ void BackwardBuilder::build() {
     int64_t rows = schedule.getTileN();
     return operands.findKeys(keys, mul(tile, rows), rows, schedule.getTileM()).front().begin;
   };
-  QuerySums sums(b, op, operands, getAdding(), /*negates=*/beginsWithDeltas(),
+  QuerySums sums(b, op, operands, getAdding(), /*negates=*/schedule.beginsWithDeltas(),
                  parts ? parts->getSums() : Value(), findFirst, countedQueries);
-  bool isRepeated = schedule.getHopper() != nullptr;
+  bool isRepeated = schedule.isWarpSpecialized();
   if (!isRepeated)
     buildLargeRows(b, op, operands, sums, countedQueries);
   useSchedule(wide);

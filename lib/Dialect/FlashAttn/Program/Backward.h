@@ -71,13 +71,6 @@ private:
   /// Whether programs over key tiles add their contributions to dq in turns, so that the sums are
   /// deterministic.
   bool takesTurns() const { return op.getDeterministic() && schedule.addsQueries(); }
-  /// Whether the accumulators of dP start from -delta instead of 0, which saves a subtraction for
-  /// each element. If a step has fewer queries than its program has keys, products would wait for
-  /// the deltas (docs/rationale/dp-deltas.md).
-  bool beginsWithDeltas() const {
-    return schedule.getHopper() && schedule.addsQueries() &&
-           schedule.getTileN() == schedule.getTileM();
-  }
   /// Returns how programs over key tiles add to dq.
   QuerySums::Adding getAdding() const {
     if (!schedule.addsQueries())
@@ -86,14 +79,12 @@ private:
       return QuerySums::Adding::InTurns;
     // Spare warps have time to check whether they are first. With a gradient of a bias, there is no
     // workspace left for the states of the tiles.
-    HopperAttr hopper = schedule.getHopper();
-    return hopper && hopper.getDqReduceStages() && !op.getDBiasInit()
-               ? QuerySums::Adding::FirstClears
-               : QuerySums::Adding::ToZeros;
+    return schedule.hasReduceWarps() && !op.getDBiasInit() ? QuerySums::Adding::FirstClears
+                                                           : QuerySums::Adding::ToZeros;
   }
   /// Returns the number of adjacent elements of a thread that are added together: 4 by bulk copies,
   /// otherwise 1.
-  int64_t getAdjacent() const { return schedule.getHopper() ? 4 : 1; }
+  int64_t getAdjacent() const { return schedule.isWarpSpecialized() ? 4 : 1; }
   Value hideMissingKeys(Value rows, const KeyRange &keys, Value firstKey) const;
   /// Returns the f32 `sum` times `factor`, in the operands' type.
   Value finish(Value sum, const Factor &factor) const;

@@ -113,7 +113,7 @@ public:
 
   void build();
   /// Whether its programs have warp specialization.
-  bool isWarpSpecialized() const { return static_cast<bool>(schedule.getHopper()); }
+  bool isWarpSpecialized() const { return schedule.isWarpSpecialized(); }
 
 private:
   bool isSame(unsigned dim) const {
@@ -178,8 +178,9 @@ BiasGradientBuilder::BiasGradientBuilder(OpBuilder &b, AttentionBackwardOp op,
     : RowSumBuilder(b, op), op(op), operands(operands), sums(sums), sizes(operands.getSizes()),
       repeats(repeats), all(operands.getAllKeys()), countedKeys(operands, TileAxis::Keys, all) {
   bool ofElements = !isSame(2) && !isSame(3);
-  schedule = ofElements && op.getScheduleAttr().getHopper() && !repeats ? getElementSchedule(op)
-                                                                        : getScheduleBeside(op);
+  schedule = ofElements && op.getScheduleAttr().isWarpSpecialized() && !repeats
+                 ? getElementSchedule(op)
+                 : getScheduleBeside(op);
   op.setScheduleAttr(schedule); // read by the score builders
   rows = schedule.getTileM();
   columns = schedule.getTileN();

@@ -177,8 +177,8 @@ SmallVector<TileInterval> ForwardBuilder::getIntervals(const KeyRange &keys,
 /// programs that a block runs side by side: they share their tiles. Programs with the same
 /// `attn_mask` and mask share a list, too.
 void ForwardBuilder::makeLists(Value heads, Value queryTiles) {
-  if (HopperAttr hopper = schedule.getHopper())
-    (hopper.getAlong() == ProgramAxis::Head ? listHeads : listQueryTiles) = hopper.getConsumers();
+  listHeads = schedule.countProgramsPerBlock(ProgramAxis::Head);
+  listQueryTiles = schedule.countProgramsPerBlock(ProgramAxis::QueryTile);
   auto isSame = [&](unsigned dim) { return AttentionOp::isBroadcastDim(op.getAttnMask(), dim); };
   Value listSizes[] = {isSame(0) && !op.getKvLen() ? index(1) : sizes.batches,
                        isSame(1) ? index(1) : ceilDiv(heads, listHeads),
@@ -232,14 +232,14 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
   Value shaped = scores.shape(products, {at.batch, at.head, at.tile, tile, position, key,
                                          sizes.queries, keys.keys, keyRows});
   SmallVector<Value> factors;
-  if (HopperAttr hopper = schedule.getHopper(); hopper && hopper.getLazyRescale())
+  if (schedule.rescalesLazily())
     factors = {q, k};
   Value p = softmax.step(inner, shaped, factors, [&](ValueRange factors) {
     return scores.multiply(factors.front(), factors.back());
   });
   // With warp specialization, this product runs one step late. It is issued together with Q K^T of
   // the next step, on which it does not depend, and overlaps the softmax of that step.
-  StageOp::create(b, loc, /*lag=*/schedule.getHopper() ? 1 : 0);
+  StageOp::create(b, loc, /*lag=*/schedule.getLag());
   Value v = operands.loadKeys(op.getV(), at, tile, valueRows, schedule.sumsByProducts(op.getDv()));
   inner.out = product(p, v, inner.out);
   TileYieldOp::create(b, loc, inner.values());
@@ -266,9 +266,7 @@ void ForwardBuilder::buildProgram(ProgramPoint at, const ScoreBuilder &scores,
   Positions queries = getPositions(keys, row, operands.getPositions());
   // Programs that share tiles of compacted keys compact the keys that any of the programs sees.
   int64_t together =
-      schedule.compactsKV() && schedule.getHopper().getAlong() == ProgramAxis::QueryTile
-          ? schedule.getHopper().getConsumers()
-          : 1;
+      schedule.compactsKV() ? schedule.countProgramsPerBlock(ProgramAxis::QueryTile) : 1;
   Positions seeing = queries;
   if (together > 1) {
     int64_t rows = together * operands.getPositions();

@@ -145,7 +145,9 @@ ScheduleAttr mlir::flashattn::getScheduleBeside(AttentionBackwardOp op) {
     // Wider tiles read less for each pair. If the op has warp specialization, shared memory has
     // space for two programs with these tiles.
     int64_t widest =
-        std::max(op.getD(), op.getDv()) <= (op.getScheduleAttr().getHopper() ? 128 : 64) ? 64 : 32;
+        std::max(op.getD(), op.getDv()) <= (op.getScheduleAttr().isWarpSpecialized() ? 128 : 64)
+            ? 64
+            : 32;
     fields.tileM = std::gcd<int64_t>(fields.tileM, 64);
     fields.tileN = std::gcd<int64_t>(fields.tileN, widest);
     fields.warps = fields.tileM / 16;

@@ -85,8 +85,8 @@ OnlineSoftmax::OnlineSoftmax(OpBuilder &b, Location loc, ScheduleAttr schedule, 
       c(factor) {
   if (c.value)
     c = {1, scalar(c)};
-  if (HopperAttr hopper = schedule.getHopper())
-    threshold = b.getF32FloatAttr(hopper.getRescaleThreshold());
+  if (std::optional<int64_t> growth = schedule.getRescaleThreshold())
+    threshold = b.getF32FloatAttr(*growth);
 }
 
 RowState OnlineSoftmax::begin() const {

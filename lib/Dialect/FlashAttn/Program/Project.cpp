@@ -6,7 +6,6 @@
 
 #include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Transforms.h"
-#include "flashattn/Target/Schedules.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/PatternMatch.h"
@@ -20,7 +19,7 @@ class ProjectBuilder : TileBuilder {
 public:
   ProjectBuilder(ProjectOp op, OpBuilder &b)
       : TileBuilder(b, op.getLoc()), op(op), schedule(op.getScheduleAttr()), m(schedule.getTileM()),
-        n(schedule.getTileN()), depth(getProjectDepth(op, schedule)) {}
+        n(schedule.getTileN()), depth(op.getStepDepth(schedule)) {}
 
   ProgramOp build();
 
@@ -84,8 +83,7 @@ Value ProjectBuilder::sumHeads(Value other, Value rowTile, Value columnTile) {
 
 ProgramOp ProjectBuilder::build() {
   auto pType = cast<MemRefType>(op.getPInit().getType());
-  int64_t length = op.getO().getType().getDimSize(op.getSeqDim());
-  rowsAlongBatch = !ShapedType::isDynamic(length) && length <= kFewProjectRows;
+  rowsAlongBatch = op.hasFewRows();
   Value others = dim(op.getO(), 0), rows = dim(op.getO(), op.getSeqDim());
   SmallVector<ProgramAxis> axes = {ProgramAxis::Batch, ProgramAxis::QueryTile,
                                    ProgramAxis::ColumnTile};

@@ -61,7 +61,7 @@ QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &opera
     whole = std::lcm(whole, rows);
   rows = mul(ceilDiv(sizes.queries, whole), whole);
   buffer = allocateF32(b, loc, {mul(sizes.batches, 4), sizes.heads, rows});
-  if (schedule.getHopper())
+  if (schedule.isWarpSpecialized())
     large = allocate(b, loc, index(1), b.getI32Type());
   split = operands.splitHeads(buffer, /*headDim=*/1);
   if (adding != Adding::None)
@@ -282,7 +282,7 @@ void QuerySums::ifLarge(function_ref<void()> build) const {
 
 Value QuerySums::hasBases(ScheduleAttr of, Value batch, Value head, Value tile,
                           int64_t count) const {
-  if (of.getHopper())
+  if (of.isWarpSpecialized())
     return {};
   int64_t rows = schedule.getTileM();
   Value first = div(mul(tile, count), index(rows)), found;
@@ -338,7 +338,7 @@ Value QuerySums::loadRows(Kind kind, const Operands &operands, const ProgramPoin
   // load.
   return toKind(kind, operands.loadQueryRows(operands.isPacked() ? split : buffer,
                                              batchOf(kind, at.batch), at,
-                                             /*inBounds=*/!schedule.getHopper()));
+                                             /*inBounds=*/!schedule.isWarpSpecialized()));
 }
 
 Value QuerySums::toKind(Kind kind, Value kept) const {

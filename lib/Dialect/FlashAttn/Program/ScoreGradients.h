@@ -133,7 +133,7 @@ public:
         factor(scores.getFactor()), dotType(op.getScheduleAttr().getDotType()),
         branches(op.getScheduleAttr().getThreadsPerRow() > 1),
         fullTilesHide(op.getAttnMask() && !fullTilesKeep),
-        hidesTwoAtOnce(op.getScheduleAttr().getHopper() &&
+        hidesTwoAtOnce(op.getScheduleAttr().isWarpSpecialized() &&
                        classifyMask(op.getVisibleSets()).shape != MaskShape::Full) {}
 
   /// Returns the products of each query of q and each key of k.

@@ -126,7 +126,7 @@ Value ScoreBuilder::findQueries(const ScorePlace &at) const {
 Value ScoreBuilder::findInMask(const ScorePlace &at) const {
   // A thread of a warpgroup keeps the limits of its few rows in registers, and compares them with
   // constants. Elsewhere, without registers for this, the limits are those of the queries.
-  TileAxis numbers = op.getScheduleAttr().getHopper() ? columns : TileAxis::Keys;
+  TileAxis numbers = op.getScheduleAttr().isWarpSpecialized() ? columns : TileAxis::Keys;
   auto build = [&](ArrayRef<IntegerSet> sets, Value key) {
     return buildVisibleTile(b, loc, sets, at.position, key, at.queries, at.keys, queries, keys,
                             pattern, columns, numbers);

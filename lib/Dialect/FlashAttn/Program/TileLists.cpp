@@ -88,11 +88,6 @@ std::pair<Value, SmallVector<Value>> TileLists::getList(OpBuilder &b, Location l
 
 void TileLists::free(OpBuilder &b, Location loc) { memref::DeallocOp::create(b, loc, buffer); }
 
-int64_t mlir::flashattn::countProgramsPerBlock(ScheduleAttr schedule) {
-  HopperAttr hopper = schedule.getHopper();
-  return hopper && !schedule.sharesProgram() ? hopper.getConsumers() : 1;
-}
-
 std::optional<TileLists> mlir::flashattn::listGradientTiles(OpBuilder &b, AttentionBackwardOp op,
                                                             const Operands &operands,
                                                             const KeyRange &all, TileAxis listed,
@@ -103,7 +98,7 @@ std::optional<TileLists> mlir::flashattn::listGradientTiles(OpBuilder &b, Attent
   bool ofQueries = listed == TileAxis::Queries;
   if (!op.getAttnMask() || (ofQueries && !isSame(1) && !group))
     return std::nullopt;
-  int64_t rows = countProgramsPerBlock(of) * of.getTileM(), columns = of.getTileN();
+  int64_t rows = of.countProgramsPerBlock() * of.getTileM(), columns = of.getTileN();
   Value count = ofQueries ? sizes.keys : sizes.queries;
   Value listSizes[] = {isSame(0) && !op.getKvLen() ? operands.index(1) : sizes.batches,
                        isSame(1)   ? operands.index(1)

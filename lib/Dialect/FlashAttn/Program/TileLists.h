@@ -38,9 +38,6 @@ private:
   Value buffer, bounds, tiles, middle;
 };
 
-/// Returns the number of programs that a block runs side by side, which share their tiles.
-int64_t countProgramsPerBlock(ScheduleAttr schedule);
-
 /// Lists the tiles that both `attn_mask` and the mask of `op` show, for programs with the schedule
 /// `of`: key tiles for programs over query tiles, and query tiles for programs over key tiles.
 /// Returns nullopt without `attn_mask`, or if a list would cover several heads whose number is

@@ -423,12 +423,11 @@ std::optional<TileRun> LoopExpander::findBranching() {
       !select.getTrueValue().getDefiningOp<vector::ContractionOp>())
     return std::nullopt;
   auto threads = loop->getParentOfType<OnThreadsOp>();
-  HopperAttr hopper = threads ? threads.getSchedule().getHopper() : HopperAttr();
   bool isWide = llvm::any_of(loop.getState(), [](Value v) {
     auto type = dyn_cast<VectorType>(v.getType());
     return type && type.getRank() == 2 && type.getDimSize(1) >= kWide;
   });
-  if (hopper && hopper.getConsumers() > 1 && !isWide)
+  if (threads && threads.getSchedule().getConsumers() > 1 && !isWide)
     return std::nullopt;
   for (auto load : loop.getBody()->getOps<LoadTileOp>())
     if (!llvm::all_of(load->getUsers(), llvm::IsaPred<vector::ContractionOp>))

@@ -322,6 +322,28 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     /// Returns the schedule of programs over splits of the keys: in small blocks, if the schedule
     /// has `small_blocks_per_sm`.
     ScheduleAttr forSplits() const;
+    /// Whether a block has producer and consumer warpgroups (`hopper`).
+    bool isWarpSpecialized() const { return static_cast<bool>(getHopper()); }
+    /// Returns the number of consumer warpgroups of a block; 1 without warp specialization.
+    int64_t getConsumers() const;
+    /// Returns the number of programs that a block runs side by side, or those of them that are
+    /// neighbors along `axis`.
+    int64_t countProgramsPerBlock() const;
+    int64_t countProgramsPerBlock(::mlir::flashattn::ProgramAxis axis) const;
+    /// Returns how many steps late the last product of a step runs (`flashattn.stage lag`): 1 if it
+    /// overlaps the next step, otherwise 0.
+    int64_t getLag() const { return isWarpSpecialized() ? 1 : 0; }
+    /// Returns the power of 2 by which the maximum of a row may grow before accumulators are
+    /// rescaled; nullopt if they are rescaled at each growth.
+    std::optional<int64_t> getRescaleThreshold() const;
+    /// Whether the decision to rescale follows the exponentials of a tile.
+    bool rescalesLazily() const;
+    /// Whether spare warps of the producer warpgroup add dQ.
+    bool hasReduceWarps() const;
+    /// Whether the accumulators of dP start from -delta instead of 0, which saves a subtraction for
+    /// each element. If a step has fewer queries than its program has keys, products would wait for
+    /// the deltas (docs/rationale/dp-deltas.md).
+    bool beginsWithDeltas() const;
     /// Whether the consumers of a block share one program. Each consumer computes a range of the
     /// program's rows or, if there are fewer than 16 rows per warp, one of its accumulators.
     bool sharesProgram() const;

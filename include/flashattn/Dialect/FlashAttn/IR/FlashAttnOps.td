@@ -389,6 +389,13 @@ def FlashAttn_ProjectOp : Op<FlashAttn_Dialect, "project", [
     ::mlir::FloatType getElementType() {
       return ::llvm::cast<::mlir::FloatType>(getO().getType().getElementType());
     }
+    /// Whether there are so few rows per batch (16) that a tile contains rows of several batches.
+    bool hasFewRows() {
+      int64_t rows = getO().getType().getDimSize(getSeqDim());
+      return !::mlir::ShapedType::isDynamic(rows) && rows <= 16;
+    }
+    /// Returns the number of elements of a row of `o` that one step of a program multiplies.
+    int64_t getStepDepth(::mlir::flashattn::ScheduleAttr schedule);
   }];
 
   let hasVerifier = 1;
