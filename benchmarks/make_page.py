@@ -1,10 +1,10 @@
-"""Makes BENCHMARKS.md from head.md and the records beside it, or compares them.
+"""Generates BENCHMARKS.md from head.md and the records, or checks that the page is up to date.
 
 usage: make_page.py [--check]
 
-Records are files that `python -m flashattn bench --json` writes; figures.json lists all other figures. The page
-shows the newest figures of every shape and card, forward and backward. With --check nothing is written: the exit
-status is 1 if the page is not the one that the records make.
+Records are files that `python -m flashattn bench --json` writes. figures.json lists all other figures. The page
+shows the newest figures of every shape and GPU, forward and backward. With --check nothing is written, and the exit
+status is 1 if the page is out of date.
 """
 
 import argparse
@@ -21,7 +21,7 @@ FIGURES = os.path.join(FOLDER, "records", "figures.json")
 OURS = "ours"
 #: The columns of the tables, in order.
 NAMES = {OURS: "ours", "cudnn": "cuDNN", "fa2": "FA-2", "fa3": "FA-3", "fa4": "FA-4", "flex": "Flex"}
-#: Limits of a machine, as a record has them.
+#: The limits of a machine in a record, and their text on the page.
 LIMITS = {"matmul_tflops": "matmul {:.0f} TFLOP/s", "read_gbs": "read {:.0f} GB/s", "copy_gbs": "copy {:.0f} GB/s"}
 
 
@@ -31,13 +31,13 @@ def read(path):
 
 
 def read_records():
-    """The records of speed, newest first."""
+    """Returns the records of speed, newest first."""
     paths = sorted(set(glob.glob(os.path.join(FOLDER, "records", "*.json"))) - {FIGURES})
     return sorted((json.loads(read(path)) for path in paths), key=lambda record: record["date"], reverse=True)
 
 
 def show(value):
-    """At least three digits of a figure."""
+    """Returns the text of a figure: an integer in full, and another number with three digits."""
     if value is None:
         return "-"
     return str(value) if isinstance(value, int) else f"{value:.3g}"
@@ -53,7 +53,7 @@ def make_table(heading, rows):
 
 
 def compare(rows, get, get_ratio=None):
-    """A table with a line for each shape: the figure that `get` takes from each row, and a ratio from our row."""
+    """Returns a table with a line for each shape: `get(row)` of each row and, with `get_ratio`, our row's ratio."""
     found = {}
     for row in rows:
         if get(row) is not None:
@@ -71,13 +71,13 @@ def compare(rows, get, get_ratio=None):
 
 
 def divide(row, figures):
-    """Our figure over that of the fastest peer."""
+    """Returns our figure divided by that of the fastest peer."""
     peers = [figure for name, figure in figures.items() if name != OURS]
     return figures[OURS] / max(peers) if peers else None
 
 
 def show_record(record, rows):
-    """What a record was measured with, and tables of some of its rows."""
+    """Returns the conditions of a record, and tables of some of its rows."""
     facts = [f"{key} {value}" for key, value in record["machine"].items() if key != "device"]
     facts += [text.format(record[key]) for key, text in LIMITS.items() if key in record]
     parts = [
@@ -96,7 +96,7 @@ def show_record(record, rows):
 
 
 def show_newest(records, backward):
-    """The newest rows of each shape on each card. All rows of a shape come from one record."""
+    """Returns the newest rows of each shape on each GPU. All rows of a shape are from one record."""
     parts, shown = [], set()
     for record in records:
         card = record["machine"]["device"]

@@ -3,16 +3,16 @@
     import flashattn
     o = flashattn.attention(q, k, v, mask=flashattn.causal)
 
-`attention` runs where the tensors are: NumPy arrays on the CPU, and CUDA tensors of PyTorch, CuPy or
-any library with `__cuda_array_interface__` or DLPack on their GPU.
+`attention` runs on the device that holds the tensors: the CPU for NumPy arrays, and the GPU for CUDA
+tensors of PyTorch, CuPy or any library with `__cuda_array_interface__` or DLPack.
 
-`bias`, `attn_mask`, `softcap`, `sink_logits`, `kv_len`, `offset` and `score_mod` shape the scores. A
-`score_mod` is a Python function such as `lambda score, b, h, p, k: score - 0.1 * abs(p - k)`;
-`flashattn.math` provides the functions that it may call.
+The optional arguments `bias`, `attn_mask`, `softcap`, `sink_logits`, `kv_len`, `offset` and `score_mod`
+modify the scores, the mask or the softmax. A `score_mod` is a Python function such as
+`lambda score, b, h, p, k: score - 0.1 * abs(p - k)`; it may call the functions of `flashattn.math`.
 
-`attention_backward` computes the gradients. PyTorch tensors that require gradients take part in
-autograd instead. `compile` returns a kernel whose code can be inspected. `python -m flashattn doctor`
-reports what is installed on this machine.
+`attention_backward` computes the gradients. For PyTorch tensors that require gradients, `attention`
+supports autograd instead. `compile` returns a kernel whose code can be inspected.
+`python -m flashattn doctor` reports the installed components and the devices of this machine.
 """
 
 from . import math

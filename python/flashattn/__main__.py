@@ -14,7 +14,7 @@ from typing import List, Optional, Tuple
 from . import __version__, _environment, _flags, _library, _signals, _timing, _tuned
 from .errors import FlashAttnError
 
-Finding = Tuple[str, str, str]  # "ok", "note" or "missing"; of what; in words
+Finding = Tuple[str, str, str]  # level ("ok", "note" or "missing"), name, text
 
 
 def _library_findings() -> List[Finding]:
@@ -145,7 +145,7 @@ def _cache_findings() -> List[Finding]:
 
 
 def doctor() -> int:
-    """Prints what is found; 0 where attention can run somewhere."""
+    """Prints the findings. Returns 0 if nothing that is required is missing, and 1 otherwise."""
     findings: List[Finding] = [
         ("ok", "python", sys.version.split()[0]),
         ("ok", "flashattn", __version__),
@@ -162,7 +162,7 @@ def doctor() -> int:
     return 1 if any(level == "missing" for level, _, _ in findings) else 0
 
 
-#: Commands of a module of their own, which reads their flags.
+#: Commands whose flags a module of the same name parses, and their help texts.
 MODULES = {
     "bench": "time attention beside other implementations",
     "tune": "find the fastest schedule of a shape and keep it",

@@ -1,8 +1,8 @@
-"""`flashattn.attention`: finds plans, and checks what has none.
+"""`flashattn.attention`: looks up the plan of a call, and checks calls that have no plan yet.
 
-Plans are found in two ways: the library compares the tensors with those of the last few plans, where
-their type shows them to C (torch from 2.10 on); a dictionary has all plans, but its key costs three
-times as much.
+Plans are looked up in two ways. If the tensor type exposes its tensors to C (torch 2.10 and later), the
+library compares the tensors with those of the most recent plans. A dictionary holds all plans, but
+building its key costs three times as much.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from ._library import DEVICE_CPU, pack_objects
 from .errors import ArgumentError
 from .masks import Mask
 
-#: Plans that tensors are compared with, one by one.
+#: The number of recent plans that the library compares with a call, one by one.
 _MAX_RECENT = 4
 
-#: A tensor of the caller's library.
+#: The tensor type of the caller's library.
 _Given = TypeVar("_Given")
 
 
 class _Plan(_plans.Plan):
-    """One that the library can compare tensors with."""
+    """A plan whose tensors the library can compare with those of a call."""
 
     __slots__ = ("match", "match_head")
 
@@ -147,80 +147,79 @@ def attention(
     """Computes attention without storing the matrix of scores:
     `softmax(mask(score_mod(softcap(scale * q k^T)) + bias)) v`.
 
-    PyTorch tensors that require gradients take part in autograd; they can be differentiated once,
-    and `out` is not allowed with them. For other arrays, `attention_backward` computes the gradients.
+    PyTorch tensors that require gradients are supported by autograd. The result can be differentiated
+    once, and `out` is not allowed. For other arrays, `attention_backward` computes the gradients.
 
-    A kernel is compiled at the first call that needs it, and usually serves every length. Only small
-    numbers of queries have a kernel of their own each: up to 16 queries on a GPU, where several
-    thread blocks share the keys, and up to 4 on the CPU, where the tile has as few rows.
+    The first call that needs a kernel compiles it. A kernel usually serves every sequence length. The
+    exception is decode: each Nq up to 16 on a GPU, where split-KV distributes the keys over thread
+    blocks, and up to 4 on the CPU, where the query tile has Nq rows, has a kernel of its own.
 
     Args:
       q: queries, `[B, Hq, Nq, D]`, f16, bf16 or f32: a NumPy array (on the CPU), a PyTorch tensor
-        (on the CPU or a GPU), or any object with `__cuda_array_interface__` or DLPack. Strides are
-        arbitrary, except that the last one is 1, and nothing is copied; a PyTorch tensor with
-        another last stride is copied.
+        (on the CPU or a GPU), or any object with `__cuda_array_interface__` or DLPack. The last stride
+        must be 1; the other strides are arbitrary, and nothing is copied. A PyTorch tensor with another
+        last stride is copied.
       k: keys, `[B, Hkv, Nk, D]`. Hq is a multiple of Hkv: query head h reads key head
         `h // (Hq // Hkv)`.
       v: values, `[B, Hkv, Nk, Dv]`.
-      mask: visible pairs, such as `flashattn.causal`; None shows all pairs.
-      scale: factor of the scores, from 1e-18 to 1e18; None means `1 / sqrt(D)`. One kernel serves
-        all values.
-      align: the position of query 0 if Nq and Nk differ: Nk - Nq ("bottom_right") or 0
-        ("top_left").
-      layout: "bhsd", or "bshd" if the sequence comes before the heads in q, k, v and o.
-      return_lse: also return the log-sum-exp (natural logarithm) of each row's scores,
-        `[B, Hq, Nq]`, f32.
-      out: the tensor to write to: o, or the pair (o, lse) with return_lse. Outputs must not share
-        any byte with another tensor of the call. Interleaved views, such as the slices of one
-        packed tensor of q, k, v and o, are allowed. A call with `out` takes no more time than a call
-        that allocates its outputs.
+      mask: the visible pairs of a query and a key, such as `flashattn.causal`; None shows all pairs.
+      scale: factor of the scores, from 1e-18 to 1e18; None means `1 / sqrt(D)`. One kernel serves all
+        values.
+      align: the position of query 0 if Nq and Nk differ: Nk - Nq ("bottom_right") or 0 ("top_left").
+      layout: "bhsd", or "bshd" if the sequence dimension precedes the head dimension in q, k, v and o.
+      return_lse: also return the log-sum-exp (natural logarithm) of each row's scores, `[B, Hq, Nq]`, f32.
+      out: the tensor to write to: o, or the pair (o, lse) with return_lse. Outputs must not share any
+        byte with another tensor of the call. Interleaved views, such as the slices of one packed tensor
+        of q, k, v and o, are allowed. A call with `out` takes no more time than a call that allocates
+        its outputs.
       schedule: schedule fields to pin, as a mapping or as the text of the attribute:
         `{"tile_m": 64, "tile_n": 64}`, or `{"tile_n": 80, "hopper": {"consumers": 3}}` for warp
-        specialisation on Hopper. Other fields are derived from these. The compiler chooses the tile
-        sizes if they are not given, as in `{"tile_m": 16}`. None uses the schedule that the tuner
-        found (unless FLASHATTN_TUNED=0) or else the compiler's choice.
+        specialization on Hopper. The other fields are derived from the pinned fields, and the compiler
+        chooses a tile size that is missing, as in `{"tile_m": 16}`. None selects the schedule that the
+        tuner found (unless FLASHATTN_TUNED=0) or else the compiler's choice.
       dtype: "bf16" if arrays of uint16 hold the bits of bf16. Arrays of ml_dtypes.bfloat16 need no
         dtype.
-      stream: a CUDA stream or its address; None means the caller's current stream. On a GPU the
-        call only enqueues work on the stream and never waits. On the CPU it returns when the result
-        is complete.
-      device: "model:sm_90a", "model:sm_80" and so on run host tensors on a model of that GPU. The
-        model is slow, and raises a DeviceError for errors such as a race, a deadlock or an access
-        out of bounds. A kernel's first call runs interleaving 1, its next call interleaving 2.
+      stream: a CUDA stream or its address; None means the caller's current stream. On a GPU, the call
+        enqueues work on the stream and never waits. On the CPU, the call returns when the result is
+        complete.
+      device: "model:sm_90a", "model:sm_80" and so on run host tensors on a model of that GPU. The model
+        is slow, and raises DeviceError for errors such as a race, a deadlock or an access out of bounds.
+        A kernel's first call runs interleaving 1, its next call interleaving 2.
 
-      bias: added to the scores: f16, bf16 or f32, of any shape that broadcasts to
-        `[B, Hq, Nq, Nk]`, in every layout. A broadcast bias is not expanded in memory. Like q, k
-        and v, it is read in place, as are attn_mask, sink_logits and kv_len. On the CPU, each of these
-        four may be a list; sink_logits and kv_len may also be arrays of float64 and int64, which
-        are copied.
-      attn_mask: bool, broadcasts as bias does; False hides a pair that the mask shows.
-      softcap: a number c; scores s become `c * tanh(s / c)` before score_mod and bias.
-      sink_logits: `[Hq]`, f32: a logit for each query head that joins the denominator of the softmax
-        only. The lse of a row that sees no key is this logit.
-      kv_len: `[B]`, i32: keys at and after this number do not exist, whatever k and v hold there.
-        With "bottom_right", query 0 is at position kv_len - Nq.
-      offset: the position of query 0, which replaces the one that `align` implies. One kernel
-        serves all values.
+      bias: added to the scores: f16, bf16 or f32, of any shape that broadcasts to `[B, Hq, Nq, Nk]`,
+        whatever the layout. A broadcast bias is not expanded in memory. bias, attn_mask, sink_logits and
+        kv_len are read in place. On the CPU, each of these operands may be a list; sink_logits and kv_len
+        may also be arrays of float64 and int64, which are copied.
+      attn_mask: bool, broadcasts to `[B, Hq, Nq, Nk]`; False hides a pair that the mask shows.
+      softcap: a number c, from 1e-18 to 1e18; scores s become `c * tanh(s / c)` before score_mod and bias.
+      sink_logits: `[Hq]`, f32: one logit per query head, added to the softmax denominator only. The lse of
+        a row that sees no key is this logit.
+      kv_len: `[B]`, i32: the number of valid keys of each batch element. Keys from this index on are
+        ignored, whatever k and v contain there. With "bottom_right", query 0 is at position kv_len - Nq.
+      offset: the position of query 0, an integer of 32 bits; replaces the position that `align` implies.
+        One kernel serves all values.
       score_mod: a function of (score, b, h, p, k) that returns the new score, such as
         `lambda score, b, h, p, k: score + flashattn.math.exp2(-h) * (k - p)`. Its arguments are the
         scaled and capped score, the batch b, the query head h, the position p of the query and the
-        key k. The function is called with values that record operators and functions of
-        `flashattn.math`, and the record is compiled; so are the numbers that the function captures.
-        b, h, p and k are 32-bit integers and score is f32. Integers that meet floats become f32.
+        index k of the key. The function is traced: its arguments record operators and the functions of
+        `flashattn.math`, and the record is compiled. Captured numbers become constants. b, h, p and k are
+        32-bit integers and score is f32. An operation on an integer and a float converts the integer to
+        f32.
 
     Returns:
       o, `[B, Hq, Nq, Dv]`, or (o, lse). For a row that sees no key, o is 0 and lse is -inf.
 
     Raises:
-      ArgumentError: shapes, types, devices, strides or names do not fit, or an output shares memory
-        with another tensor. Its subclass KeywordError, also a TypeError: no such keyword.
-      TraceError: score_mod uses an operation that cannot be recorded, such as `if` on a score.
+      ArgumentError: shapes, types, devices, strides or names do not match, or an output shares memory
+        with another tensor.
+      KeywordError: an unknown keyword; a subclass of ArgumentError and of TypeError.
+      TraceError: score_mod uses an operation that cannot be traced, such as `if` on a score.
       CompileError, UnsupportedError: the compiler's diagnostic, when a kernel is compiled.
       LibraryError: the library is missing.
       DeviceError: there is no driver or no device, or a launch failed.
 
     Warns:
-      UserWarning: the mask hides whole rows at every length; raised when a kernel is compiled.
+      UserWarning: the mask hides whole rows at every length; issued when a kernel is compiled.
     """
     if unknown:
         _features.check_keywords("attention", unknown, attention.__kwdefaults__)
@@ -231,7 +230,7 @@ def attention(
                 out=out, schedule=schedule, dtype=dtype, stream=stream, softcap=softcap, score_mod=score_mod,
                 bias=bias, attn_mask=attn_mask, sink_logits=sink_logits, kv_len=kv_len, offset=offset, device=device,
             )  # fmt: skip
-        # What torch traces is the call of an operator, and nothing of how plans are found.
+        # torch traces the call of the operator, not the lookup of plans.
         operands = {
             "bias": bias, "attn_mask": attn_mask, "sink_logits": sink_logits, "kv_len": kv_len,
             "offset": offset,
@@ -259,7 +258,7 @@ def attention(
                 "offset": offset,
             }
         )
-    # A plan is found by everything that it was made from.
+    # Every option that a plan depends on is part of its key.
     options = (
         mask, align, layout, return_lse, schedule, dtype, softcap, text, names, device, out is None
     )  # fmt: skip
@@ -309,7 +308,7 @@ def _call_torch(
     stream: Any,
     options: Tuple[Any, ...],
 ) -> Any:
-    # What is asked about anew at each call.
+    # The key of a plan does not contain these properties, so each call checks them.
     for t in (k, v, *outs):
         if t.__class__ is not _torch.Tensor:
             return _attend(q, k, v, out, stream, options, None, values, scale)
@@ -327,7 +326,7 @@ def _call_torch(
         or (records and (out is not None or _torch.record is None or _torch.in_transform()))
     ):
         return _attend(q, k, v, out, stream, options, None, values, scale)
-    # What torch records is computed like anything else; only its lse is always kept.
+    # A call that autograd records always computes lse, for the backward pass.
     wanted = (*options[:3], True, *options[4:]) if records else options
     plan: Optional[_Plan] = None
     key = None
@@ -345,7 +344,7 @@ def _call_torch(
                         plan = recent
                         break
         except (TypeError, ValueError, RuntimeError, BufferError):
-            match = 0  # what cannot be compared or shown to C is refused by name
+            match = 0  # the checks of `_attend` name the invalid argument
     if plan is None:
         plan, key, words = _plans.find_torch(
             (q, k, v, *outs, *values), wanted, _cache.cache.plans, records
@@ -393,7 +392,8 @@ def _attend(
     values: Tuple[Any, ...],
     scale: Any,
 ) -> Any:
-    """The call in full. With a `key`, the next one like it finds the plan."""
+    """Runs a call that has no plan: checks it, then compiles and launches a kernel or calls torch's operator.
+    Stores the plan under `key`, unless `key` is None."""
     mask, align, layout, return_lse, schedule, dtype, softcap, score_mod, names, device, _ = options
     operands = dict(zip(names, values))
     _torch.detect_torch()

@@ -1,4 +1,4 @@
-"""What the benchmark and the tuner time: the implementations, and the clock of each device."""
+"""The implementations that the benchmark and the tuner time, and the timer of each device."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OURS = "ours"
 
 
 class Timer:
-    """The milliseconds of calls."""
+    """Times calls by the clock of the host."""
 
     def synchronize(self) -> None:
         pass
@@ -43,11 +43,11 @@ class Timer:
         return (time.perf_counter() - start) * 1e3 / repeats
 
     def mark(self) -> Callable[[], Any]:
-        """What waits for all that was called before."""
+        """Returns a function that waits for all earlier calls."""
         return self.synchronize
 
     def repeat(self, call: Callable[[], Any], count: int) -> Callable[[], Any]:
-        """What makes so many calls."""
+        """Returns a function that makes `count` calls."""
 
         def batch() -> None:
             for _ in range(count):
@@ -61,13 +61,13 @@ class CUDATimer(Timer):
         self.torch = torch
 
     def repeat(self, call: Callable[[], Any], count: int) -> Callable[[], Any]:
-        """A CUDA graph of the calls, lest the host is slower than they are; the calls themselves where they
-        cannot be recorded."""
+        """Captures the calls into a CUDA graph, because the host may be slower than the kernels. Returns a
+        function that replays the graph, or that makes the calls if they cannot be captured."""
         batch, graph = super().repeat(call, count), self.torch.cuda.CUDAGraph()
         try:
             with self.torch.cuda.graph(graph):
                 batch()
-        except RuntimeError:  # how torch says so
+        except RuntimeError:  # the capture failed
             self.synchronize()
             return batch
         replay: Callable[[], Any] = graph.replay
@@ -92,14 +92,15 @@ class CUDATimer(Timer):
 
 
 def makers_of(backend, shape, q, k, v, backward=None) -> _bench_backward.Makers:
-    """What makes the calls of each implementation, ours first; with `backward`, of its gradients."""
+    """Returns a function for each implementation, ours first, that builds its call: the forward pass, or
+    the backward pass if `backward` is given."""
     if backward:
         return backward.makers(OURS)
     return {OURS: lambda: backend.ours(shape, q, k, v), **backend.peers(shape, q, k, v)}
 
 
 def read_gbs(backend, rounds: int, ms: float) -> float:
-    """GB/s at which the device reads more than its caches hold."""
+    """Returns the GB/s at which the device reads a buffer that is larger than its caches."""
     times = interleave(backend.readers(backend.read_size), backend.timer, rounds, ms).values()
     return backend.read_size / min(map(statistics.median, times)) / 1e6
 
@@ -107,7 +108,8 @@ def read_gbs(backend, rounds: int, ms: float) -> float:
 def interleave(
     calls: Dict[str, Callable[[], Any]], timer: Timer, rounds: int, ms: float
 ) -> Dict[str, List[float]]:
-    """Milliseconds a call of each, one figure a round, in ascending order."""
+    """Times every call in each round, in a new random order. Returns the milliseconds per call of each round,
+    in ascending order."""
     repeats = {}
     for name, call in calls.items():
         call()
@@ -124,7 +126,7 @@ def interleave(
 
 
 class CPUBackend:
-    """NumPy arrays."""
+    """The CPU, with NumPy arrays."""
 
     name = "cpu"
     peer_names = ("numpy", "torch")
@@ -154,7 +156,7 @@ class CPUBackend:
         return 2 * n**3 / statistics.median(times) / 1e9
 
     def readers(self, size: int) -> Dict[str, Callable[[], Any]]:
-        """Reductions that read so many bytes and write next to none."""
+        """Returns reductions that read `size` bytes and write almost none."""
         x = numpy.ones(size // 4, numpy.float32)
         found: Dict[str, Callable[[], Any]] = {"read: max": x.max}
         if self.torch:
@@ -197,11 +199,11 @@ class CPUBackend:
         return lambda: attention(q, k, v, mask=mask, dtype=dtype, **options)
 
     def dtype_of(self, shape):
-        """What says that arrays hold the bits of bf16."""
+        """Returns the argument which states that uint16 arrays hold the bits of bf16."""
         return "bf16" if shape["dtype"] == "bf16" else None
 
     def gradient(self, shape):
-        """Of o."""
+        """Returns dO with random values."""
         generator = numpy.random.default_rng(1)
         return self.make(generator, shape, shape["Hq"], shape["Nq"])
 
@@ -229,7 +231,7 @@ class CPUBackend:
         return lambda: weigh(x, y) @ z
 
     def numpy_weights(self, shape):
-        """What makes the softmax of the scores of all pairs."""
+        """Returns a function that computes P for all pairs as one matrix."""
         nq, nk = shape["Nq"], shape["Nk"]
         rows, keys = numpy.arange(nq)[:, None] + nk - nq, numpy.arange(nk)[None, :]
         hidden = ~_reference.visible(mask_of(shape), rows, keys, nq, nk)
@@ -257,7 +259,7 @@ class CPUBackend:
         return _bench_backward.autograd_call(self.torch, call(*leaves), leaves, upper)
 
     def _torch_attention(self, shape, q, k, v):
-        """torch's own function, and tensors for it with as many heads of keys as of queries."""
+        """Returns PyTorch's scaled_dot_product_attention, and q, k and v with a K/V head for each query head."""
         torch = self.torch
         if shape["mask"] not in ("none", "causal") or shape["Nq"] not in (1, shape["Nk"]):
             raise ValueError("torch takes no such mask without a matrix of it")
@@ -270,7 +272,7 @@ class CPUBackend:
 
     @staticmethod
     def numbers(x) -> numpy.ndarray:
-        """An array of NumPy of one of f32."""
+        """Returns an f32 tensor as a NumPy array."""
         return x
 
     def head(self, x, b, h, shape) -> numpy.ndarray:
@@ -284,7 +286,7 @@ class CPUBackend:
 
 
 class CUDABackend:
-    """Tensors of torch on a CUDA device."""
+    """A CUDA device, with PyTorch tensors."""
 
     name = "cuda"
     peer_names = ("cudnn", "fa2", "fa3", "fa4", "efficient", "flex")
@@ -311,7 +313,7 @@ class CUDABackend:
         }
 
     def bus_id(self) -> str:
-        """Of the card on the PCI bus."""
+        """Returns the PCI bus id of the GPU."""
         return _bench_power.bus_id(self.ordinal)
 
     def matmul_tflops(self, rounds: int, ms: float) -> float:
@@ -321,9 +323,9 @@ class CUDABackend:
         return 2 * 8192**3 / statistics.median(times) / 1e9
 
     def readers(self, size: int) -> Dict[str, Callable[[], Any]]:
-        """What reads so many bytes, up to a whole block, and writes next to none."""
+        """Returns kernels that read `size` bytes, rounded up to whole blocks, and write almost none."""
         if self.read_kernel is None:
-            self.torch.cuda.synchronize()  # the context of the device is current
+            self.torch.cuda.synchronize()  # makes the device's context current
             self.read_kernel = _bench_read.ReadKernel()
         blocks = -(-size // _bench_read.BLOCK_BYTES)
         x = self.torch.randn(blocks, _bench_read.BLOCK_BYTES // 4, device="cuda")
@@ -361,7 +363,7 @@ class CUDABackend:
         return lambda: attention(q, k, v, mask=mask, **options)
 
     def peers(self, shape, q, k, v) -> _bench_backward.Makers:
-        """Those in torch, and FlashAttention-3 and -4."""
+        """Returns the peers in PyTorch, and FlashAttention-3 and -4."""
         return {
             **self.torch_peers(shape, q, k, v),
             **_bench_peers.forward_makers(shape, q, k, v),
@@ -392,7 +394,7 @@ class CUDABackend:
             "enable_gqa": shape["Hq"] != shape["Hkv"],
         }
         if self.attn_mask is not None:
-            # Not every one of them takes both.
+            # Not every backend supports both enable_gqa and attn_mask.
             k, v = (x.repeat_interleave(shape["Hq"] // shape["Hkv"], 1) for x in (k, v))
             options = {"attn_mask": self.attn_mask}
 
@@ -431,20 +433,20 @@ class CUDABackend:
 
     @staticmethod
     def dtype_of(shape):
-        """Tensors say themselves what they hold."""
+        """Returns None, because bf16 is a dtype of PyTorch."""
         return None
 
     @staticmethod
     def numbers(x) -> numpy.ndarray:
-        """An array of NumPy of one of f32."""
+        """Returns an f32 tensor as a NumPy array."""
         return x.cpu().numpy()
 
     def gradient(self, shape):
-        """Of o."""
+        """Returns dO with random values."""
         return self.make(shape, shape["Hq"], shape["Nq"])
 
     def gradient_peers(self, shape, q, k, v, do) -> _bench_backward.Makers:
-        """Those that torch's autograd differentiates, and FlashAttention-3 and -4."""
+        """Returns the backward passes of the peers in PyTorch, through autograd, and of FlashAttention-3 and -4."""
         leaves = tuple(x.detach().requires_grad_() for x in (q, k, v))
         if self.bias is not None:
             self.bias = self.bias.detach().requires_grad_()
@@ -471,8 +473,8 @@ class CUDABackend:
 
 
 def forget_compiled_kernels() -> None:
-    """Compilation is measured cold: no kernel of an earlier run or shape may be found in a cache,
-    neither the library's or the driver's nor, in the folders of this process, that of a peer."""
+    """Disables the disk caches of the library and the driver, and sets an empty cache folder for the peers, so
+    that the first call of each shape compiles."""
     os.environ["FLASHATTN_CACHE"] = "off"
     os.environ["CUDA_CACHE_DISABLE"] = "1"
     folder = tempfile.mkdtemp(prefix="shape-", dir=_cache_folder())

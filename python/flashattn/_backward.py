@@ -1,4 +1,4 @@
-"""`flashattn.attention_backward`: finds plans, and checks what has none."""
+"""`flashattn.attention_backward`: looks up the plan of a call, and checks calls that have no plan yet."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .errors import ArgumentError
 from .masks import Mask
 
 _OP = "attention_backward"
-_GRADIENTS = ("dq", "dk", "dv")  #: what every call gives
+_GRADIENTS = ("dq", "dk", "dv")  #: the outputs of every call
 
-#: A tensor of the caller's library.
+#: The tensor type of the caller's library.
 _Given = TypeVar("_Given")
 
 
@@ -108,33 +108,34 @@ def attention_backward(
     score_mod: Optional[_trace.ScoreMod] = None,
     **unknown: Any,
 ) -> Any:
-    """Computes the gradients of a loss with respect to q, k and v from `do`, its gradient with respect
-    to o.
+    """Computes the gradients of a loss with respect to q, k and v, given `do`, the gradient of the loss
+    with respect to o.
 
-    PyTorch tensors that require gradients need no call of this function: `flashattn.attention` takes
-    part in autograd.
+    PyTorch tensors that require gradients do not need this function, because `flashattn.attention`
+    supports autograd.
 
     Args:
       q, k, v: the inputs of `flashattn.attention`.
       o, lse: the results of `flashattn.attention` with return_lse.
-      do: the gradient of o, with its shape and type. Error messages call it 'd_o', as the op does.
-      d_lse: the gradient of lse, with its shape and type, if the loss depends on lse.
+      do: the gradient with respect to o, in the shape and type of o. Error messages call this argument
+        'd_o', as the op does.
+      d_lse: the gradient with respect to lse, in the shape and type of lse, if the loss depends on lse.
       mask, scale, align, layout, bias, attn_mask, softcap, sink_logits, kv_len, offset, score_mod: the
-        same as in the call of `flashattn.attention`. The compiler derives the derivative of
-        score_mod; the numbers that score_mod captures have no gradient.
-      deterministic: whether the same call returns the same bits each time.
-      return_d_bias: also return the gradient of bias, in its shape and type, summed over the
-        dimensions along which bias is broadcast. An expanded PyTorch tensor gets a gradient for each
-        of its elements.
-      return_d_sink_logits: also return the gradient of sink_logits, `[Hq]`, f32.
-      out: the tensors to write to, as a tuple of the returned tensors. They must not share any byte
-        with another tensor of the call.
+        same as in the call of `flashattn.attention`. The compiler differentiates score_mod with respect
+        to the score; numbers that score_mod captures have no gradient.
+      deterministic: whether equal calls return bitwise equal results.
+      return_d_bias: also return the gradient with respect to bias, in the shape and type of bias, summed
+        over the dimensions along which bias is broadcast. An expanded PyTorch tensor gets a gradient for
+        each of its elements.
+      return_d_sink_logits: also return the gradient with respect to sink_logits, `[Hq]`, f32.
+      out: the tensors to write to, as a tuple in the order of the returned tensors. They must not share
+        any byte with another tensor of the call.
       schedule, dtype, stream, device: as in `flashattn.attention`.
 
     Returns:
-      (dq, dk, dv), with the shapes and the type of q, k and v, then d_bias and d_sink_logits if they
-      are requested. Sums are computed in f32. Rows that see no key, keys that no row sees and keys
-      past kv_len have gradients of 0.
+      (dq, dk, dv), with the shapes and the type of q, k and v, then d_bias and d_sink_logits if
+      requested. Sums are computed in f32. Rows that see no key, keys that no row sees and keys from
+      kv_len on have zero gradients.
 
     Raises:
       The same errors as `flashattn.attention`.
@@ -169,11 +170,11 @@ def differentiate(
     scale: Any,
     options: Tuple[Any, ...],
 ) -> Tuple[Any, ...]:
-    """`attention_backward` of q, k, v, o, lse and do, with `wanted`, the gradients of operands that
-    are asked for, and with the text of a score_mod in the `options`."""
+    """Computes `attention_backward` for `given`: q, k, v, o, lse and do. `wanted` names the requested
+    gradients of operands. The score_mod in `options` is MLIR text."""
     names, values = _features.normalize(operands, _OP)
     wanted = (*_GRADIENTS, *wanted)
-    # A plan is found by everything that it was made from.
+    # Every option that a plan depends on is part of its key.
     options = (*options, names, wanted, out is None)
     outs = tuple(out) if isinstance(out, (tuple, list)) else ()
     tensors = (*given, *values, *outs)
@@ -181,7 +182,7 @@ def differentiate(
     plan = key = None
     words: List[int] = []
     if out is not None and len(outs) != len(wanted):
-        pass  # refused by name
+        pass  # `_run` reports the error
     elif kind is numpy.ndarray:
         plan, key, words = _plans.find_numpy(tensors, options, _cache.cache.plans)
     elif kind is _torch.Tensor:
@@ -192,8 +193,8 @@ def differentiate(
 
 
 def replay(given: Tuple[Any, ...], scale: Any, options: Tuple[Any, ...]) -> Any:
-    """`differentiate` of tensors of torch, without operands, by the plan of an earlier call like it;
-    None where there is none. The caller sees to what torch would record."""
+    """Runs `differentiate` on torch tensors, without operands, with the plan of an earlier call. Returns
+    None if there is no such plan. The caller is responsible for autograd."""
     options = (*options, (), _GRADIENTS, True)
     plan, _, words = _plans.find_torch(given, options, _cache.cache.plans, records=True)
     return None if plan is None else _start(plan, _torch.Tensor, (), words, None, scale)
@@ -202,7 +203,7 @@ def replay(given: Tuple[Any, ...], scale: Any, options: Tuple[Any, ...]) -> Any:
 def _start(
     plan: _plans.Plan, kind: Any, outs: Tuple[Any, ...], words: List[int], stream: Any, scale: Any
 ) -> Tuple[Any, ...]:
-    """Launches a plan, whose outputs it makes where `outs` is empty."""
+    """Launches a plan and returns its outputs, which are allocated if `outs` is empty."""
     assert plan.kernel is not None
     bits = plan.scale_bits if scale is None else _module.scale_bits(scale)
     plan.kernel._used = _cache.clock()
@@ -231,7 +232,7 @@ def _run(
     values: Tuple[Any, ...],
     scale: Any,
 ) -> Tuple[Any, ...]:
-    """The call in full. With a `key`, the next one like it finds the plan."""
+    """Checks, compiles and launches a call that has no plan. Stores the plan under `key`, unless `key` is None."""
     mask, align, layout, deterministic, schedule, dtype, softcap, score_mod, device = options[:9]
     names, wanted, _ = options[9:]
     model_chip(device)
@@ -248,7 +249,7 @@ def _run(
     if _tensors.is_torch(given["q"]):
         wants_bias = "d_bias" in wanted and _tensors.is_torch(operands.get("bias"))
         if wants_bias and 0 in operands["bias"].stride():
-            operands["bias"] = operands["bias"].contiguous()  # rule B5: each element has its own
+            operands["bias"] = operands["bias"].contiguous()  # rule B5: one gradient per element
         given, operands = (
             {name: _torch.lay_out(name, x) for name, x in inputs.items()}
             for inputs in (given, operands)

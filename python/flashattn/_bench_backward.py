@@ -1,4 +1,4 @@
-"""What `python -m flashattn bench --backward` times: the gradients of q, k and v, and of a bias."""
+"""The backward pass that `python -m flashattn bench --backward` times: gradients of q, k, v and a bias."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import numpy
 from . import _bench_features, _reference
 from ._bench_features import mask_of
 
-#: Of the forward's: it has two products, its gradients have five.
+#: Operations relative to the forward pass, which has two products. The backward pass has five.
 FLOPS = 2.5
 
 Makers = Dict[str, Callable[[], Callable[[], Any]]]
 
 
 def with_gradients(shapes: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """The shapes that somebody trains with: of more than one query."""
+    """Returns the shapes that occur in training, which have more than one query."""
     return [shape for shape in shapes if shape["Nq"] > 1]
 
 
 class Backward:
-    """The gradients of one shape's attention, with what they are made of."""
+    """The backward pass of one shape, with its inputs."""
 
     def __init__(self, backend: Any, shape: Dict[str, Any], q: Any, k: Any, v: Any):
         from . import attention
@@ -34,7 +34,8 @@ class Backward:
         self.do = backend.gradient(shape)
 
     def makers(self, ours: str) -> Makers:
-        """What makes the calls of each implementation; gradients of q, k, v and the bias."""
+        """Returns a function for each implementation that builds its call, which computes the gradients of q,
+        k, v and the bias."""
         peers = self.backend.gradient_peers(self.shape, *self.inputs, self.do)
         return {ours: self.ours, **peers}
 
@@ -46,7 +47,7 @@ class Backward:
         return lambda: attention_backward(*tensors, return_d_bias=has_bias, **self.options)
 
     def check(self, found: Tuple[Any, ...]) -> None:
-        """Compares rows of up to four heads with float64; raises ValueError where one is off."""
+        """Compares rows of up to four heads with float64. Raises ValueError if an error exceeds its bound."""
         heads = self.shape["B"] * self.shape["Hq"]
         for index in sorted({n * (heads - 1) // 3 for n in range(4)}):
             b, h = divmod(index, self.shape["Hq"])
@@ -85,8 +86,8 @@ class Backward:
     def _head(
         self, b: int, h: int, rows: numpy.ndarray, keys: numpy.ndarray, kind: Any
     ) -> _reference.HeadGradients:
-        """What a query head adds to gradients, of some queries and keys; of kind "low" in float32
-        with what products take rounded."""
+        """Returns the contribution of a query head to the gradients, for some queries and keys. Kind "low"
+        computes in float32 and rounds the operands of products."""
         shape, kv_head = self.shape, h // self._group
         round_to = _reference.rounder(shape["dtype"]) if kind == "low" else None
         kind = numpy.float32 if kind == "low" else kind
@@ -116,7 +117,8 @@ class Backward:
 
 
 def numpy_peer(backend: Any, shape: Dict[str, Any], q: Any, k: Any, v: Any, do: Any) -> Any:
-    """The formula with matrices of all pairs; the forward's part of it once."""
+    """Returns a call that computes the gradients with matrices of all pairs. P and delta are computed once,
+    before the call."""
     group = shape["Hq"] // shape["Hkv"]
     x, y, z, upper = (backend.float32(t, shape) for t in (q, k, v, do))
     y, z = (numpy.repeat(t, group, axis=1) for t in (y, z))
@@ -137,5 +139,5 @@ def numpy_peer(backend: Any, shape: Dict[str, Any], q: Any, k: Any, v: Any, do: 
 
 
 def autograd_call(torch: Any, o: Any, leaves: Tuple[Any, ...], do: Any) -> Callable[[], Any]:
-    """The backward of a graph that stays."""
+    """Returns the backward pass of a graph that is kept for further calls."""
     return lambda: torch.autograd.grad(o, leaves, do, retain_graph=True)

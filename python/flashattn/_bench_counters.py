@@ -1,5 +1,5 @@
-"""What `python -m flashattn bench --counters` counts: how busy a call keeps the units of a GPU, read by
-Nsight Compute (ncu) in a process of its own, which this module is as a program."""
+"""Counters of `python -m flashattn bench --counters`: the utilization of a GPU's units during a call. Nsight
+Compute (ncu) reads the counters in a separate process, which runs this module as its main program."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any, Dict, List, Optional
 
 from . import _signals
 
-#: Percent of what the unit can do at most, over the whole time of a kernel, by the column's name.
-#: Products of wgmma and of mma.sync are both the tensor pipe's; XU evaluates the exponentials.
+#: Metrics by the name of the column: percent of the unit's peak, over the whole time of a kernel.
+#: The tensor pipe executes both wgmma and mma.sync. XU computes the exponentials.
 METRICS = {
     "tensor": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed",
     "XU": "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_elapsed",
@@ -24,17 +24,17 @@ METRICS = {
     "L2": "lts__throughput.avg.pct_of_peak_sustained_elapsed",
 }
 DURATION = "gpu__time_duration.sum"
-#: Microseconds of the units that versions of ncu give times in.
+#: Microseconds per unit of time, by the names that versions of ncu print.
 UNITS = {"ns": 1e-3, "nsecond": 1e-3, "us": 1.0, "usecond": 1.0, "ms": 1e3, "msecond": 1e3}
-#: The kernel of torch.cuda._sleep, which stands before each implementation's kernels.
+#: The kernel of torch.cuda._sleep, which is launched before the kernels of each implementation.
 MARKER = "spin_kernel"
-TIMEOUT = 600  # seconds, of one shape
+TIMEOUT = 600  # seconds for one shape
 
 Counters = Dict[str, Any]
 
 
 class CountersError(Exception):
-    """Why there are no counters; `is_final` where no other shape will have any."""
+    """The reason why there are no counters. `is_final` means that no other shape will have counters."""
 
     def __init__(self, message: str, is_final: bool = False):
         super().__init__(message)
@@ -42,7 +42,7 @@ class CountersError(Exception):
 
 
 class Profiler:
-    """Runs ncu; CountersError where it is not on PATH."""
+    """Runs ncu. Raises CountersError if ncu is not on PATH."""
 
     def __init__(self) -> None:
         self.ncu = shutil.which("ncu")
@@ -50,15 +50,15 @@ class Profiler:
             raise CountersError(
                 "expected ncu, of Nsight Compute, on PATH for --counters but found none", True
             )
-        #: Those that this ncu knows for this chip.
+        #: The metrics without those that ncu has reported as unknown for this chip.
         self.metrics = dict(METRICS)
 
     def count(
         self, shape: Dict[str, Any], names: List[str], is_backward: bool
     ) -> Dict[str, Counters]:
-        """The counters of one call of each of the implementations `names`: a percentage for each column,
-        averaged over its kernels by their time, or None; "us", the kernels' time; and "kernels", what each
-        of them is and took. Raises CountersError."""
+        """Returns the counters of one call of each of the implementations `names`. The counters are a
+        percentage for each column, averaged over the call's kernels by their time, or None; "us", the time of
+        all kernels; and "kernels", the result of `parse` for each kernel. Raises CountersError."""
         task = json.dumps({"shape": shape, "names": names, "backward": is_backward})
         while True:
             log = self._run([sys.executable, "-m", "flashattn._bench_counters", task])
@@ -74,12 +74,12 @@ class Profiler:
         return re.search(rf"Failed to find metric\b.*{base}\b", log) is not None
 
     def _run(self, command: List[str]) -> str:
-        """What ncu says of the kernels between the starts and stops of the command's profiler."""
+        """Returns ncu's log of the kernels that the command launches while its profiler is on."""
         with _signals.temporary_folder("ncu") as folder:
             path = Path(folder, "log")
             options = [
                 "--csv", "--print-units", "base", "--log-file", str(path), "--profile-from-start", "off",
-                # The card's own clocks, and caches as the call before left them, as in a benchmark's round.
+                # No clock control and no cache flush, as in a round of the benchmark.
                 "--clock-control", "none", "--cache-control", "none",
                 "--metrics", ",".join([DURATION, *self.metrics.values()]),
             ]  # fmt: skip
@@ -109,17 +109,17 @@ class Profiler:
 
 
 def _reason(log: str, output: str) -> str:
-    """The last line of an error: of ncu's, or else of the program's, or else what ncu warns of."""
+    """Returns the last error of ncu, or else the program's last line, or else the last warning of ncu."""
     told = [line for line in log.splitlines() if line.startswith(("==ERROR==", "==WARNING=="))]
-    # The program says more than that ncu found it to have failed.
+    # The program's output explains more than ncu's message that the program failed.
     errors = [line for line in told if "ERROR" in line and "The application returned" not in line]
     lines = [line for line in output.splitlines() if line.strip()]
     return (errors or lines or told or ["it said nothing"])[-1].strip()
 
 
 def parse(log: str) -> List[Dict[str, Any]]:
-    """The kernels in ncu's CSV, in their order: "name", "us" and, for each column, a percentage or None.
-    Raises CountersError where there are none."""
+    """Returns the kernels in ncu's CSV, in order: "name", "us" and, for each column, a percentage or None.
+    Raises CountersError if there are no kernels."""
     lines = log.splitlines()
     start = next((n for n, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
     kernels: Dict[str, Dict[str, Any]] = {}
@@ -139,7 +139,7 @@ def parse(log: str) -> List[Dict[str, Any]]:
 
 
 def _number(text: Optional[str]) -> Optional[float]:
-    """None of "n/a" and the like."""
+    """Returns the number in the text; None if the text is not a number, such as "n/a"."""
     try:
         return float((text or "").replace(",", ""))
     except ValueError:
@@ -147,8 +147,8 @@ def _number(text: Optional[str]) -> Optional[float]:
 
 
 def split(kernels: List[Dict[str, Any]], names: List[str]) -> Dict[str, Counters]:
-    """The counters of each of `names`, whose kernels stand behind a marker each. Raises CountersError
-    where these are not as many, or a kernel has no time."""
+    """Splits the kernels at the markers and returns the counters of each of `names`. Raises CountersError if
+    there is not one marker for each name, or if an implementation has no kernels or a kernel has no time."""
     parts: List[List[Dict[str, Any]]] = []
     for kernel in kernels:
         if MARKER in kernel["name"]:
@@ -163,7 +163,7 @@ def split(kernels: List[Dict[str, Any]], names: List[str]) -> Dict[str, Counters
 
 
 def average(name: str, kernels: List[Dict[str, Any]]) -> Counters:
-    """The counters of a call of `name` with these kernels."""
+    """Returns the counters of a call of `name` that launched `kernels`."""
     if not kernels:
         raise CountersError(f"expected kernels of {name} in ncu's output but found none")
     untimed = [kernel["name"] for kernel in kernels if not kernel["us"]]
@@ -173,7 +173,7 @@ def average(name: str, kernels: List[Dict[str, Any]]) -> Counters:
     found: Counters = {"us": total, "kernels": kernels}
     for column in METRICS:
         values = [kernel[column] for kernel in kernels]
-        # A part of the time says nothing of the whole.
+        # An average needs the metric of every kernel.
         found[column] = (
             None
             if None in values
@@ -183,8 +183,8 @@ def average(name: str, kernels: List[Dict[str, Any]]) -> Counters:
 
 
 def run_marked(backend: Any, task: Dict[str, Any]) -> None:
-    """One call of each implementation behind a marker, with the profiler on; before it another, which
-    compiles."""
+    """Runs one call of each implementation after a marker, with the profiler on. Two earlier calls compile and
+    warm up."""
     from . import _backends, _bench_backward
 
     shape = task["shape"]

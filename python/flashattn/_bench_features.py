@@ -1,4 +1,4 @@
-"""What the features of `python -m flashattn bench --features` are: functions of a score, on one shape."""
+"""The features that `python -m flashattn bench --features` times on one shape: softcap, bias, ALiBi, attn_mask."""
 
 from __future__ import annotations
 
@@ -23,29 +23,30 @@ def mask_of(shape: Dict[str, Any]) -> Optional[masks.Mask]:
 
 
 def with_features(shapes: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """The grouped-query shape of a large model once for each feature."""
+    """Returns the grouped-query shape of a large model once for each feature."""
     (shape,) = (shape for shape in shapes if shape["name"] == "llama3-gqa")
     shapes = [dict(shape, name=f"llama3-{name}", feature=name) for name in FEATURES]
-    # An attn_mask that hides all but blocks: documents of one length, side by side, without a mask.
+    # The attn_mask replaces the mask. It shows the pairs of documents of equal length, which are diagonal blocks.
     shapes[FEATURES.index("attn_mask")].update(mask="none", documents=DOCUMENTS)
     return shapes
 
 
 def alibi(heads: int) -> Callable[..., Any]:
-    """Slopes fall by the same factor from head to head, as those of ALiBi do."""
+    """Returns a score_mod of ALiBi, whose slopes decrease by the same factor from head to head."""
     step = -8.0 / heads
     return lambda score, b, h, p, k: score + math.exp2((h + 1) * step) * (k - p)
 
 
 def make_bias(shape: Dict[str, Any], make: Callable[..., Any]) -> Any:
-    """`make(batch, heads, queries, keys)` for a shape with a bias, else None."""
+    """Returns `make(batch, heads, queries, keys)` for a shape with a bias, and None otherwise."""
     if shape.get("feature") != "bias":
         return None
     return make(1, shape["Hq"], shape["Nq"], shape["Nk"])
 
 
 def make_attn_mask(shape: Dict[str, Any]) -> Any:
-    """Whether query and key are of one document, [1, 1, Nq, Nk], for a shape with an attn_mask, else None."""
+    """Returns the attn_mask `[1, 1, Nq, Nk]`, true for a query and a key of the same document; None for a shape
+    without an attn_mask."""
     if shape.get("feature") != "attn_mask":
         return None
     query, key = (numpy.arange(shape[n]) // document_of(shape) for n in ("Nq", "Nk"))
@@ -53,12 +54,12 @@ def make_attn_mask(shape: Dict[str, Any]) -> Any:
 
 
 def document_of(shape: Dict[str, Any]) -> int:
-    """The length of a document."""
+    """Returns the length of a document."""
     return -(-shape["Nk"] // shape["documents"])
 
 
 def options_of(shape: Dict[str, Any], bias: Any, attn_mask: Any) -> Dict[str, Any]:
-    """The arguments of `flashattn.attention`."""
+    """Returns the arguments of `flashattn.attention` for the shape's feature."""
     return {
         None: {},
         "softcap": {"softcap": SOFTCAP},
@@ -69,7 +70,7 @@ def options_of(shape: Dict[str, Any], bias: Any, attn_mask: Any) -> Dict[str, An
 
 
 def sample(size: int, count: int) -> numpy.ndarray:
-    """Some of so many numbers, the first and the last among them."""
+    """Returns `count` or more of the numbers below `size`, with the first and the last."""
     return numpy.unique(numpy.append(numpy.arange(0, size, max(1, size // count)), size - 1))
 
 
@@ -80,7 +81,7 @@ def reference_of(
     bias_head: Callable[[int], numpy.ndarray],
     keys: numpy.ndarray,
 ) -> Dict[str, Any]:
-    """What `_reference.shape_scores` takes for head h, some of its rows and some keys."""
+    """Returns the arguments of `_reference.shape_scores` for head h, some of its rows and some keys."""
     feature = shape.get("feature")
     if feature == "softcap":
         return {"softcap": SOFTCAP}
@@ -94,7 +95,7 @@ def reference_of(
 
 
 def flex_score_mod(torch: Any, shape: Dict[str, Any], bias: Any) -> Any:
-    """The same function as FlexAttention takes it, of query and key numbers."""
+    """Returns the feature as a score_mod of FlexAttention, a function of query and key indices."""
     step, offset = -8.0 / shape["Hq"], shape["Nk"] - shape["Nq"]
     return {
         None: None,

@@ -1,5 +1,5 @@
-"""FlashAttention-3 and -4, where their packages are installed, as peers of the benchmark: forward
-and gradients. Their order of dimensions is [B, N, H, D]; what they are given is copied into it first."""
+"""FlashAttention-3 and -4 as peers of the benchmark, forward and backward, if their packages are installed.
+Their tensors are [B, N, H, D]; the inputs are copied to this layout first."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from . import _reference
 from ._bench_backward import Makers, autograd_call
 from ._bench_features import mask_of
 
-#: The packages' names are those of their own documentation.
+#: The modules, as the documentation of each package names them.
 MODULES = {"fa3": "flash_attn_interface", "fa4": "flash_attn.cute"}
-#: Queries and keys of a block of FlashAttention-4's lists.
+#: Queries and keys per block in the block lists of FlashAttention-4.
 BLOCK = 128
 
 
 def forward_makers(shape: Dict[str, Any], q: Any, k: Any, v: Any) -> Makers:
-    """What makes the calls of those that take the shape."""
+    """Returns a function for each peer that supports the shape, which builds the peer's call."""
     return {name: functools.partial(_forward, name, shape, q, k, v) for name in _takers(shape)}
 
 
 def gradient_makers(torch: Any, shape: Dict[str, Any], q: Any, k: Any, v: Any, do: Any) -> Makers:
-    """The same for the gradients of q, k and v, by their autograd."""
+    """Returns the same for the gradients of q, k and v, through autograd."""
     make = functools.partial(_gradients, torch)
     return {name: functools.partial(make, name, shape, q, k, v, do) for name in _takers(shape)}
 
 
 def _takers(shape: Dict[str, Any]) -> List[str]:
-    """Of the installed ones those whose arguments can say the shape's mask."""
+    """Returns the installed peers whose arguments can express the shape's mask."""
     if shape.get("feature"):
         return []
     names = ["fa4"] if shape["mask"] == "sink" else list(MODULES)
@@ -42,7 +42,7 @@ def _takers(shape: Dict[str, Any]) -> List[str]:
 def is_installed(name: str) -> bool:
     try:
         return importlib.util.find_spec(MODULES[name]) is not None
-    except ImportError:  # of a package without that part
+    except ImportError:  # the parent package is missing or cannot be imported
         return False
 
 
@@ -65,7 +65,7 @@ def _turned(*tensors: Any) -> Tuple[Any, ...]:
 def _function(
     name: str, shape: Dict[str, Any], q: Any, has_gradients: bool = False
 ) -> Callable[..., Any]:
-    """From q, k and v to o alone."""
+    """Returns a function from q, k and v to o."""
     function = importlib.import_module(MODULES[name]).flash_attn_func
     options: Dict[str, Any] = {"causal": shape["mask"] == "causal"}
     if shape["mask"] == "window":
@@ -73,18 +73,18 @@ def _function(
     if shape["mask"] == "sink":
         options = _sinks(shape, q.device, has_gradients)
     if name == "fa3" and shape["Nq"] == 1:
-        options["num_splits"] = 0  # as many parts of the keys as its own heuristic says, not one
+        options["num_splits"] = 0  # FlashAttention-3's heuristic chooses the number of splits
 
     def call(q: Any, k: Any, v: Any) -> Any:
         o = function(q, k, v, **options)
-        return o[0] if isinstance(o, tuple) else o  # some versions give lse too
+        return o[0] if isinstance(o, tuple) else o  # some versions also return lse
 
     return call
 
 
 def _sinks(shape: Dict[str, Any], device: Any, has_gradients: bool) -> Dict[str, Any]:
-    """How FlashAttention-4 is told of a window with sinks: a function of a pair, and lists of the blocks that
-    have such pairs."""
+    """Returns the options that describe a window with sinks to FlashAttention-4: a mask_mod, and lists of the
+    blocks that contain visible pairs."""
     import cutlass
     from cutlass import cute
     from flash_attn.cute import utils
@@ -98,7 +98,7 @@ def _sinks(shape: Dict[str, Any], device: Any, has_gradients: bool) -> Dict[str,
         is_near = row - key < utils.scalar_to_ssa(near, cutlass.Int32)
         return (key <= row) & (is_near | is_sink)
 
-    # Its cache of kernels does not look at what a function captures.
+    # FlashAttention-4's kernel cache ignores the values that a function captures.
     sees.__cute_hash__ = f"flashattn.bench {near} {sinks} {offset}"
     pairs = _pairs_of_blocks(shape)
     options = {"mask_mod": sees, "block_sparse_tensors": _block_lists(pairs, device)}
@@ -108,7 +108,7 @@ def _sinks(shape: Dict[str, Any], device: Any, has_gradients: bool) -> Dict[str,
 
 
 def _pairs_of_blocks(shape: Dict[str, Any]) -> numpy.ndarray:
-    """How many pairs the mask shows of each block, [blocks of queries, blocks of keys]."""
+    """Returns the number of visible pairs of each block, [blocks of queries, blocks of keys]."""
     nq, nk = shape["Nq"], shape["Nk"]
     keys, found = numpy.arange(nk)[None, :], []
     for first in range(0, nq, BLOCK):
@@ -119,14 +119,14 @@ def _pairs_of_blocks(shape: Dict[str, Any]) -> numpy.ndarray:
 
 
 def _block_lists(pairs: numpy.ndarray, device: Any) -> Any:
-    """For each row of blocks how many of them are seen in part, and which; then those seen as a whole."""
+    """Returns, for each row of blocks, the number and the indices of partial blocks, then of full blocks."""
     import torch
     from flash_attn.cute.block_sparsity import BlockSparseTensorsTorch
 
     whole = pairs == BLOCK * BLOCK
     lists: List[Any] = []
     for chosen in ((pairs > 0) & ~whole, whole):
-        order = numpy.argsort(~chosen, axis=1, kind="stable")  # the chosen ones first
+        order = numpy.argsort(~chosen, axis=1, kind="stable")  # chosen blocks first
         lists += [
             torch.from_numpy(x.astype(numpy.int32)[None, None]).to(device)
             for x in (chosen.sum(axis=1), order)

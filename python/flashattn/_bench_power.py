@@ -1,5 +1,5 @@
-"""What `python -m flashattn bench --sustained` measures: the speed of calls that go on for seconds, and the
-clock, the power and the energy that NVML, the driver's management library, says they take."""
+"""Measurements of `python -m flashattn bench --sustained`: the speed of calls that run for seconds, and their
+clock, power and energy, read from NVML, the driver's management library."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from . import _environment
 
 LIBRARY = "libnvidia-ml.so.1"
-#: Of nvml.h: nvmlReturn_t, nvmlClockType_t and the size of a PCI bus id's text.
+#: Constants of nvml.h: an nvmlReturn_t, an nvmlClockType_t, and the size of a PCI bus id's text.
 NOT_SUPPORTED = 3
 CLOCK_SM = 1
 BUS_ID_SIZE = 32
-#: Milliseconds of the calls that are queued together; between two such batches the card is asked.
+#: Milliseconds of the calls in a batch. NVML is read once per batch.
 BATCH_MS = 25.0
-#: The part of the asked time that goes before what is measured, for power and clock to settle.
+#: Duration of the lead-in, in which power and clock settle, as a fraction of the measured time.
 LEAD_IN = 0.25
-#: How often each implementation has its turn.
+#: Turns of each implementation.
 TURNS = 3
 
 
 class PowerError(Exception):
-    """Why there is no power to read."""
+    """The reason why power cannot be read."""
 
 
 class Meter:
-    """The clock and power of the card at a PCI bus id; PowerError where NVML is missing or refuses."""
+    """Reads clock and power of the GPU at a PCI bus id. Raises PowerError if NVML is missing or fails."""
 
     def __init__(self, bus_id: str):
         try:
@@ -43,10 +43,11 @@ class Meter:
         self.device = ctypes.c_void_p()
         self._call("nvmlDeviceGetHandleByPciBusId_v2", bus_id.encode(), ctypes.byref(self.device))
         self.start()
-        self.sample()  # refused now rather than after seconds
+        self.sample()  # fails now instead of after the lead-in
 
     def _call(self, name: str, *arguments: Any, may_lack: bool = False) -> bool:
-        """Whether the card has what the function asks, which is an error but with `may_lack`."""
+        """Calls a function of NVML. Returns False if the function is not supported and `may_lack` is set. Raises
+        PowerError for any other failure."""
         try:
             code = getattr(self.nvml, name)(*arguments)
         except AttributeError:
@@ -63,22 +64,22 @@ class Meter:
         raise PowerError(f"expected {name} of NVML to succeed but got error {code}: {text}")
 
     def _energy(self) -> Optional[float]:
-        """Joules since the driver was loaded; None where the card does not count them."""
+        """Returns the joules since the driver was loaded; None if the GPU has no energy counter."""
         millijoules = ctypes.c_ulonglong()
         name = "nvmlDeviceGetTotalEnergyConsumption"
         found = self._call(name, self.device, ctypes.byref(millijoules), may_lack=True)
         return millijoules.value / 1e3 if found else None
 
     def start(self) -> None:
-        """Forgets the samples so far."""
+        """Discards the samples and starts a measurement."""
         self.clocks: List[int] = []
         self.powers: List[float] = []
-        #: (seconds, joules) where the count of energy was seen to change.
+        #: (seconds, joules) of each sample in which the energy counter had changed.
         self.steps: List[Tuple[float, float]] = []
         self.since = time.perf_counter()
 
     def sample(self) -> None:
-        """Notes the clock, the power and the energy of this moment."""
+        """Records the current clock, power and energy."""
         clock, milliwatts = ctypes.c_uint(), ctypes.c_uint()
         self._call("nvmlDeviceGetClockInfo", self.device, CLOCK_SM, ctypes.byref(clock))
         self._call("nvmlDeviceGetPowerUsage", self.device, ctypes.byref(milliwatts))
@@ -89,11 +90,11 @@ class Meter:
             self.steps.append((time.perf_counter(), joules))
 
     def stop(self) -> Dict[str, float]:
-        """Since the start: "seconds", the mean "watts" and the median "mhz" of the multiprocessors."""
+        """Returns the "seconds" since the start, the mean "watts" and the median "mhz" of the multiprocessors."""
         seconds = time.perf_counter() - self.since
         watts = statistics.mean(self.powers)
-        # The count goes up in steps some tens of milliseconds apart: from step to step it is exact. The first
-        # sample is none.
+        # The energy counter changes every few tens of milliseconds, and is exact at these moments. The first
+        # sample is not at such a moment.
         if len(self.steps) > 2:
             (begin, low), (end, high) = self.steps[1], self.steps[-1]
             watts = (high - low) / (end - begin)
@@ -104,8 +105,8 @@ class Meter:
 
 
 def bus_id(ordinal: int) -> str:
-    """The PCI bus id of the driver's device `ordinal`, whose numbers, unlike NVML's, follow
-    CUDA_VISIBLE_DEVICES."""
+    """Returns the PCI bus id of the driver's device `ordinal`. Ordinals of the driver, unlike those of NVML,
+    depend on CUDA_VISIBLE_DEVICES."""
     text = ctypes.create_string_buffer(BUS_ID_SIZE)
     try:
         driver = ctypes.CDLL(_environment.variable("FLASHATTN_CUDA_DRIVER") or "libcuda.so.1")
@@ -120,12 +121,12 @@ def bus_id(ordinal: int) -> str:
 def sustain(
     batch: Callable[[], Any], repeats: int, timer: Any, seconds: float, meter: Meter
 ) -> Dict[str, float]:
-    """Batches of `repeats` calls without a pause for `seconds` after a lead-in: what `Meter.stop` gives, and
-    "ms" of a call."""
+    """Runs batches of `repeats` calls without a pause, during a lead-in and then for `seconds`. Returns the
+    result of `Meter.stop`, and the "ms" per call."""
     pending: deque = deque()
 
     def keep_busy(duration: float) -> int:
-        """How many calls; one batch waits behind the one that runs."""
+        """Returns the number of calls. One batch is queued behind the batch that runs."""
         done, start = 0, time.perf_counter()
         while time.perf_counter() - start < duration:
             batch()
@@ -153,13 +154,13 @@ def sustain_all(
     meter: Meter,
     flops: float,
 ) -> Dict[str, Dict[str, float]]:
-    """Each of the calls `TURNS` times, in turns, whose order is drawn once: medians of what `sustain` gives, with
-    "tflops" a second and joules a TFLOP. `call_ms` is about what a call takes."""
+    """Runs each of the calls for `TURNS` turns, in an order that is drawn once. Returns the medians of the results
+    of `sustain`, with "tflops" per second and "joules_per_tflop". `call_ms` is the approximate time of each call."""
     generator = random.Random(len(calls))
     repeats = {name: max(1, int(BATCH_MS / call_ms[name])) for name in calls}
     batches = {name: timer.repeat(call, repeats[name]) for name, call in calls.items()}
     turns: Dict[str, List[Dict[str, float]]] = {name: [] for name in calls}
-    # The first turn is nobody's: of a card that was idle.
+    # The first turn starts on an idle GPU and is discarded.
     order = generator.sample(list(calls), len(calls))
     for name in [order[0], *order, *(n for _ in range(TURNS - 1) for n in order)]:
         turns[name].append(sustain(batches[name], repeats[name], timer, seconds, meter))

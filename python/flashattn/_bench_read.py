@@ -1,5 +1,5 @@
-"""A kernel that reads memory and does nothing else: what the benchmark takes for the rate of a read.
-Reductions of libraries come close to it, but one that is slower than the memory would be no limit."""
+"""A kernel that only reads memory, by which the benchmark measures the read rate. Reductions of libraries come
+close to this rate, but a reduction that is slower than the memory would not be a limit."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from . import _environment
 from .errors import DeviceError
 
 THREADS = 256
-#: 16 bytes each, all on their way before the first is used.
+#: Loads of 16 bytes per thread, all in flight before the first result is used.
 LOADS = 4
-#: What a block of threads reads.
+#: Bytes that a thread block reads.
 BLOCK_BYTES = THREADS * LOADS * 16
-#: A thread whose words have this exclusive or writes it to the first word, or else nothing would ask for them.
+#: A thread whose words have this exclusive or stores it. Without the store, the loads would be dead code.
 MARK = 0x9E3779B9
 
 
 def ptx() -> str:
-    """The kernel `read`, of the address of whole blocks of bytes."""
+    """Returns the PTX of the kernel `read`. Its argument is the address of BLOCK_BYTES for each thread block."""
     words = [[f"%w{4 * load + word}" for word in range(4)] for load in range(LOADS)]
     loads = [
         f"  ld.global.L1::no_allocate.v4.u32 {{{', '.join(four)}}}, [%at+{load * THREADS * 16}];"
@@ -57,7 +57,7 @@ def ptx() -> str:
 
 
 class ReadKernel:
-    """The kernel in the context that is current; DeviceError where the driver refuses it."""
+    """The kernel, loaded into the current context. Raises DeviceError if the driver rejects the kernel."""
 
     def __init__(self) -> None:
         try:
@@ -74,7 +74,7 @@ class ReadKernel:
             raise DeviceError(f"expected {name} of the read kernel to succeed but got error {code}")
 
     def launch(self, address: int, size: int, stream: int) -> None:
-        """Reads the `size` bytes, whole blocks of them, at a device's address; returns at once."""
+        """Enqueues a read of `size` bytes, a multiple of BLOCK_BYTES, at a device address."""
         data = ctypes.c_uint64(address)
         parameters = (ctypes.c_void_p * 1)(ctypes.addressof(data))
         grid, threads = (size // BLOCK_BYTES, 1, 1), (THREADS, 1, 1)

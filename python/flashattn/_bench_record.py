@@ -14,11 +14,11 @@ from . import __version__, _files
 from ._backends import OURS
 from ._bench_counters import METRICS
 
-Row = Dict[str, Any]  #: of one implementation on one shape
+Row = Dict[str, Any]  #: figures of one implementation on one shape
 
 
 def commit() -> str:
-    """The checkout's commit, or the package's version where there is no checkout."""
+    """Returns the checkout's commit, or the package's version if there is no checkout."""
     folder = Path(__file__).resolve().parent
     try:
         done = subprocess.run(
@@ -31,8 +31,8 @@ def commit() -> str:
 
 
 def format_table(record: Dict[str, Any]) -> str:
-    """Markdown: speeds, then what was sustained and counted, then the time of the first calls; a row for
-    each shape, or for each shape and implementation."""
+    """Returns the record as Markdown: speeds, then sustained speeds and counters, then times of the first calls.
+    The tables have a row for each shape, or for each shape and implementation."""
     rows = [row for row in record["rows"] if "ms" in row]
     names, found = _names_of(rows), _by_shape(rows)
     firsts = [
@@ -70,12 +70,12 @@ def format_table(record: Dict[str, Any]) -> str:
 
 
 def _names_of(rows: List[Row]) -> List[str]:
-    """The implementations, ours first."""
+    """Returns the names of the implementations, ours first."""
     return sorted({row["peer"] for row in rows}, key=lambda name: (name != OURS, name))
 
 
 def _by_shape(rows: List[Row]) -> Dict[str, Dict[str, Row]]:
-    """The rows by their shape and then by their implementation."""
+    """Returns the rows by shape and then by implementation."""
     found: Dict[str, Dict[str, Row]] = {}
     for row in rows:
         found.setdefault(row["shape"], {})[row["peer"]] = row
@@ -92,7 +92,7 @@ def _lines(table: List[List[str]]) -> str:
 
 
 def _speeds(names: List[str], found: Dict[str, Dict[str, Row]], counted: bool) -> List[List[str]]:
-    """Of every implementation; where there are `counted` ones, with the counters of ours."""
+    """Returns the table of speeds; with `counted`, also our counters."""
     units = list(METRICS) if counted else []
     heads = [f"{unit} %" for unit in units]
     table = [["shape", *names, "ours / best peer", "ours / limit", "limit", *heads]]
@@ -117,7 +117,7 @@ def _percent(row: Optional[Row], unit: str) -> str:
 
 
 def _explain_counters(rows: List[Row]) -> str:
-    """Why counters are lacking, a sentence for each reason."""
+    """Returns a sentence for each reason why counters are missing."""
     reasons = dict.fromkeys(row["counters_refused"] for row in rows if "counters_refused" in row)
     text = "".join(f" No counters: {reason}." for reason in reasons)
     lacking = [
@@ -132,7 +132,7 @@ def _explain_counters(rows: List[Row]) -> str:
 
 def _explain_turns(record: Dict[str, Any]) -> str:
     turns = record.get("sustained_turns")
-    if turns is None:  # before 2026-11-27
+    if turns is None:  # a record from before 2026-11-27
         return "one implementation after the other"
     return (
         f"{turns} times in turns, medians; as CUDA graphs where calls can be recorded, lest the host is "
@@ -168,7 +168,7 @@ def _counted(found: Dict[str, Dict[str, Row]]) -> List[List[str]]:
 
 
 def draw(record: Dict[str, Any], path: str) -> None:
-    """The chart: bars for shapes, lines over the length for a sweep, then bars of what was sustained and of
+    """Draws the chart: bars for shapes, lines over the length for a sweep, then bars of sustained speeds and of
     our counters."""
     import matplotlib
 
@@ -200,7 +200,7 @@ def draw(record: Dict[str, Any], path: str) -> None:
         panels.append(functools.partial(_draw_bars, bars, f"{speed}, sustained", colours, limit))
     ours = [row for row in rows if row["peer"] == OURS and "counters" in row]
     if ours:
-        # A bar that is not there is 0 high.
+        # A missing bar has height 0.
         bars = {
             unit: {row["shape"]: row["counters"][unit] or 0 for row in ours} for unit in METRICS
         }
@@ -220,7 +220,7 @@ def draw(record: Dict[str, Any], path: str) -> None:
     figure.suptitle(f"{record['machine']['device']}, {record['date']}, commit {record['commit']}")
     figure.tight_layout()
     image = io.BytesIO()
-    # What the name's end says, as matplotlib has it; a device's says nothing.
+    # The extension selects the format if matplotlib supports it. Other paths, such as devices, get a PNG.
     kind = os.path.splitext(path)[1][1:].lower()
     known = kind in figure.canvas.get_supported_filetypes()
     figure.savefig(image, dpi=120, format=kind if known else "png")
@@ -234,7 +234,7 @@ def _draw_bars(
     limit: Optional[float],
     axis: Any,
 ) -> None:
-    """A group of bars for each shape; `bars` are heights by the bar's name, then by the shape's."""
+    """Draws a group of bars for each shape. `bars` maps the name of a bar, then of a shape, to the height."""
     shapes = list(dict.fromkeys(shape for heights in bars.values() for shape in heights))
     width = 0.8 / len(bars)
     for place, (name, heights) in enumerate(bars.items()):
@@ -243,7 +243,7 @@ def _draw_bars(
             at, [heights.get(shape, 0) for shape in shapes], width, label=name, color=colours[name]
         )
     axis.set_xticks(range(len(shapes)), shapes, rotation=45, ha="right")
-    _finish(axis, title, limit, "upper right")  # shapes end with the slow ones
+    _finish(axis, title, limit, "upper right")  # the last shapes have the shortest bars
 
 
 def _draw_lines(
@@ -254,7 +254,7 @@ def _draw_lines(
     limit: Optional[float],
     axis: Any,
 ) -> None:
-    """A line for each implementation over the length."""
+    """Draws a line for each implementation over the length."""
     for name, colour in colours.items():
         line = sorted((row["length"], row["tflops"]) for row in rows if row["peer"] == name)
         if line:
@@ -273,7 +273,7 @@ def _finish(axis: Any, title: str, limit: Optional[float], place: str) -> None:
 
 
 def read_record(path: str) -> Dict[str, Any]:
-    """What --json has written to `path`; ValueError where it is something else."""
+    """Returns the record that --json wrote to `path`. Raises ValueError for another content."""
     try:
         record = json.loads(Path(path).read_text())
     except (OSError, ValueError) as error:

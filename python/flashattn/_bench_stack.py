@@ -1,5 +1,5 @@
-"""`python -m flashattn bench --stacks`: layers of language models of transformers, forward, backward and the
-optimiser's step, with attention from here and from others."""
+"""`python -m flashattn bench --stacks`: times training steps (forward, backward and optimizer) of layers of
+transformers' language models, with this attention and with others."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any, Callable, ContextManager, Dict, List, NamedTuple, Option
 
 OURS = "flashattn"
 LAYERS = 4
-#: The lengths are a batch's, which a card has; the CPU only shows that a stack runs.
+#: Sequences of a batch, and tokens of a sequence on a GPU and on the CPU, which only shows that a stack runs.
 BATCH, TOKENS, TOKENS_CPU = 2, 8192, 64
 WARM_UP = 3
 
 
 class Stack(NamedTuple):
-    """A model's shape: of which class of configurations, with which fields, and beside whom."""
+    """A model: the class of its configuration, the fields of the configuration, and the peers."""
 
     config: str
     fields: Dict[str, Any]
@@ -42,7 +42,7 @@ STACKS = {
         },
         ("flex",),
     ),
-    # As many experts as a token has: all of what a token costs, and no choice between them.
+    # As many experts as each token uses: the full cost of a token, without a choice of experts.
     "gpt-oss": Stack(
         "GptOssConfig",
         {
@@ -56,7 +56,7 @@ STACKS = {
 
 
 def choose(names: str) -> List[str]:
-    """The stacks that `--stacks` names, all where it names none. SystemExit where there is no such one."""
+    """Returns the stacks that `--stacks` names, or all. Raises SystemExit for an unknown name."""
     chosen = names.split(",") if names else list(STACKS)
     for name in chosen:
         if name not in STACKS:
@@ -65,14 +65,14 @@ def choose(names: str) -> List[str]:
 
 
 def _small(fields: Dict[str, Any]) -> Dict[str, Any]:
-    """The fields for the CPU: the same ratios of heads in few of them."""
+    """Returns the fields for the CPU: small sizes, with the same number of query heads per key/value head."""
     heads = fields["num_attention_heads"] // fields["num_key_value_heads"]
     sizes = {"hidden_size": 64, "intermediate_size": 64, "head_dim": 16}
     return {**fields, **sizes, "num_attention_heads": heads, "num_key_value_heads": 1}
 
 
 def _implementation(torch: Any, name: str) -> ContextManager[Any]:
-    """What a step with an attention of that name runs in."""
+    """Returns the context in which a step with the attention `name` runs."""
     backends = {"cudnn": "CUDNN_ATTENTION", "fa2": "FLASH_ATTENTION"}
     if name not in backends:
         return contextlib.nullcontext()
@@ -83,12 +83,12 @@ def _implementation(torch: Any, name: str) -> ContextManager[Any]:
     return context
 
 
-#: Names of transformers for those of peers.
+#: The name of each peer's attention in transformers.
 _ATTENTION = {"cudnn": "sdpa", "fa2": "sdpa", "flex": "flex_attention"}
 
 
 class Timer:
-    """A stack on a device, whose steps it times."""
+    """Builds a stack on a device and times its steps."""
 
     def __init__(self, name: str, device: str, tokens: Optional[int], compiled: bool):
         import torch
@@ -116,7 +116,7 @@ class Timer:
         self.tokens = torch.randint(1, 1024, shape, device=device)
 
     def step(self, name: str) -> float:
-        """Milliseconds of a step with an attention of that name."""
+        """Runs a step with the attention `name` and returns its milliseconds."""
         self.model.set_attn_implementation(_ATTENTION.get(name, name))
         with _implementation(self.torch, name):
             start = self._now()
@@ -141,8 +141,8 @@ def measure(
     rounds: int,
     say: Callable[[str], None],
 ) -> Dict[str, float]:
-    """Median milliseconds of a step with each, which take turns in a new random order each round. `say` is
-    told what goes on."""
+    """Returns the median milliseconds of a step with each attention. Each round times all of them, in a new
+    random order. `say` reports progress."""
     say(f"{name}: making {LAYERS} layers")
     timer = Timer(name, device, tokens, compiled)
     names = [OURS, *peers]
@@ -167,8 +167,8 @@ def report(
     rounds: int,
     say: Callable[[str], None],
 ) -> None:
-    """Prints a table of the stacks that `names` says; `say` is told what goes on. SystemExit without
-    transformers."""
+    """Prints a table of the stacks in `names`. `say` reports progress. Raises SystemExit if transformers is not
+    installed."""
     beside_of = {
         name: STACKS[name].peers if device == "cuda" else ("eager",) for name in choose(names)
     }

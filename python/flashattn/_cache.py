@@ -1,7 +1,7 @@
-"""The kernels of the process: compiled once, and no more of them than the limits allow.
+"""The cache of the kernels of a process, which compiles each kernel once and enforces limits.
 
-The one that no call has used for longest goes first. It goes from here: who holds a kernel, a launch
-under way among them, keeps it.
+The least recently used kernel is dropped first. A dropped kernel lives as long as a caller or a running
+launch holds it.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
 _Key = Tuple["Problem", Union[int, str]]
 
-#: A moment later than all before it.
+#: Returns a larger number at each call.
 clock: Callable[[], int] = itertools.count(1).__next__
 
-#: Plans are small, but lengths may vary without end.
+#: Limit of plans, which are small, but there is a plan for each length.
 MAX_PLANS = 4096
 
 
 class CacheInfo(NamedTuple):
-    """What `flashattn.cache_info` gives."""
+    """The result of `flashattn.cache_info`."""
 
-    kernels: int  #: kept now
-    bytes: int  #: of host memory that these keep: texts, code for the CPU, images for a GPU
+    kernels: int  #: kernels in the cache
+    bytes: int  #: host memory of these kernels: texts, code for the CPU, images for a GPU
     max_kernels: int
     max_bytes: int
-    compiled: int  #: kernels since the process began
-    dropped: int  #: of these, to keep within the limits
+    compiled: int  #: kernels compiled since the process began
+    dropped: int  #: kernels dropped because of the limits
 
 
 def _check_limit(name: str, given: Any) -> int:
@@ -44,12 +44,12 @@ def _check_limit(name: str, given: Any) -> int:
 
 
 class Cache:
-    """Safe for threads. Plans of its kernels go with them."""
+    """A thread-safe cache of kernels, and of their plans, which are dropped with the kernel."""
 
     def __init__(self) -> None:
         self.kernels: Dict[_Key, Kernel] = {}
         self.plans: Dict[Any, Any] = {}
-        #: The few plans used last, none twice, which tensors of torch are compared with.
+        #: The most recently used plans, each once, with which PyTorch tensors are compared.
         self.recent: List[Any] = []
         self._lock = threading.Lock()
         self._compiling: Dict[_Key, threading.Lock] = {}
@@ -59,7 +59,7 @@ class Cache:
     def find(
         self, problem: Problem, device: Union[int, str], make: Callable[[], Kernel]
     ) -> Kernel:
-        """The kernel for `problem` on `device`; made once, whoever asks at the same time."""
+        """Returns the kernel for `problem` on `device`. Concurrent callers share one compilation."""
         key = (problem, device)
         kernel = self.kernels.get(key)
         if kernel is None:
@@ -80,7 +80,7 @@ class Cache:
         return kernel
 
     def keep_plan(self, kernel: Kernel, key: Any, plan: Any) -> bool:
-        """Whether the plan is kept: not that of a kernel which went meanwhile."""
+        """Stores a plan. Returns False if the plan's kernel was dropped in the meantime."""
         with self._lock:
             if not any(kept is kernel for kept in self.kernels.values()):
                 return False
@@ -123,8 +123,8 @@ class Cache:
         return self._limits
 
     def _shrink(self, newest: Optional[Kernel]) -> List[Any]:
-        """Drops what is over the limits, but not `newest`, which is about to be used. Returns it, for
-        who holds the lock to let go of without: a GPU's kernel waits for the GPU before it goes."""
+        """Drops the least recently used kernels beyond the limits, except `newest`, which is about to be used.
+        The caller is to release them without the lock, because releasing a GPU's kernel waits for the GPU."""
         max_kernels, max_bytes = self._get_limits()
         held = sum(kernel._info.host_bytes for kernel in self.kernels.values())
         by_age = sorted(self.kernels.items(), key=lambda item: item[1]._used)
@@ -144,28 +144,33 @@ class Cache:
             for plan_key in [key for key, p in self.plans.items() if id(p.kernel) in dropped]:
                 del self.plans[plan_key]
             self.recent = [plan for plan in self.recent if id(plan.kernel) not in dropped]
+        return gone
 
 
 cache = Cache()
 
 
 def cache_info() -> CacheInfo:
-    """How many kernels this process keeps for later calls of `flashattn.attention`, their bytes,
-    the limits, and how many were compiled and dropped so far."""
+    """Returns the number and the bytes of the kernels that this process keeps for later calls of
+    `flashattn.attention`, the limits, and the numbers of kernels compiled and dropped so far."""
     return cache.info()
 
 
 def set_cache_limits(*, kernels: Optional[int] = None, bytes: Optional[int] = None) -> None:
-    """How many kernels `flashattn.attention` keeps compiled, 256 at first or
-    FLASHATTN_CACHE_KERNELS, and how many bytes of host memory they take together, 256 MiB at first
-    or FLASHATTN_CACHE_BYTES. None leaves a limit as it is.
+    """Sets the limits of the kernels that `flashattn.attention` keeps compiled.
 
-    Beyond either, the kernel goes that no call has used for longest; but never one that a launch or
-    the caller holds, nor the last one. What the driver has loaded to a GPU is unloaded then, for
-    which the call waits until the GPU is done with all its work; kernels that a CUDA graph was
-    captured with stay loaded, for the graph holds them.
+    Beyond a limit, the least recently used kernels are dropped, but not the kernel that the current call
+    uses. A kernel that the caller or a launch holds stays usable. The driver unloads the code of a
+    dropped kernel from a GPU, for which the call waits until the GPU has finished all its work. Code that
+    was captured into a CUDA graph stays loaded, because the graph holds it.
+
+    Args:
+      kernels: maximum number of kernels; initially FLASHATTN_CACHE_KERNELS, or else 256. None leaves the
+        limit unchanged.
+      bytes: maximum host memory of all kernels in bytes; initially FLASHATTN_CACHE_BYTES, or else
+        256 MiB. None leaves the limit unchanged.
 
     Raises:
-      ArgumentError: a limit that is no integer of at least 1.
+      ArgumentError: a limit is not an integer of at least 1.
     """
     cache.set_limits(kernels, bytes)

@@ -1,4 +1,4 @@
-"""Rule R1 for what is known at run time: what the roles of attention's operands ask of tensors."""
+"""Rule R1 at run time: checks tensors against the roles of attention's operands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ._library import DEVICE_CPU, Role
 from ._tensors import View
 from .errors import ArgumentError, UnsupportedError
 
-ALIGNMENT = 16  # bytes that a GPU moves at once
+ALIGNMENT = 16  # bytes of the widest load and store of a GPU thread
 
 _SIZES = {
     "B": "batch size", "H": "head count", "G": "head count", "N": "query length", "K": "key length",
@@ -18,7 +18,7 @@ _SIZES = {
 
 
 class Sizes:
-    """The sizes that operands share, by the letters of their roles."""
+    """The sizes that operands share, by the letters of the dimensions (`Role.dims`)."""
 
     def __init__(self, layout: str):
         self._layout = layout
@@ -28,7 +28,7 @@ class Sizes:
         return self._known[dim][0]
 
     def add(self, role: Role, shape: Tuple[int, ...]) -> None:
-        """Raises ArgumentError for a size that is not what other operands say."""
+        """Adds the sizes of an operand. Raises ArgumentError if a size differs from that of another operand."""
         for dim, found in zip(role.dims_in(self._layout), shape):
             expected, other = self._known.setdefault(dim, (found, role.name))
             if found == expected or (role.broadcasts and found == 1):
@@ -43,7 +43,7 @@ class Sizes:
 
 
 def model_chip(device: Any) -> Optional[str]:
-    """The chip that a device by its name is a model of; None for None. Raises ArgumentError."""
+    """Returns the chip of a model such as "model:sm_90a"; None for None. Raises ArgumentError otherwise."""
     if device is None:
         return None
     if not isinstance(device, str) or not device.startswith("model:"):
@@ -58,7 +58,7 @@ def device_name(device: Union[int, str]) -> str:
 
 
 def check_inputs(views: Dict[str, View], roles: Dict[str, Role], layout: str) -> Sizes:
-    """Checks the inputs that no call leaves out. Raises ArgumentError and UnsupportedError."""
+    """Checks the required inputs and returns their sizes. Raises ArgumentError and UnsupportedError."""
     for name, view in views.items():
         check_view(roles[name], view, views["q"])
         check_strides(name, view)
@@ -82,7 +82,7 @@ def check_inputs(views: Dict[str, View], roles: Dict[str, Role], layout: str) ->
 
 
 def check_view(role: Role, view: View, q: View) -> None:
-    """Rank, element type and device of an input."""
+    """Checks the rank, the element type and the device of an input."""
     name, rank = role.name, len(role.dims)
     if len(view.shape) != rank:
         raise ArgumentError(f"expected {name!r} of rank {rank} but got rank {len(view.shape)}")
@@ -127,13 +127,13 @@ def check_strides(name: str, view: View) -> None:
 
 
 def check_contiguous(name: str, view: View) -> None:
-    """Of tensors with a number for each row, which kernels take densely alone."""
+    """Checks that a tensor with one number per row, such as lse, is contiguous, as kernels require."""
     if _normalize(view)[0].strides != _tensors._dense_strides(view.shape):
         raise ArgumentError(f"expected a contiguous {name!r} but got strides {list(view.strides)}")
 
 
 def check_output(role: Role, view: View, shape: Tuple[int, ...], element: str, q: View) -> None:
-    """Checks an output that has to be of `shape` and `element`."""
+    """Checks an output, which must have `shape` and `element`. Raises ArgumentError."""
     name = role.name
     if view.shape != shape:
         raise ArgumentError(f"expected shape {list(shape)} of {name!r} but got {list(view.shape)}")
@@ -154,14 +154,14 @@ def check_output(role: Role, view: View, shape: Tuple[int, ...], element: str, q
 
 
 def normalize(views: Mapping[str, View], roles: Mapping[str, Role]) -> Tuple[Dict[str, View], str]:
-    """The views with strides of dimensions of one element as in a dense tensor, and how the rows of
-    those that have some lie: one of `_module.ROWS`."""
+    """Returns the views, in which dimensions of size 1 have the strides of a dense tensor, and the layout of
+    the rows, one of `_module.ROWS`."""
     normalized = {name: _normalize(view) for name, view in views.items()}
     rows = [normalized[name] for name in views if roles[name].has_rows]
     is_cpu = rows[0][0].device == DEVICE_CPU
     is_dense = all(dense for _, dense, _ in rows)
     is_aligned = not is_cpu and all(aligned for _, _, aligned in rows)
-    # A GPU is promised whole chunks of dense rows too.
+    # On a GPU, "dense" also promises that the size of a row is a multiple of 16 bytes.
     if is_dense and (is_cpu or is_aligned):
         kind = "dense"
     else:
@@ -170,8 +170,8 @@ def normalize(views: Mapping[str, View], roles: Mapping[str, Role]) -> Tuple[Dic
 
 
 def _normalize(view: View) -> Tuple[View, bool, bool]:
-    """The view with the strides that do not count as in a dense tensor; whether it is dense;
-    whether its rows begin at multiples of 16 bytes."""
+    """Returns the view, in which dimensions of size 1 have the strides of a dense tensor; whether the view is
+    dense; and whether its rows begin at multiples of 16 bytes."""
     dense = _tensors._dense_strides(view.shape)
     if 0 in view.shape:
         return view._replace(strides=dense), True, True

@@ -1,6 +1,5 @@
-"""What environment variables say, by one rule for all of them: unset and empty are the same, and a value
-that makes no sense is a warning and the default. flashattn/Support/Environment.h says the same for the
-library."""
+"""Environment variables. All follow the rules of the library (flashattn/Support/Environment.h): an empty
+variable counts as unset, and an invalid value causes a warning and means the default."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ _SWITCHES = {"0": False, "off": False, "no": False, "false": False, "1": True, "
 
 
 def variable(name: str) -> Optional[str]:
-    """The variable's value; None where it is unset or empty."""
+    """Returns the variable's value; None if the variable is unset or empty."""
     return os.environ.get(name) or None
 
 
@@ -21,7 +20,7 @@ def _warn(name: str, expected: str, value: str, used: object) -> None:
 
 
 def switch(name: str, default: bool) -> bool:
-    """0, off, no and false are off, 1, on, yes and true are on, in upper and lower case."""
+    """Returns whether a variable is on (1, on, yes or true) or off (0, off, no or false), in upper or lower case."""
     value = variable(name)
     if value is None:
         return default
@@ -33,7 +32,7 @@ def switch(name: str, default: bool) -> bool:
 
 
 def number(name: str, default: int) -> int:
-    """A number of at least 1."""
+    """Returns the variable's value as a number of at least 1."""
     value = variable(name)
     if value is None:
         return default

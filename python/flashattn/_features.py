@@ -1,6 +1,6 @@
-"""The operands of attention beyond q, k and v: checks, and what of them is compiled in.
+"""The operands of attention other than q, k and v: their checks, and their properties that are compiled in.
 
-Which there are, and what each is, the library says (`Library.roles`).
+The library defines these operands (`Library.roles`).
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ class Extras(NamedTuple):
     """Checked operands, in the order of the function's arguments."""
 
     operands: Tuple[_module.Operand, ...]
-    values: Tuple[Union[View, int], ...]  #: the number of a scalar
+    values: Tuple[Union[View, int], ...]  #: views of tensors, and the integers of scalars
 
 
 @functools.lru_cache(maxsize=None)
 def roles(op: str = "attention") -> Tuple[Role, ...]:
-    """The inputs that may be left out, in their order; not the scale, which every kernel takes."""
+    """Returns the optional inputs of an op, in order, without the scale, which every kernel takes."""
     found = _library.get().roles(op)
     return tuple(r for r in found if r.is_optional and not r.is_output and r.name != "scale")
 
 
-#: What other attentions call it, and how it is said here.
+#: Keywords of other attention functions, and the equivalent in this package.
 _ELSEWHERE = {
     "is_causal": "mask=flashattn.causal",
     "causal": "mask=flashattn.causal",
@@ -67,7 +67,7 @@ _ELSEWHERE = {
 
 
 def check_keywords(function: str, unknown: Iterable[str], known: Iterable[str]) -> None:
-    """Raises KeywordError, which names what a keyword is called here, where that is known."""
+    """Raises KeywordError for an unknown keyword, with the equivalent in this package if there is one."""
     known = list(known)
     for name in unknown:
         if name in known:
@@ -79,7 +79,8 @@ def check_keywords(function: str, unknown: Iterable[str], known: Iterable[str]) 
 
 
 def given(function: str, operands: Mapping[str, Any]) -> Dict[str, Any]:
-    """The keyword arguments of `function` that are not None. Raises KeywordError for no operand."""
+    """Returns the operands in the keyword arguments of `function` that are not None. Raises KeywordError for an
+    unknown keyword."""
     names = [role.name for role in roles()]
     check_keywords(function, operands, names)
     return {name: operands[name] for name in names if operands.get(name) is not None}
@@ -88,9 +89,9 @@ def given(function: str, operands: Mapping[str, Any]) -> Dict[str, Any]:
 def normalize(
     operands: Mapping[str, Any], op: str = "attention"
 ) -> Tuple[Tuple[str, ...], Tuple[Any, ...]]:
-    """Names and values of what is not None, in the order of the function's arguments: scalars as
-    integers, lists as arrays, and arrays of NumPy's default types as what the operand has, where
-    that changes no number but by rounding."""
+    """Returns the names and the values of the operands that are not None, in the order of the function's
+    arguments. Scalars become integers, and lists become arrays. NumPy arrays of another integer or float
+    type are converted to the operand's type, unless the operand allows several types."""
     found = [role for role in roles(op) if operands.get(role.name) is not None]
     return (
         tuple(role.name for role in found),
@@ -109,7 +110,7 @@ def _settle_value(role: Role, value: Any) -> Any:
                 f"expected {role.name!r} to be an array but got lists of unlike lengths"
             ) from None
     elif not isinstance(value, numpy.ndarray) or len(role.elements) > 1:
-        return value  # a bias of float64 may be large
+        return value  # not converted: a bias of float64 may be large
     kind = value.dtype.kind
     if "f32" in role.elements and kind in "fiu" and value.dtype != numpy.float32:
         return value.astype(numpy.float32)
@@ -128,12 +129,12 @@ def check_options(softcap: Any) -> Optional[float]:
 
 
 def check_scalar(name: str, given: Any) -> int:
-    """A position (rule A3), of 32 bits."""
+    """Returns a position (rule A3), an integer of 32 bits. Raises ArgumentError for any other value."""
     if isinstance(given, bool) or not hasattr(given, "__index__"):
         raise ArgumentError(f"expected an integer {name} but got {given!r}")
     try:
         value = given.__index__()
-    except TypeError:  # an array of several
+    except TypeError:  # an array of several elements
         raise ArgumentError(f"expected an integer {name} but got {given!r}") from None
     if not -_OFFSETS <= value < _OFFSETS:
         raise ArgumentError(f"expected an {name} from -2147483648 to 2147483647 but got {show(value)}")
@@ -149,9 +150,9 @@ def check(
     op: str = "attention",
     has_gradient: bool = False,
 ) -> Extras:
-    """Rule R1 for what is known at run time, and that the operands are those of the problem that a
-    kernel was compiled for. `has_gradient`: that of the bias is asked for, and so what an expanded
-    one repeats stays apart (B5). Raises ArgumentError and UnsupportedError."""
+    """Checks the operands against rule R1 and against `compiled`, the problem for which a kernel was compiled, if
+    any. `has_gradient`: the gradient of the bias is requested, so an expanded bias is not treated as
+    broadcast (rule B5). Raises ArgumentError and UnsupportedError."""
     found: List[_module.Operand] = []
     values: List[Union[View, int]] = []
     for role in roles(op):
@@ -190,14 +191,14 @@ def check(
 
 
 def settle_gradient(role: Role, view: View) -> Tuple[View, _module.Operand]:
-    """The same of the gradient of an operand, an output."""
+    """Returns the view of the gradient of an operand, an output, and the operand that is compiled in."""
     if role.broadcasts:
         return _settle_broadcasts(role, _extend(role, view), view.strides, None, is_whole=True)
     return view, _module.Operand(role.name, view.element, role.dims)
 
 
 def _extend(role: Role, view: View) -> View:
-    """What broadcasts with as many dimensions as the scores have."""
+    """Returns the view of an operand that broadcasts with the rank of the scores."""
     rank = len(role.dims)
     if role.broadcasts and len(view.shape) > rank:
         raise ArgumentError(
@@ -214,11 +215,11 @@ def _settle_broadcasts(
     compiled: Optional[_module.Operand],
     is_whole: bool,
 ) -> Tuple[View, _module.Operand]:
-    """A tensor with size 1 where it is broadcast, and what of it is compiled in. `given` are the
-    strides of the caller's tensor."""
+    """Returns the view with size 1 in every broadcast dimension, and the operand that is compiled in. `given` are
+    the strides of the caller's tensor. `is_whole`: dimensions of stride 0 are not broadcast."""
     shape, strides = view.shape, view.strides
     is_empty = 0 in shape
-    # What an expanded tensor repeats is read once.
+    # An expanded dimension, which has stride 0, counts as broadcast.
     broadcast = tuple(n == 1 or (s == 0 and n > 1 and not is_whole) for n, s in zip(shape, strides))
     if compiled:
         broadcast = compiled.broadcast
@@ -235,7 +236,7 @@ def _settle_broadcasts(
         raise ArgumentError(f"expected strides of at least 0 of {role.name!r} but got {given}")
     dense = _tensors._dense_strides(shape)
     strides = tuple(d if same or is_empty else s for s, d, same in zip(strides, dense, broadcast))
-    # A GPU loads several elements of an aligned row at once.
+    # A GPU uses vector loads for aligned rows.
     size = _module.ELEMENT_BYTES.get(view.element, 1)
     aligned = (
         view.device != DEVICE_CPU
@@ -249,8 +250,9 @@ def _settle_broadcasts(
 
 
 def parse_operands(given: Mapping[str, Any], has_aligned_rows: bool) -> Tuple[_module.Operand, ...]:
-    """The operands of `flashattn.compile`: what broadcasts by its shape, in a pair with its element
-    type where there are several; of others whether launches bring them."""
+    """Returns the operands of `flashattn.compile`. An operand that broadcasts is given by its shape, or by a pair
+    of element type and shape if several types are allowed. For any other operand, `given` states whether
+    launches pass the operand."""
     found = []
     for role in roles():
         if not given.get(role.name):
@@ -263,7 +265,7 @@ def parse_operands(given: Mapping[str, Any], has_aligned_rows: bool) -> Tuple[_m
 
 
 def _parse_broadcasts(role: Role, given: Any, has_aligned_rows: bool) -> _module.Operand:
-    """A shape, each size 1 where it is broadcast and otherwise None; or a pair of type and shape."""
+    """Parses a shape, in which each size is 1 if it is broadcast and None otherwise, or a pair of type and shape."""
     name, rank = role.name, len(role.dims)
     element, shape = role.elements[0], given
     if len(role.elements) > 1:

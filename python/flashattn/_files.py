@@ -1,4 +1,4 @@
-"""What the flags of commands name to be written, as flashattn/Support/OutputFile.h does it for the tools."""
+"""Output files that flags of the commands name. flashattn/Support/OutputFile.h is the equivalent for the tools."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from . import _signals
 
 
 def write_output(path: str, content: bytes) -> None:
-    """A regular file appears whole or not at all, beside its place before; of a symbolic link it is the
-    target that is replaced. What is no regular file, a device or a FIFO, is written to, and "-" is
-    standard output. SystemExit says what cannot be written, and why."""
+    """Writes `content` to `path`. A regular file is replaced atomically by a temporary file in the same folder; for
+    a symbolic link, the target is replaced. A device or a FIFO is written to directly. "-" is standard output.
+    Raises SystemExit, with the reason, if the file cannot be written."""
     try:
         _write(path, content)
     except OSError as error:
@@ -23,7 +23,7 @@ def write_output(path: str, content: bytes) -> None:
 
 
 def is_stream(path: str) -> bool:
-    """Whether what is written to `path` cannot be replaced later."""
+    """Returns whether `path` is a stream, whose content cannot be replaced later."""
     return _descriptor_of(path) is not None or (os.path.exists(path) and not os.path.isfile(path))
 
 
@@ -35,7 +35,7 @@ def _write(path: str, content: bytes) -> None:
             file.write(content)
         return
     if is_stream(path):
-        with open(path, "wb") as file:  # of a folder, an error
+        with open(path, "wb") as file:  # fails for a folder
             file.write(content)
         return
     target = os.path.realpath(path)
@@ -54,7 +54,8 @@ def _write(path: str, content: bytes) -> None:
 
 
 def _descriptor_of(path: str) -> Optional[int]:
-    """The number of an open file of this process that the path names, behind symbolic links."""
+    """Returns the file descriptor of this process that the path names, also through symbolic links; None for
+    any other path."""
     for _ in range(40):
         found = re.fullmatch(r"(?:/proc/self|/dev)/fd/(\d+)", path)
         if found or path == "-":

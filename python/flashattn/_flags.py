@@ -1,4 +1,4 @@
-"""Flags that the commands share: numbers, and a shape of the caller's own."""
+"""Flags that the commands share: numbers, and a shape that the caller describes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .errors import FlashAttnError
 
 
 class Parser(argparse.ArgumentParser):
-    """One line for each error: the usage is in --help."""
+    """Prints one line for each error, without the usage, which --help prints."""
 
     def error(self, message: str) -> NoReturn:
         print(f"error: {message}", file=sys.stderr)
@@ -19,8 +19,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def run_command(run: Callable[[argparse.Namespace], int], chosen: argparse.Namespace) -> int:
-    """The exit status of `run`, which a signal ends in order; SystemExit with one line for an error of
-    the package."""
+    """Runs a command in `_signals.ending_in_order` and returns its exit status. Raises SystemExit with one line
+    for an error of the package."""
     try:
         with _signals.ending_in_order():
             return run(chosen)
@@ -29,7 +29,7 @@ def run_command(run: Callable[[argparse.Namespace], int], chosen: argparse.Names
 
 
 def number_from(least: int) -> Callable[[str], int]:
-    """Reads a flag's number of at least `least`."""
+    """Returns a parser of a flag's number, which must be at least `least`."""
 
     def read(text: str) -> int:
         try:
@@ -65,12 +65,12 @@ def numbers(text: str) -> List[int]:
         ) from None
 
 
-#: The flags of a shape and what they are by default; as parsed they are None, to tell what is given.
+#: The flags of a shape, and their defaults. The parser's default is None, which means that a flag is absent.
 DEFAULTS: Dict[str, Any] = {
     "head_dim": 128, "dtype": "f16", "mask": "none", "window": 1024, "sinks": 4, "batch": 1, "heads": 16,
     "kv_heads": None, "length": 4096, "queries": None,
 }  # fmt: skip
-#: The masks that a flag is of.
+#: The masks to which a flag applies.
 MASKS_OF = {"window": ("window", "sink"), "sinks": ("sink",)}
 
 
@@ -79,7 +79,7 @@ def flag_of(name: str) -> str:
 
 
 def add_shape(parser: argparse.ArgumentParser) -> None:
-    """The flags of a shape of the caller's own."""
+    """Adds the flags of a shape."""
     own = parser.add_argument_group("a shape of your own")
     own.add_argument("--head-dim", type=count, help="128 by default")
     own.add_argument("--dtype", choices=("f16", "bf16", "f32"), help="f16 by default")
@@ -98,12 +98,12 @@ def add_shape(parser: argparse.ArgumentParser) -> None:
 
 
 def given(chosen: argparse.Namespace) -> List[str]:
-    """The flags of a shape that are given."""
+    """Returns the flags of a shape that the command line contains."""
     return [flag_of(name) for name in DEFAULTS if getattr(chosen, name) is not None]
 
 
 def read_shape(parser: argparse.ArgumentParser, chosen: argparse.Namespace) -> Dict[str, Any]:
-    """The shape that the flags say, in the form of the benchmark's own; a flag that says nothing is an error."""
+    """Returns the shape that the flags describe, in the form of shapes.json. A flag without effect is an error."""
     found = {
         name: default if getattr(chosen, name) is None else getattr(chosen, name)
         for name, default in DEFAULTS.items()

@@ -1,4 +1,4 @@
-"""Compiled kernels: the object that `compile` gives."""
+"""Compiled kernels, which `compile` returns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Schedule = Union[str, Mapping[str, Any]]
 
 
 def _format_fields(fields: Mapping[str, Any]) -> str:
-    """`a = 1, b = <c = 2, d = x>` of a mapping, the inner list of one of its own."""
+    """Returns the text of a mapping, as in `a = 1, b = <c = 2, d = x>`, in which b is a mapping too."""
     parts = []
     for name, value in fields.items():
         if isinstance(value, Mapping):
@@ -30,7 +30,7 @@ def _format_fields(fields: Mapping[str, Any]) -> str:
 
 
 def format_schedule(schedule: Optional[Schedule], element: str, is_cpu: bool) -> Optional[str]:
-    """The text of the fields, with what the library takes for those that are left out."""
+    """Returns the fields of a schedule as text. The library completes the missing fields."""
     if schedule is None:
         return None
     if isinstance(schedule, Mapping):
@@ -53,7 +53,7 @@ def format_schedule(schedule: Optional[Schedule], element: str, is_cpu: bool) ->
 
 
 def _caller_level() -> int:
-    """The `stacklevel` of the first caller outside of this package, for a warning of the caller."""
+    """Returns the `stacklevel` of the first caller outside of this package, for warnings."""
     here = os.path.dirname(__file__) + os.sep
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(here):
@@ -82,14 +82,14 @@ class Kernel:
         self._recipe = (problem, chip, device, tuned, function, scale)
         text = _module.make_module(problem._replace(schedule=None), function)
         self._scale_bits = _module.scale_bits(problem.d**-0.5 if scale is None else scale)
-        #: Of launches of this kernel by hand, for tensors as they were.
+        #: Plans of `launch`, by the properties of the tensors.
         self._plans: Dict[Any, Any] = {}
-        self._used = 0  #: the moment of its last use, as of `_cache.clock`
+        self._used = 0  #: the time of the last use, by `_cache.clock`
         self._library = library
         self._handle, warned = library.compile(
             text, chip=chip, device=device, schedule=problem.schedule, tuned=tuned
         )
-        # At exit the process gives all of it back at once; the driver may be gone by then.
+        # At exit, the process frees all memory at once, and the driver may be unloaded already.
         weakref.finalize(self, library.free, self._handle).atexit = False
         self._info = library.info(self._handle)
         for message in dict.fromkeys(warned):
@@ -108,8 +108,8 @@ class Kernel:
 
     @property
     def device(self) -> Union[int, str]:
-        """The device of the tensors of a launch: the number of a CUDA device, a number of `_library`
-        such as that of the CPU, or the name of a model."""
+        """The device of a launch's tensors: the number of a CUDA device, a constant of `_library` such as
+        DEVICE_CPU, or the name of a model."""
         number = self._info.device
         return f"model:{self.chip}" if number == DEVICE_MODEL else number
 
@@ -120,7 +120,7 @@ class Kernel:
 
     @property
     def mlir(self) -> str:
-        """The module that was compiled."""
+        """The text of the module that was compiled."""
         return self.ir("mlir")
 
     @property
@@ -159,9 +159,9 @@ class Kernel:
         return self._info.is_launchable
 
     def explain_schedule(self, schedule: Schedule) -> str:
-        """The reason why this schedule is not possible for the kernel, or an empty string. The check
-        stops before code generation, so it takes a hundredth of the time of a compilation and may
-        miss errors that only code generation finds."""
+        """Returns the reason why this schedule is not possible for the kernel, or an empty string. The check
+        stops before code generation, so it takes a hundredth of the time of a compilation and may miss errors
+        that only code generation finds."""
         problem, chip, device, _, function, _ = self._recipe
         fields = format_schedule(schedule, problem.element, self.chip == "cpu")
         text = _module.make_module(problem._replace(schedule=None), function)
@@ -172,7 +172,7 @@ class Kernel:
         return ""
 
     def ir(self, stage: str) -> str:
-        """The text of a stage, which is one of `stages`. Raises ArgumentError for another name."""
+        """Returns the text of a stage, one of `stages`. Raises ArgumentError for another name."""
         if stage not in self._info.stages:
             raise ArgumentError(f"expected one of the stages {', '.join(self._info.stages)} but got {stage!r}")
         return self._library.text(self._handle, stage)
@@ -193,7 +193,7 @@ class Kernel:
 
         `stream` defaults to the caller's current stream, and `scale` to the scale of `compile`.
         `operands` are the operands of `flashattn.attention`, such as bias, by name; a launch needs
-        exactly those with which the kernel was compiled. Shapes and errors are those of
+        exactly the operands with which the kernel was compiled. Shapes and errors are as in
         `flashattn.attention`. `out` and `lse` must share no memory with each other or with other
         tensors. On a GPU, the call returns before the work is done.
         """
@@ -205,9 +205,9 @@ class Kernel:
     def get_workspace_bytes(
         self, q: Any, k: Any, v: Any, out: Any, lse: Any = None, **operands: Any
     ) -> int:
-        """Bytes of GPU memory that `launch` with the same arguments allocates besides them: the peak
-        at any time, before the driver rounds it up. This call allocates and launches nothing. It
-        raises the errors of `launch`."""
+        """Returns the peak GPU memory in bytes that `launch` with the same arguments allocates besides them,
+        before the driver rounds it up. This call allocates and launches nothing. It raises the errors of
+        `launch`."""
         from . import _launch
 
         given = _features.given("get_workspace_bytes", operands)
@@ -215,7 +215,7 @@ class Kernel:
 
 
 def cached(problem: _module.Problem, device: Union[int, str]) -> Kernel:
-    """The process's kernel for `problem` on `device`."""
+    """Returns the kernel for `problem` on `device` from the process's cache."""
     chip, number = "cpu" if device == DEVICE_CPU else None, device
     if isinstance(number, str):
         chip, number = model_chip(number), DEVICE_MODEL
@@ -255,18 +255,18 @@ def compile(
       device: the number of the CUDA device; by default the first one, or the CPU if there is none.
         "model:sm_90a" and so on select a model of that GPU, as in `flashattn.attention`.
       rows: "dense" for contiguous tensors, "aligned" for any strides with rows that begin at
-        multiples of 16 bytes, "strided" for any strides whose last one is 1. `wgmma` and tensor
-        copies on Hopper need "dense" or "aligned"; "strided" kernels use `mma.sync`.
+        multiples of 16 bytes, "strided" for any strides whose last one is 1. `wgmma` and TMA on
+        Hopper require "dense" or "aligned"; "strided" kernels use `mma.sync`.
       tuned: whether to use a schedule that the tuner found.
       softcap, score_mod: as in `flashattn.attention`.
       queries: Nq, if the kernel is to serve this number of queries only; by default it serves every
-        number. On a GPU, up to 16 queries read several parts of the keys in parallel; the memory for
-        the parts' outputs is allocated and freed in stream order. On the CPU, few queries have a tile
-        of as few rows.
+        number. On a GPU, a kernel for up to 16 queries is split-KV: several thread blocks share the keys,
+        and the workspace for their partial outputs is allocated and freed in stream order. On the CPU, a
+        kernel for few queries has a tile of as few rows.
       operands: the operands of `flashattn.attention` that each launch passes, by name. For bias, a
         pair of its element type and its shape of 4 sizes, each of them 1 for a broadcast dimension
-        and None otherwise: `bias=("bf16", (1, None, None, None))`. Its rows are those of `rows`,
-        except that "dense" promises nothing about them. For attn_mask, such a shape. For the other
+        and None otherwise: `bias=("bf16", (1, None, None, None))`. If `rows` is "aligned",
+        the rows of the bias also begin at multiples of 16 bytes. For attn_mask, such a shape. For the other
         operands, True.
 
     Raises:

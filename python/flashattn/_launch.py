@@ -1,4 +1,4 @@
-"""Launches of a kernel that the caller has compiled: `flashattn.compile`'s, with plans of its own."""
+"""Launches of kernels that `flashattn.compile` returned. Each kernel stores its own plans."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def launch_kernel(
     stream: Any,
     operands: Mapping[str, Any],
 ) -> None:
-    """`Kernel.launch`."""
+    """Implements `Kernel.launch`."""
     bits = kernel._scale_bits if scale is None else _module.scale_bits(scale)
     names, values = _features.normalize(operands) if operands else ((), ())
     tensors = (q, k, v, out, *values) if lse is None else (q, k, v, out, lse, *values)
@@ -44,7 +44,7 @@ def launch_kernel(
         stream = _tensors.stream_pointer(stream)
     plan.start(stream, [*_plans.words_of(checked), bits])
     if key is not None:
-        plan.kernel = None  # which would never go if it kept itself
+        plan.kernel = None  # avoids a reference cycle, because the kernel keeps the plan
         if len(kernel._plans) >= _cache.MAX_PLANS:
             kernel._plans.clear()
         kernel._plans[key] = plan
@@ -53,21 +53,21 @@ def launch_kernel(
 def measure_workspace(
     kernel: _kernel.Kernel, q: Any, k: Any, v: Any, out: Any, lse: Any, operands: Mapping[str, Any]
 ) -> int:
-    """`Kernel.get_workspace_bytes`."""
+    """Implements `Kernel.get_workspace_bytes`."""
     names, values = _features.normalize(operands)
     plan, checked = _plan_of(kernel, q, k, v, out, lse, dict(zip(names, values)))
     if plan.is_empty:
         return 0
     words = [*_plans.words_of(checked), kernel._scale_bits]
     for tensor, word in zip(plan.tensors, words):
-        tensor.scalar = word  # counts where the argument is one
+        tensor.scalar = word  # ignored unless the argument is a scalar
     return kernel._library.workspace(kernel._handle, plan.tensors, len(words))
 
 
 def _plan_of(
     kernel: _kernel.Kernel, q: Any, k: Any, v: Any, out: Any, lse: Any, operands: Mapping[str, Any]
 ) -> Tuple[_plans.Plan, Tuple[Union[View, int], ...]]:
-    """A plan of the caller's own, with what it was made from."""
+    """Checks the tensors. Returns a new plan of the kernel, and the values of its arguments."""
     _torch.detect_torch()
     if not kernel.is_launchable:
         raise UnsupportedError(

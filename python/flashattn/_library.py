@@ -1,4 +1,4 @@
-"""The C library through ctypes: what include/flashattn-c/FlashAttn.h declares, and no more."""
+"""The C library through ctypes, as declared in include/flashattn-c/FlashAttn.h."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _EXCEPTIONS = {
 
 
 def exception_of(status: int) -> Type[FlashAttnError]:
-    """What stands for a FlashAttnStatus other than OK."""
+    """Returns the exception class of a FlashAttnStatus other than OK."""
     return _EXCEPTIONS.get(status, FlashAttnError)
 
 
@@ -45,7 +45,7 @@ _Dims = ctypes.c_int64 * MAX_RANK
 
 
 class Tensor(ctypes.Structure):
-    """FlashAttnTensor; strides in elements."""
+    """A FlashAttnTensor. Strides are in elements."""
 
     _fields_ = [
         ("data", ctypes.c_void_p),
@@ -58,23 +58,24 @@ class Tensor(ctypes.Structure):
 
 
 def launch_head(kernel: int, tensors: ctypes.Array, count: int) -> bytes:
-    """A FlashAttnPackedLaunch up to what one of `packers` gives."""
+    """Returns the first fields of a FlashAttnPackedLaunch. A function of `packers` packs the other fields."""
     return struct.pack("2Pq", kernel, ctypes.addressof(tensors), count)
 
 
 def packers(count: int) -> Tuple[Callable[..., bytes], Callable[..., bytes]]:
-    """What gives the rest of a FlashAttnPackedLaunch with `count` arguments: of no match (0), the
-    stream and a word for each, its address or the 64 bits of a scalar; and of a match's number and
-    the words behind those of q, k and v, 0 for what was matched too."""
+    """Returns two functions that pack the other fields of a FlashAttnPackedLaunch with `count` arguments. The
+    first packs 0 (no match), the stream and a word for each argument: an address, or the 64 bits of a scalar.
+    The second packs the number of a match and the words after those of q, k and v. A word is 0 if the match
+    contains the argument."""
     return struct.Struct(f"{2 + count}P").pack, struct.Struct(f"P32x{count - 3}P").pack
 
 
 def match_head(exchange: int, tensors: ctypes.Array, device: int, is_aligned: bool) -> bytes:
-    """A FlashAttnPythonTensors up to what `pack_objects` gives."""
+    """Returns the first fields of a FlashAttnPythonTensors. `pack_objects` packs the other fields."""
     return struct.pack("2P2i", exchange, ctypes.addressof(tensors), device, is_aligned)
 
 
-#: The rest of a FlashAttnPythonTensors: the `id` of q, k, v, o and lse.
+#: Packs the other fields of a FlashAttnPythonTensors: the `id` of q, k, v, o and lse.
 pack_objects = struct.Struct("5P").pack
 
 
@@ -174,12 +175,12 @@ _OUTPUT = 2  # FLASHATTN_OUTPUT
 
 
 class Role(NamedTuple):
-    """What an operand of an op is: FlashAttnOperandInfo."""
+    """The role of an operand of an op: a FlashAttnOperandInfo."""
 
     name: str
     dims: str  #: a letter for each dimension, in layout bhsd; "" for a scalar
-    elements: Tuple[str, ...]  #: the types that it may have
-    like_first: bool  #: of these it has that of the first operand
+    elements: Tuple[str, ...]  #: the allowed types
+    like_first: bool  #: whether the type must be that of the first operand
     is_scalar: bool
     is_output: bool
     is_optional: bool
@@ -188,7 +189,7 @@ class Role(NamedTuple):
 
     @property
     def has_rows(self) -> bool:
-        """Whether its last dimension is a row that products take; others count heads, queries, keys."""
+        """Whether the last dimension is a row of D or Dv elements, and not heads, queries or keys."""
         return self.dims[-1:] in ("D", "V")
 
     def dims_in(self, layout: str) -> str:
@@ -234,23 +235,23 @@ class Device(NamedTuple):
 
 
 class DiskCache(NamedTuple):
-    """Where compiled code is kept for later processes: FlashAttnCacheInfo."""
+    """The state of the disk cache and of the archive: a FlashAttnCacheInfo."""
 
-    folder: str  #: empty where there is none
-    off_reason: str  #: why nothing is read or kept; empty where it is
-    files: int  #: kept now
+    folder: str  #: empty if there is none
+    off_reason: str  #: why the cache is off; empty if it is on
+    files: int  #: current number of files
     bytes: int
     max_bytes: int
-    found: int  #: compilations of this process whose code was kept
-    made: int  #: compilations of this process that made code
-    archive_file: str  #: kernels made ahead; empty where there is none
-    archive_off_reason: str  #: why nothing is found in it; empty where it was read
-    archive_members: int  #: kernels' code, and machine code of groups of these
-    archive_found: int  #: of those, the ones that this process found there
+    found: int  #: compilations of this process that found code in the cache
+    made: int  #: compilations of this process that generated code
+    archive_file: str  #: the archive of kernels compiled ahead of time; empty if there is none
+    archive_off_reason: str  #: why the archive is not used; empty if it was read
+    archive_members: int  #: number of members: code of kernels, and cubins
+    archive_found: int  #: number of members that this process has found
 
 
 class KernelInfo(NamedTuple):
-    """What the library says of a kernel."""
+    """The properties of a kernel: a FlashAttnKernelInfo."""
 
     chip: str
     device: int
@@ -258,17 +259,17 @@ class KernelInfo(NamedTuple):
     not_launchable_reason: str
     stages: List[str]
     workspace_bytes: int
-    tuning_key: str  #: what tuned schedules are kept by: chip, D, Dv, type, shape of the mask
-    host_bytes: int  #: of memory that it keeps
+    tuning_key: str  #: key of tuned schedules: chip, D, Dv, type, shape of the mask
+    host_bytes: int  #: host memory of the kernel
 
 
 def candidates() -> List[Path]:
-    """Where the library is looked for, in order. FLASHATTN_LIBRARY rules out the rest."""
+    """Returns the paths at which the library is searched, in order. FLASHATTN_LIBRARY replaces all of them."""
     named = os.environ.get("FLASHATTN_LIBRARY")
     if named:
         return [Path(named)]
     package = Path(__file__).resolve().parent
-    root = package.parent.parent  # of a bundle, or of a checkout with its build trees
+    root = package.parent.parent  # root of a bundle, or of a checkout with build trees
     folders = [
         package,
         root / "lib",
@@ -279,7 +280,7 @@ def candidates() -> List[Path]:
 
 
 def find() -> Path:
-    """The library's file. Raises LibraryError, with every place looked at."""
+    """Returns the path of the library. Raises LibraryError, with every path that was tried."""
     places = candidates()
     for place in places:
         if place.is_file():
@@ -293,7 +294,7 @@ def find() -> Path:
 
 
 def _explain_need(error: str) -> str:
-    """What to do where the loader misses a library of LLVM, which it names."""
+    """Returns a hint if the loader's error is about a library of LLVM; empty otherwise."""
     if "libMLIR" not in error and "libLLVM" not in error:
         return ""
     return (
@@ -303,9 +304,9 @@ def _explain_need(error: str) -> str:
 
 
 class Library:
-    """The functions of the loaded library, with errors as exceptions."""
+    """The functions of the loaded library. Errors are raised as exceptions."""
 
-    #: A module whose text holds more than one attention is refused.
+    #: Whether a module that is more than one function around one attention op is rejected.
     attention_only = True
 
     def __init__(self, path: Path):
@@ -322,11 +323,11 @@ class Library:
             ) from None
         self.lib = lib
         self._roles: Dict[str, Tuple[Role, ...]] = {}
-        # Neither declares its argument: the bytes that hold a structure go as they are, which costs
-        # a third of what the conversion of as many arguments does.
+        # Neither function declares its argument. ctypes passes the bytes of a structure unchanged, which takes
+        # a third of the time of converting as many arguments.
         #: int launch(bytes of a FlashAttnPackedLaunch)
         self.launch = lib.flashattnLaunchPacked
-        #: int match(bytes of a FlashAttnPythonTensors), with the interpreter's lock
+        #: int match(bytes of a FlashAttnPythonTensors), called with the GIL held
         self.match = ctypes.PyDLL(str(path)).flashattnMatchPythonTensors
 
     @staticmethod
@@ -362,7 +363,7 @@ class Library:
             getattr(lib, name).restype = number
 
     def fail(self, status: int) -> None:
-        """Raises the exception of a status that is not 0."""
+        """Raises the exception of a nonzero status."""
         text = self._last_error() or f"the library failed with status {status}"
         raise exception_of(status)(text)
 
@@ -377,7 +378,7 @@ class Library:
         return self.lib.flashattnGetVersion().decode()
 
     def device_count(self) -> int:
-        """Raises DeviceError with the reason that there is none."""
+        """Returns the number of CUDA devices. Raises DeviceError, with the reason, if there is none."""
         count = ctypes.c_int32(0)
         self._check(self.lib.flashattnGetDeviceCount(ctypes.byref(count)))
         return count.value
@@ -397,7 +398,7 @@ class Library:
         )
 
     def roles(self, op: str = "attention") -> Tuple[Role, ...]:
-        """What the op's operands are, in their order, those that may be left out too."""
+        """Returns the roles of the op's operands in order, including optional operands."""
         if op not in self._roles:
             info = _OperandInfo(size=ctypes.sizeof(_OperandInfo), numOperands=1)
             roles: List[Role] = []
@@ -425,7 +426,7 @@ class Library:
     def compile(
         self, mlir: str, *, chip: Optional[str], device: int, schedule: Optional[str], tuned: bool
     ) -> Tuple[int, List[str]]:
-        """A kernel's handle, which `free` takes back, and what the compiler warns of."""
+        """Compiles a module. Returns the kernel's handle, which `free` frees, and the compiler's warnings."""
         options = self._options(chip, device, schedule, tuned)
         found: List[str] = []
 
@@ -445,7 +446,7 @@ class Library:
     def check(
         self, mlir: str, *, chip: Optional[str], device: int, schedule: Optional[str], tuned: bool
     ) -> None:
-        """Raises what `compile` does before it makes code."""
+        """Raises the errors that `compile` finds before code generation."""
         options = self._options(chip, device, schedule, tuned)
         text = encode("module", mlir)
         self._check(self.lib.flashattnCheck(text, len(text), ctypes.byref(options)))
@@ -463,11 +464,11 @@ class Library:
         return options
 
     def explain_mask(self, text: str) -> str:
-        """Why the text is no mask attribute; empty where it is one. Raises ArgumentError."""
+        """Returns why the text is not a mask attribute; empty if it is one. Raises ArgumentError."""
         return self._last_error() if self.lib.flashattnCheckMask(encode("mask", text)) else ""
 
     def explain_score_mod(self, text: str) -> str:
-        """Why the text is no block of a score_mod; empty where it is one. Raises ArgumentError."""
+        """Returns why the text is not the block of a score_mod; empty if it is one. Raises ArgumentError."""
         found = self.lib.flashattnCheckScoreMod(encode("score_mod", text))
         return self._last_error() if found else ""
 
@@ -502,7 +503,7 @@ class Library:
         return ctypes.string_at(text.value or 0, length.value).decode(errors="replace")
 
     def workspace(self, kernel: int, tensors: ctypes.Array, count: int) -> int:
-        """Bytes that a launch of the first `count` tensors allocates."""
+        """Returns the bytes that a launch with the first `count` tensors allocates."""
         found = ctypes.c_int64()
         self._check(
             self.lib.flashattnKernelGetWorkspace(kernel, tensors, count, ctypes.byref(found))
@@ -510,7 +511,7 @@ class Library:
         return found.value
 
     def complete_schedule(self, fields: str, element: str, on_cpu: bool) -> str:
-        """The fields of a schedule with what is left out. Raises ArgumentError."""
+        """Returns the fields of a schedule, with the missing fields completed. Raises ArgumentError."""
         text = ctypes.c_char_p()
         self._check(
             self.lib.flashattnScheduleComplete(
@@ -537,19 +538,19 @@ class Library:
         )
 
     def tuned_path(self) -> str:
-        """Where tuned schedules of this user are kept."""
+        """Returns the path of the user's file of tuned schedules."""
         text = ctypes.c_char_p()
         self._check(self.lib.flashattnTunedGetPath(ctypes.byref(text)))
         return os.fsdecode(text.value or b"")
 
     def tuned_load(self, path: Optional[Path]) -> str:
-        """All findings of a file, the user's for None, as JSON. Raises ArgumentError."""
+        """Returns the tuned schedules in a file (None: the user's file) as JSON. Raises ArgumentError."""
         text = ctypes.c_char_p()
         self._check(self.lib.flashattnTunedLoad(path and os.fsencode(path), ctypes.byref(text)))
         return (text.value or b"{}").decode()
 
     def tuned_store(self, path: Optional[Path], key: str, finding: Optional[str]) -> None:
-        """Adds a finding in JSON; for None only checks that it could. Raises ArgumentError."""
+        """Stores a finding, JSON. None only checks that a finding could be stored. Raises ArgumentError."""
         self._check(
             self.lib.flashattnTunedStore(
                 path and os.fsencode(path), encode("key", key), finding and encode("finding", finding)
@@ -565,7 +566,8 @@ class Library:
         gradients: bool,
         **lists: Optional[Sequence[int]],
     ) -> List[str]:
-        """The schedules worth timing. `lists`, of TRIAL_LISTS, narrow or replace what is tried."""
+        """Returns the schedules worth timing. `lists`, with names of TRIAL_LISTS, are values to try instead of the
+        library's; some of them also restrict the trials to schedules with warp specialization."""
         options = _TrialOptions(size=ctypes.sizeof(_TrialOptions), chip=encode("chip", chip))
         options.elementType, options.group, options.packs = ELEMENT_TYPES[element], group, packs
         options.gradients = gradients
@@ -585,7 +587,7 @@ _loaded: Dict[str, Library] = {}
 
 
 def get() -> Library:
-    """The library, loaded at the first call. Raises LibraryError."""
+    """Returns the library, which the first call loads. Raises LibraryError."""
     library = _loaded.get("library")
     if library is None:
         with _lock:

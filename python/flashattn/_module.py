@@ -1,4 +1,4 @@
-"""The text of the module that one kernel is compiled from."""
+"""The text of the MLIR module from which a kernel is compiled."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ Align = Literal["top_left", "bottom_right"]
 ALIGNS = get_args(Align)
 Layout = Literal["bhsd", "bshd"]
 LAYOUTS = get_args(Layout)
-#: Outputs of the backward that are there on request.
+#: Optional outputs of the backward pass.
 GRADIENTS = ("d_bias", "d_sink_logits")
 ELEMENT_BYTES = {"f16": 2, "bf16": 2, "f32": 4}
 
-#: How rows lie in memory: `dense` where every operand is contiguous and begins at a multiple of 16
-#: bytes; `aligned` for any strides with rows that begin at such multiples, which lets a GPU move 16
-#: bytes at once; `strided` for any strides with a unit last one.
+#: The layout of rows in memory. `dense`: every operand is contiguous and, on a GPU, its rows begin at
+#: multiples of 16 bytes. `aligned`: any strides with rows that begin at multiples of 16 bytes, for 16-byte
+#: accesses of a GPU. `strided`: any strides whose last one is 1.
 Rows = Literal["dense", "aligned", "strided"]
 ROWS = get_args(Rows)
 
 
-#: So few queries have kernels of their own: on a GPU they read the keys in parts, on the CPU they
-#: are a tile of as few rows, with those of heads that share keys.
+#: Each number of queries up to these limits has its own kernel. On a GPU, the kernel is split-KV. On the CPU,
+#: the kernel has a tile of as few rows, with the query heads of a group packed.
 MAX_FEW_QUERIES = 16
 MAX_FEW_QUERIES_CPU = 4
 
 
 class Operand(NamedTuple):
-    """What is compiled in of an operand beyond q, k, v, o and lse."""
+    """The properties of an operand that are compiled in."""
 
     name: str
     element: str
-    dims: str  #: what each dimension counts, as of `_library.Role`; "" for a scalar
-    broadcast: Tuple[bool, ...] = ()  #: of one that broadcasts: whether it is the same along each
-    has_aligned_rows: bool = False  #: as of ROWS
+    dims: str  #: a letter for each dimension, as in `_library.Role`; "" for a scalar
+    broadcast: Tuple[bool, ...] = ()  #: for an operand that broadcasts: whether each dimension is broadcast
+    has_aligned_rows: bool = False  #: whether rows are `aligned`, as in ROWS
 
 
 class Problem(NamedTuple):
-    """All that is compiled in. Batch, lengths, strides and the scale are not: they may vary. Nor are
-    head counts and the number of queries, unless they are given."""
+    """All properties that are compiled in. Batch size, lengths, strides and scale are not: one kernel serves all
+    values. Head counts and the number of queries are compiled in only if they are given."""
 
     element: str  #: f16, bf16 or f32
     d: int  #: elements of a query or key row
@@ -59,32 +59,32 @@ class Problem(NamedTuple):
     )
     rows: str = "dense"
     heads: Optional[Tuple[int, int]] = (
-        None  #: of queries and of keys and values: a schedule may then count on their ratio
+        None  #: query heads and key/value heads; a schedule may depend on their ratio
     )
     softcap: Optional[float] = None
     operands: Tuple[Operand, ...] = ()  #: in the order of the function's arguments
-    score_mod: Optional[str] = None  #: the region's block, as `_trace.trace` gives it
-    queries: Optional[int] = None  #: for up to 16 a schedule cuts the keys into parts
-    #: "attention", or "attention_backward", whose operands end with the gradients of operands
+    score_mod: Optional[str] = None  #: the region's block, as `_trace.trace` returns it
+    queries: Optional[int] = None  #: Nq; for up to 16 queries, a schedule may be split-KV
+    #: "attention", or "attention_backward", whose operands end with the GRADIENTS
     op: str = "attention"
     deterministic: bool = False
 
     def operand(self, name: str) -> Optional[Operand]:
-        """What is compiled in of an operand, None where it is left out."""
+        """Returns the properties of an operand that are compiled in; None if the operand is absent."""
         return next((operand for operand in self.operands if operand.name == name), None)
 
 
 def few_queries(queries: int, is_cpu: bool) -> Optional[int]:
-    """`Problem.queries` for so many: given where they are few."""
+    """Returns `Problem.queries`: the number of queries up to MAX_FEW_QUERIES, and None beyond."""
     return queries if 1 <= queries <= (MAX_FEW_QUERIES_CPU if is_cpu else MAX_FEW_QUERIES) else None
 
 
 def grouped_heads(
     q: int, kv: int, queries: Optional[int], is_cpu: bool
 ) -> Optional[Tuple[int, int]]:
-    """`Problem.heads` for so many heads, with `Problem.queries`: given where several share a
-    key/value head, on the CPU of few queries alone, whose rows are a tile; and on a GPU of few
-    queries always, which says how few rows of a tile these are."""
+    """Returns `Problem.heads` for these head counts and `Problem.queries`. On a GPU, the result is not None if
+    several query heads share a key/value head, or if queries are few, because a schedule then depends on the
+    number of rows in a tile. On the CPU, both conditions are required: such heads are packed into one tile."""
     if kv <= 0 or q < kv:
         return None
     counts = queries is not None and (q > kv or not is_cpu)
@@ -92,10 +92,10 @@ def grouped_heads(
 
 
 def canonicalize(problem: Problem, is_cpu: bool) -> Problem:
-    """The problem of more calls that has the same kernel: without a mask that hides nothing, as a
-    causal one of the last query alone, and on a GPU without heads where no schedule counts on their
-    ratio. With many queries those count on it that join the tiles of a band, and lists that an attn_mask of
-    each head gives."""
+    """Returns a problem with the same kernel that more calls share. It has no mask if the mask hides nothing,
+    such as a causal mask of only the last query. On a GPU it has no heads if no schedule depends on their
+    ratio. With many queries, only two kinds of schedule depend on the ratio: packed heads, for a band of
+    visible pairs, and tile lists, for an attn_mask of each head."""
     operands = {operand.name for operand in problem.operands}
     if problem.op != "attention" or problem.schedule is not None:
         return problem
@@ -108,7 +108,7 @@ def canonicalize(problem: Problem, is_cpu: bool) -> Problem:
 
 
 def check_options(mask: Any, align: Any, layout: Any) -> None:
-    """Raises ArgumentError for what no text can be made of."""
+    """Raises ArgumentError for an option that has no text in a module."""
     if mask is not None and not isinstance(mask, Mask):
         hint = "; attn_mask= takes an array of truth values" if hasattr(mask, "dtype") else ""
         raise ArgumentError(
@@ -126,14 +126,14 @@ def _bits_of(scale: float) -> int:
 
 
 def scale_bits(scale: Any) -> int:
-    """What stands for a scale in a launch: the bits of an f32. Raises ArgumentError."""
-    # What else converts to a number may be another one next time.
+    """Returns the word for a scale in a launch: the bits of an f32. Raises ArgumentError."""
+    # Any other object may convert to another number next time, so the cache is not keyed by it.
     return _bits_of(scale if scale.__class__ is float else check_factor("scale", scale))
 
 
 def check_factor(name: str, number: Any) -> float:
-    """Raises ArgumentError for a scale or softcap that is none, and UnsupportedError for a tensor whose
-    gradient would be lost."""
+    """Returns a scale or softcap as a float. Raises ArgumentError if it is invalid, and UnsupportedError for a
+    tensor whose gradient would be lost."""
     _torch.refuse_gradients(**{name: number})
     try:
         if isinstance(number, (str, bytes)):
@@ -150,7 +150,7 @@ def check_factor(name: str, number: Any) -> float:
     return value
 
 
-#: The tensors that an op always takes, inputs and outputs, by what their dimensions count.
+#: The required inputs and outputs of each op, with the letters of their dimensions.
 _INPUTS = {"q": "BHND", "k": "BGKD", "v": "BGKV"}
 _TENSORS = {
     "attention": (_INPUTS, {"o": "BHNV"}),
@@ -162,7 +162,7 @@ _TENSORS = {
 
 
 def _type_of(problem: Problem, operand: Operand) -> str:
-    """The type of an operand: sizes that are not compiled in are `?`."""
+    """Returns the type of an operand, with `?` for sizes that are not compiled in."""
     if not operand.dims:
         return operand.element
     q_heads, kv_heads = problem.heads or ("?", "?")
@@ -181,13 +181,13 @@ def _type_of(problem: Problem, operand: Operand) -> str:
 
 
 def _clauses(problem: Problem) -> str:
-    """What stands between the op's name and its operands."""
+    """Returns the clauses between the op's name and its operands."""
     clauses = []
     if problem.mask is not None:
         clauses.append(f"mask({problem.mask})")
     clauses.append("scale(%scale)")
     if problem.softcap is not None:
-        # MLIR reads a float by its point; its exponent may be left out, the point may not.
+        # In MLIR, a float needs a decimal point, but no exponent.
         clauses.append(f"softcap({format(problem.softcap, '.17e')})")
     if problem.align != "bottom_right":
         clauses.append(f"align({problem.align})")
@@ -231,10 +231,11 @@ def _check(problem: Problem, function: Optional[str]) -> None:
 
 
 def make_module(problem: Problem, function: Optional[str] = None) -> str:
-    """One function over memrefs, its batch and lengths dynamic, and its heads unless given; by
-    default of the op's name. Its arguments are the tensors that the op always takes, lse, the
-    operands, of a gradient the outputs, and the scale. Raises ArgumentError for a field that would be
-    more of the text than it stands for: a problem may have come from a file."""
+    """Returns the text of a function on memrefs, named `function` or, by default, like the op. Batch size and
+    lengths are dynamic, and so are head counts unless they are given. The arguments of a forward pass are the
+    inputs, the outputs, the other operands and the scale; those of a backward pass are the inputs, the other
+    operands, the outputs and the scale. Raises ArgumentError for a field whose text would add other code to
+    the module, because a problem may come from a file."""
 
     _check(problem, function)
 

@@ -1,9 +1,9 @@
-"""Plans: kernels with the C structures that describe tensors as they were in an earlier call.
+"""Plans: kernels with the C structures that describe the tensors of an earlier call.
 
-A call with tensors of the same kind, sizes and strides as an earlier one finds its *plan*. What is
-left of such a call is to find the plan, to allocate the outputs and one call into the library, which
-checks what addresses decide: alignment, and that outputs share no memory with anything. A call in
-full is checked here, forward and backward alike.
+A call whose tensors have the same type, sizes and strides as those of an earlier call uses that call's
+*plan*. Such a call only finds the plan, allocates the outputs and calls the library once. The library
+checks the properties that depend on addresses: alignment, and that outputs share no memory with other
+tensors. A full call, which has no plan, is checked here, for both forward and backward passes.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ._library import DEVICE_CPU, Role
 from ._tensors import View
 from .errors import ArgumentError
 
-WORD = (1 << 64) - 1  #: bits of what stands for an argument in a launch
+WORD = (1 << 64) - 1  #: mask of the 64-bit word of an argument in a launch
 
 
 class Plan:
-    """A kernel with arguments that need only addresses. Never changes once it is in use."""
+    """A kernel with arguments that lack only their addresses. A plan in use does not change."""
 
     __slots__ = (
         "kernel", "library", "device", "launch", "launch_head", "pack", "pack_matched", "tensors",
@@ -35,29 +35,29 @@ class Plan:
         values: Sequence[Union[View, int]],
         shapes: Sequence[Tuple[int, ...]],
     ):
-        """`values` are the function's arguments in their order but for the last one, the scale; an
-        integer for a scalar. `shapes` are those of the outputs."""
+        """`values` are the function's arguments in order, except for the last one, the scale. Scalars are
+        integers. `shapes` are the shapes of the outputs."""
         #: None in a plan that the kernel itself keeps.
         self.kernel: Optional[_kernel.Kernel] = kernel
         self.library = kernel._library
         device = next(view.device for view in values if isinstance(view, View))
-        #: Where the memory of tensors is: for a model on the host.
+        #: The device of the tensors' memory; the CPU for a model.
         self.device = DEVICE_CPU if isinstance(device, str) else device
-        self.scale_bits = kernel._scale_bits  #: for who brings no scale
+        self.scale_bits = kernel._scale_bits  #: the scale of a call without a scale
         self.launch = kernel._library.launch
         self.shapes = tuple(shapes)
         self.is_empty = all(0 in shape for shape in shapes)
-        #: What the outputs are made of: what `torch.empty_like` takes, or types of NumPy.
+        #: Templates of the outputs: arguments of `torch.empty_like`, or types of NumPy.
         self.like: Tuple[Any, ...] = ()
-        #: The caller's.
+        #: The options of the calls that may use the plan.
         self.options: Any = None
         count = len(values) + 1
-        # A match looks at five, of which the last may be missing.
+        # A match reads five tensors, of which the last may be unused.
         self.tensors = (_library.Tensor * max(5, count))()
         self.launch_head = _library.launch_head(kernel._handle, self.tensors, count)
         self.pack, self.pack_matched = _library.packers(count)
         for tensor, view in zip(self.tensors, values):
-            if isinstance(view, int):  # a scalar, which each launch brings
+            if isinstance(view, int):  # a scalar, which each launch passes
                 continue
             rank = len(view.shape)
             tensor.rank, tensor.elementType = rank, _library.ELEMENT_TYPES[view.element]
@@ -65,7 +65,7 @@ class Plan:
             tensor.strides[:rank] = view.strides
 
     def start(self, stream: int, words: List[int]) -> None:
-        """Launches with what stands for the arguments: addresses, and the 64 bits of scalars."""
+        """Launches the kernel. `words` are the addresses of the arguments, and the 64 bits of scalars."""
         if self.is_empty:
             return
         status = self.launch(self.launch_head + self.pack(0, stream, *words))
@@ -74,35 +74,35 @@ class Plan:
 
 
 def words_of(values: Sequence[Union[View, int]]) -> List[int]:
-    """What stands for arguments in a packed launch: addresses, and the 64 bits of a scalar."""
+    """Returns the words of the arguments in a packed launch: addresses, and the 64 bits of scalars."""
     return [value.pointer if isinstance(value, View) else value & WORD for value in values]
 
 
 class _Fields(tuple):
-    """A mapping's items, which a plan can be found by."""
+    """The items of a mapping, for the key of a plan."""
 
 
 def hashable(fields: Any) -> Any:
-    """The fields of a schedule so that a plan can be found by them."""
+    """Returns the fields of a schedule in a hashable form, for the key of a plan."""
     if not isinstance(fields, Mapping):
         return fields
     return _Fields((name, hashable(value)) for name, value in fields.items())
 
 
 def mapping(fields: Any) -> Any:
-    """What `hashable` made it of."""
+    """Converts the result of `hashable` back to a mapping."""
     if not isinstance(fields, _Fields):
         return fields
     return {name: mapping(value) for name, value in fields}
 
 
-#: Of type Any, for a caller knows what plans are kept by its options.
+#: The plan, its key and words. The plan is Any, because its type depends on the caller's options.
 Found = Tuple[Any, Any, List[int]]
 
 
 def find_numpy(tensors: Tuple[Any, ...], options: Any, plans: Mapping[Any, Plan]) -> Found:
-    """The plan of arrays and scalars; its key, by which it can be kept; and the words of a launch but
-    for the scale."""
+    """Returns the plan for NumPy arrays and scalars, its key, and the words of a launch except for the scale. The
+    plan is None if there is none, and the key is None if the call cannot have a plan."""
     key: List[Any] = [options]
     words: List[int] = []
     bits = 0
@@ -118,24 +118,24 @@ def find_numpy(tensors: Tuple[Any, ...], options: Any, plans: Mapping[Any, Plan]
         words.append(at)
         bits |= at
         key += t.dtype, t.shape, t.strides, is_read_only
-    # Addresses enter by their alignment only.
+    # Only the alignment of addresses is in the key.
     key.append(bits & (ALIGNMENT - 1))
     found = tuple(key)
     try:
         return plans.get(found), found, words
-    except TypeError:  # what cannot be hashed is refused by name
+    except TypeError:  # not hashable: the full call reports which argument
         return None, None, words
 
 
 def find_torch(
     tensors: Tuple[Any, ...], options: Any, plans: Mapping[Any, Plan], records: bool = False
 ) -> Found:
-    """The same of tensors of torch. Each attribute read costs the host about 0.1 us. `records`: the
-    caller sees to what torch has to record."""
+    """Returns the same for PyTorch tensors. Each attribute that is read takes the host about 0.1 us. `records`:
+    the caller records the call for autograd, so tensors may require gradients."""
     key: List[Any] = [options]
     words: List[int] = []
     if _torch.forward_ad._current_level >= 0:
-        return None, None, words  # a tangent is refused by name
+        return None, None, words  # the full call reports which tensor has a tangent
     try:
         for t in tensors:
             kind = t.__class__
@@ -155,11 +155,11 @@ def find_torch(
         found = tuple(key)
         return plans.get(found), found, words
     except (TypeError, ValueError, RuntimeError, BufferError):
-        return None, None, words  # what cannot be hashed or has no address is refused by name
+        return None, None, words  # not hashable, or no address: the full call reports which argument
 
 
 class Call(NamedTuple):
-    """The inputs of a call in full, checked."""
+    """The checked inputs of a full call."""
 
     op: str
     q: Any
@@ -173,14 +173,14 @@ class Call(NamedTuple):
 class Output(NamedTuple):
     """An output of a call."""
 
-    tensor: Any  #: the caller's, None where one has to be made
+    tensor: Any  #: the caller's tensor; None if it has to be allocated
     shape: Tuple[int, ...]
     element: str
-    like: Any  #: of whose library one is made, and of its type where `element` is not f32
+    like: Any  #: a tensor of the same library, and of the same type unless `element` is f32
 
 
 def is_bf16(dtype: Any) -> bool:
-    """Whether arrays of uint16 hold the bits of bf16, as an argument says."""
+    """Returns whether `dtype` states that uint16 arrays hold the bits of bf16. Raises ArgumentError."""
     if dtype is None:
         return False
     if _tensors.parse_element(getattr(dtype, "__name__", dtype)) != "bf16":
@@ -198,9 +198,8 @@ def check_call(
     has_gradient: bool = False,
     device: Union[None, int, str] = None,
 ) -> Call:
-    """Rule R1 for what is known at run time of `tensors`, the inputs that no call leaves out, q the
-    first of them, and of `operands`. `device` is as of `_tensors.view`; the rest as of
-    `_features.check`."""
+    """Checks rule R1 at run time for `tensors`, the required inputs with q first, and for `operands`. `device` is
+    as in `_tensors.view`, and the other arguments are as in `_features.check`."""
     views = {n: _tensors.view(n, tensor, bf16_bits, device) for n, tensor in tensors.items()}
     if isinstance(device, str) and views["q"].device != device:
         raise ArgumentError(
@@ -215,26 +214,26 @@ def check_call(
 
 
 def output_of(call: Call, name: str, tensor: Any) -> Output:
-    """An output whose shape the sizes of q, k and v say."""
+    """Returns an output, whose shape follows from the sizes of q, k and v."""
     role = call.roles[name]
     element = call.views["q"].element if role.like_first else role.elements[0]
     return Output(tensor, call.sizes.shape(role), element, call.q)
 
 
 class _Checked(NamedTuple):
-    """The outputs of a call."""
+    """The outputs of a call, and the values of all arguments."""
 
     tensors: Tuple[Any, ...]
     views: Dict[str, View]
     values: Tuple[
         Union[View, int], ...
-    ]  #: all arguments in the function's order, but for the scale
+    ]  #: all arguments in the function's order, except for the scale
     gradients: Tuple[_module.Operand, ...]
     rows: str
 
 
 def check_outputs(call: Call, outputs: Mapping[str, Output]) -> _Checked:
-    """Makes the outputs that are not there and checks the others. Raises ArgumentError."""
+    """Allocates the outputs that the caller did not pass, and checks all. Raises ArgumentError."""
     q, tensors, views = call.views["q"], [], dict(call.views)
     for name, output in outputs.items():
         tensor, element = output.tensor, output.element
@@ -260,7 +259,7 @@ def check_outputs(call: Call, outputs: Mapping[str, Output]) -> _Checked:
 def problem_of(
     call: Call, checked: _Checked, *, schedule: Any, queries: Optional[int] = None, **fields: Any
 ) -> _module.Problem:
-    """What is compiled for a call. `fields` are those of the problem that the tensors do not say."""
+    """Returns the problem of a call. `fields` are its fields that do not follow from the tensors."""
     view, sizes = call.views["q"], call.sizes
     is_cpu = view.device == DEVICE_CPU
     problem = _module.Problem(
@@ -290,8 +289,8 @@ def run(
     schedule: Any,
     **fields: Any,
 ) -> Tuple[Any, ...]:
-    """Compiles, where it has to, and launches; gives the outputs. With a `key`, the next call like
-    it finds the plan with `options`, of `plan_type`. `fields` are as of `problem_of`."""
+    """Compiles the kernel if necessary, launches it and returns the outputs. With a `key`, stores a plan of type
+    `plan_type`, with `options`, for the next call with this key. `fields` are as in `problem_of`."""
     view = call.views["q"]
     checked = check_outputs(call, outputs)
     problem = problem_of(call, checked, schedule=schedule, **fields)
@@ -307,7 +306,7 @@ def run(
     if key is None:
         return checked.tensors
     if all(output.tensor is None for output in outputs.values()):
-        # What libraries allocate is aligned; a plan without out= counts on it.
+        # A plan without out= assumes that allocated outputs are aligned.
         if any(checked.views[name].pointer % ALIGNMENT for name in outputs):
             return checked.tensors
         plan.like = tuple(

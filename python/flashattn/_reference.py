@@ -1,4 +1,4 @@
-"""Attention in plain arithmetic, for comparison. Shares nothing with the compiler but a mask's text."""
+"""Reference attention in plain arithmetic, which shares only the text of masks with the compiler."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .masks import Mask
 
 
 def visible(mask: Optional[Mask], positions: Any, keys: Any, nq: int, nk: int) -> Any:
-    """Whether each pair of `positions` and `keys`, integer arrays that broadcast, is visible."""
+    """Returns whether each pair of `positions` and `keys`, integer arrays that broadcast, is visible."""
     if mask is None:
         return (positions + keys) == (positions + keys)
     if mask._kind:
@@ -44,7 +44,7 @@ def _in_set(text: str, positions: Any, keys: Any, nq: int, nk: int) -> Any:
     )
     assert match, text
     p, k, q_count, k_count, constraints = match.groups()
-    # Python's // and % round as floordiv and mod do; -(-a // b) rounds up.
+    # Python's // and % round like floordiv and mod. ceildiv has no equivalent operator and does not occur.
     constraints = re.sub(r"\bfloordiv\b", "//", re.sub(r"\bmod\b", "%", constraints))
     assert "ceildiv" not in constraints, text
     names = {p: positions, k: keys, q_count or "nq": nq, k_count or "nk": nk}
@@ -55,7 +55,7 @@ def _in_set(text: str, positions: Any, keys: Any, nq: int, nk: int) -> Any:
 
 
 def count_visible(mask: Optional[Mask], nq: int, nk: int, align: str = "bottom_right") -> int:
-    """The visible pairs of one head."""
+    """Returns the number of visible pairs of one head."""
     offset = nk - nq if align == "bottom_right" else 0
     keys, total = numpy.arange(nk)[None, :], 0
     for first in range(0, nq, 256):
@@ -73,15 +73,15 @@ def shape_scores(
     bias: Any = 0,
     derive: bool = False,
 ) -> Tuple[numpy.ndarray, Any]:
-    """The final scores of rule A2 in the type of `q`, and with `derive` what they change by with those
-    that are only scaled (rule B6); `modify` is a score modification of the array of scores."""
+    """Returns the final scores of rule A2 in the type of `q` and, with `derive`, their derivative with respect to
+    the scaled scores (rule B6). `modify` is a score modification of the array of scores."""
     scores, slope = (q @ k.T) * q.dtype.type(scale), numpy.ones((), q.dtype)
     if softcap is not None:
         cap = q.dtype.type(softcap)
         capped = numpy.tanh(scores / cap)
         scores, slope = cap * capped, 1 - capped**2
     if modify is not None and derive:
-        # Differences of float64, right to some ten digits whatever the function does.
+        # Central differences in float64, accurate to about ten digits for any function.
         exact = scores.astype(numpy.float64)
         step = 1e-5 * (1 + numpy.abs(exact))
         rise = numpy.asarray(modify(exact + step)) - modify(exact - step)
@@ -92,8 +92,8 @@ def shape_scores(
 
 
 def clear_uncounted(rows: numpy.ndarray, seen: numpy.ndarray) -> numpy.ndarray:
-    """`rows` with zeros in those before the first and behind the last with a visible pair (rule A7):
-    `seen` has them along its last dimension."""
+    """Returns `rows` with zeros before the first and after the last row that has a visible pair (rule A7). The
+    rows correspond to the last dimension of `seen`."""
     (counted,) = numpy.nonzero(seen.any(axis=0))
     first, end = (counted[0], counted[-1] + 1) if len(counted) else (0, 0)
     index = numpy.arange(len(rows))[:, None]
@@ -111,9 +111,9 @@ def attention_head(
     shown: Optional[numpy.ndarray] = None,
     **features: Any,
 ) -> Tuple[numpy.ndarray, numpy.ndarray]:
-    """o and lse of one head in the type of `q` (rules A2, A5 to A8); `round_to` rounds the
-    probabilities, `features` are those of `shape_scores`. `shown` are the pairs that the mask alone
-    shows, where `seen` lacks what `attn_mask` hides: a hidden NaN among these gives NaN."""
+    """Returns o and lse of one head in the type of `q` (rules A2, A5 to A8). `round_to` rounds the probabilities,
+    and `features` are arguments of `shape_scores`. `shown` are the pairs that the mask alone shows, if an
+    `attn_mask` hides some of them in `seen`: a NaN in v at such a pair results in NaN."""
     with numpy.errstate(invalid="ignore", divide="ignore", over="ignore"):
         scores, _ = shape_scores(q, k, scale, **features)
         scores = numpy.where(seen, scores, -numpy.inf)
@@ -128,17 +128,17 @@ def attention_head(
         return probabilities @ values, top + numpy.log(total)
 
 
-#: Relative norms of errors.
+#: Bounds on the relative Frobenius norm of an error.
 FROBENIUS = {"f16": 1e-3, "bf16": 8e-3, "f32": 1e-5}
 
 
 class HeadGradients(NamedTuple):
-    """What one query head adds to gradients."""
+    """The contribution of one query head to the gradients."""
 
     dq: numpy.ndarray
     dk: numpy.ndarray
     dv: numpy.ndarray
-    d_scores: numpy.ndarray  #: of the final scores, which a bias adds to
+    d_scores: numpy.ndarray  #: gradient of the final scores, and so of a bias
     d_sink: float
 
 
@@ -156,9 +156,9 @@ def head_gradients(
     shown: Optional[numpy.ndarray] = None,
     **features: Any,
 ) -> HeadGradients:
-    """Rules B1, B3, B6 and B7 in the type of `q`, for any of a head's queries and keys; `delta` is
-    `sum(do * o) - d_lse` of each row. `round_to` rounds what products take; `shown` is as for
-    `attention_head`, and of queries that see no key nothing but `lse` and `delta` counts."""
+    """Computes rules B1, B3, B6 and B7 in the type of `q`, for some of a head's queries and keys. `delta` is
+    `sum(do * o) - d_lse` of each row. `round_to` rounds the operands of products, and `shown` is as in
+    `attention_head`. For queries that see no key, only `lse` and `delta` have an effect."""
     round_to = round_to or (lambda values: values)
     shown = seen if shown is None else shown
     queries, outputs = clear_uncounted(q, shown.T), clear_uncounted(do, shown.T)
@@ -175,7 +175,7 @@ def head_gradients(
 
 
 def bf16_from_f32(values: numpy.ndarray) -> numpy.ndarray:
-    """The bits of bf16, rounded to nearest even, as uint16. NaN is not expected."""
+    """Returns the bits of bf16, rounded to nearest even, as uint16. NaN is not supported."""
     bits = numpy.ascontiguousarray(values, numpy.float32).view(numpy.uint32)
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(numpy.uint16)
 
@@ -185,7 +185,7 @@ def f32_from_bf16(bits: numpy.ndarray) -> numpy.ndarray:
 
 
 def rounder(element: str) -> Any:
-    """Rounds float arrays to f16, bf16 or f32 and gives them back in their own type."""
+    """Returns a function that rounds float arrays to f16, bf16 or f32 and keeps their type."""
     if element == "bf16":
         return lambda values: f32_from_bf16(bf16_from_f32(values)).astype(values.dtype)
     kind = numpy.float16 if element == "f16" else numpy.float32
@@ -202,9 +202,9 @@ def check_head(
     element: str,
     **features: Any,
 ) -> Tuple[float, float]:
-    """The greatest error of one head's `o` against float64, and the bound on it: twice that of
-    plain arithmetic in float32 with rounded probabilities and results, plus 1e-5. Operands are
-    float32; `features` are those of `attention_head`.
+    """Returns the largest error of one head's `o` against float64, and its bound: twice the error of plain
+    arithmetic in float32 with rounded probabilities and results, plus 1e-5. Operands are float32, and
+    `features` are arguments of `attention_head`.
     """
     exact, _ = attention_head(
         *(x.astype(numpy.float64) for x in (q, k, v)), seen, scale, **features
@@ -217,9 +217,9 @@ def check_head(
 
 
 def explain_gradient(found: Any, exact: Any, naive: Any, element: str) -> str:
-    """What is wrong with a gradient, empty where nothing is: it may be off by three times what plain
-    arithmetic in the low precision, `naive`, is off, plus 1e-5, and by FROBENIUS where it does not
-    cancel, as where a row sees one key."""
+    """Returns why a gradient is wrong; empty if it is right. The error may be up to three times the error of
+    `naive`, plain arithmetic in the low precision, plus 1e-5. The relative error may be up to FROBENIUS, unless
+    the gradient cancels, as for a row that sees one key."""
     error = numpy.abs(found.astype(numpy.float64) - exact)
     bound = 3 * float(numpy.abs(naive - exact).max(initial=0)) + 1e-5
     worst = float("inf") if numpy.isnan(error).any() else float(error.max(initial=0))

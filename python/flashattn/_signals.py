@@ -1,4 +1,4 @@
-"""How commands end, and temporary folders that do not outlive them."""
+"""Orderly exit of commands on signals, and temporary folders that are removed at exit."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _delayed: List[int] = []
 
 @contextlib.contextmanager
 def ending_in_order() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the process as sys.exit does, so that temporary files go and processes that
-    were started end."""
+    """Inside the context, SIGTERM and SIGHUP end the process like sys.exit, so that temporary files are removed
+    and child processes end."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -37,8 +37,8 @@ def ending_in_order() -> Iterator[None]:
 
 @contextlib.contextmanager
 def delayed() -> Iterator[None]:
-    """Signals that `ending_in_order` handles end the process after the block, not in it. A temporary file
-    is created and remembered in one such block: a signal in between would leave the file behind."""
+    """Delays the signals that `ending_in_order` handles to the end of the block. One such block creates a temporary
+    file and registers it for removal, because a signal between the two steps would leave the file behind."""
     global _delays
     _delays += 1
     try:
@@ -50,6 +50,6 @@ def delayed() -> Iterator[None]:
 
 
 def temporary_folder(prefix: str) -> "tempfile.TemporaryDirectory[str]":
-    """A new folder, which is removed with the object or when the process ends."""
+    """Returns a new folder, which is removed with the object or when the process ends."""
     with delayed():
         return tempfile.TemporaryDirectory(prefix=f"flashattn-{prefix}-")

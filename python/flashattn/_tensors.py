@@ -1,4 +1,4 @@
-"""Tensors of NumPy, PyTorch, CuPy and whoever speaks DLPack, read without a copy."""
+"""Views of tensors of NumPy, PyTorch, CuPy and any library with DLPack, without a copy."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ _ELEMENTS = {
 
 
 class View(NamedTuple):
-    """Where a tensor lies."""
+    """The memory of a tensor."""
 
     pointer: int
     shape: Tuple[int, ...]
     strides: Tuple[int, ...]  #: in elements
-    element: str  #: f16, bf16, f32, i1, i32, or the foreign name of another type
-    device: Union[int, str]  #: DEVICE_CPU, a CUDA device's number, or a model that host memory is of
+    element: str  #: f16, bf16, f32, i1, i32, or the library's name of another type
+    device: Union[int, str]  #: DEVICE_CPU, the number of a CUDA device, or a model, whose memory is the host's
     writable: bool = True
-    stream: Optional[int] = None  #: what the producer said its work is on
-    owner: Any = None  #: keeps the memory for as long as the view lives
+    stream: Optional[int] = None  #: the stream of the producer's work, if the producer states one
+    owner: Any = None  #: keeps the memory alive as long as the view
 
 
 def parse_element(name: Any) -> str:
-    """f16, bf16, f32, i1 or i32 of a type's name, as NumPy, PyTorch or MLIR write it."""
+    """Returns f16, bf16, f32, i1 or i32 for a type's name in NumPy, PyTorch or MLIR, and other names unchanged."""
     text = str(name).rsplit(".", 1)[-1]
     return _ELEMENTS.get(text, text)
 
 
 def view(name: str, tensor: Any, bf16_bits: bool, device: Union[None, int, str] = None) -> View:
-    """The view of one argument. `bf16_bits`: arrays of uint16 hold the bits of bf16. `device`: what
-    lies in host memory lies there, where it is a model.
+    """Returns the view of an argument. `bf16_bits`: uint16 arrays hold the bits of bf16. `device`: if it is a
+    model, it is the device of tensors in host memory.
 
-    Raises ArgumentError for what is no tensor, or lies where nothing here runs.
+    Raises ArgumentError if the argument is not a tensor, or is on a device without support.
     """
     jax = sys.modules.get("jax")
     if jax is not None and isinstance(tensor, jax.core.Tracer):
@@ -56,7 +56,7 @@ def view(name: str, tensor: Any, bf16_bits: bool, device: Union[None, int, str] 
         )
     if isinstance(tensor, numpy.ndarray):
         found = _numpy_view(name, tensor)
-    elif isinstance(tensor, View):  # of memory that is not there yet
+    elif isinstance(tensor, View):  # its memory is not allocated yet
         found = tensor
     elif is_torch(tensor):
         found = _torch_view(name, tensor)
@@ -107,7 +107,7 @@ def is_torch(tensor: Any) -> bool:
 
 
 def check_layouts(tensors: Mapping[str, Any]) -> None:
-    """Raises ArgumentError for a tensor of torch that is not an array with strides."""
+    """Raises ArgumentError for a PyTorch tensor without strides, such as a nested or a sparse tensor."""
     for name, tensor in tensors.items():
         if not is_torch(tensor):
             continue
@@ -175,7 +175,7 @@ def _interface_view(name: str, tensor: Any) -> View:
                 f"expected strides of {name!r} that are multiples of {dtype.itemsize} bytes but got {strides}"
             )
         strides = tuple(stride // dtype.itemsize for stride in strides)
-    # Types that the interface has no letter for (bf16 is one) show only in the tensor's own dtype.
+    # The interface has no letter for some types, such as bf16, which only the tensor's dtype states.
     element = parse_element(
         getattr(tensor, "dtype", dtype.name) if dtype.kind == "V" else dtype.name
     )
@@ -222,11 +222,11 @@ def _dlpack_view(name: str, tensor: Any) -> View:
         raise ArgumentError(
             f"expected {name!r} on the CPU or a CUDA device but got DLPack device type {kind}"
         )
-    # -1: no synchronisation; what the caller's stream has to wait for is the caller's to say.
+    # -1: no synchronization, which is the responsibility of the caller.
     capsule = tensor.__dlpack__(stream=-1) if kind != _DL_CPU else tensor.__dlpack__()
     get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
     get_pointer.argtypes, get_pointer.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
-    # The capsule is not consumed: its own destructor frees the description when the view goes.
+    # The capsule is not consumed: its destructor frees the managed tensor when the view is deleted.
     try:
         address = get_pointer(capsule, b"dltensor")
     except ValueError:
@@ -259,7 +259,7 @@ def _dlpack_view(name: str, tensor: Any) -> View:
 
 
 def stream_pointer(stream: Any) -> int:
-    """The CUstream of an integer, or of a stream of torch or cupy."""
+    """Returns the CUstream of an integer, or of a stream of PyTorch or CuPy. Raises ArgumentError."""
     if isinstance(stream, int) and not isinstance(stream, bool):
         if not 0 <= stream < 1 << 64:
             raise ArgumentError(f"expected a CUDA stream or its address but got {stream}")
@@ -274,7 +274,7 @@ def stream_pointer(stream: Any) -> int:
 
 
 def current_stream(found: View) -> int:
-    """The stream to launch on where the caller names none: the producer's own current one."""
+    """Returns the stream of a launch if the caller passes none: the current stream of the producer."""
     if found.device == DEVICE_CPU or isinstance(found.device, str):
         return 0
     if found.stream is not None:
@@ -290,7 +290,7 @@ def _producer(found: View) -> Any:
 
 
 def empty_like(name: str, like: View, original: Any, shape: Tuple[int, ...], element: str) -> Any:
-    """A new tensor of the library that `original` is of."""
+    """Returns a new tensor of the library of `original`."""
     if is_torch(original):
         torch = sys.modules["torch"]
         dtype = torch.float32 if element == "f32" else original.dtype
@@ -309,8 +309,8 @@ def empty_like(name: str, like: View, original: Any, shape: Tuple[int, ...], ele
 
 
 def shape_like(original: Any, shape: Tuple[int, ...], element: str) -> Any:
-    """A tensor of torch without memory: as much of one as `torch.empty_like` looks at, which is the
-    cheapest way to a new tensor."""
+    """Returns a PyTorch tensor without memory, a template for `torch.empty_like`, which is the fastest way to
+    allocate a tensor."""
     tensor = empty_like("o", View(0, (), (), element, 0), original, shape, element)
     tensor.untyped_storage().resize_(0)
     return tensor

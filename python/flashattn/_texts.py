@@ -1,4 +1,4 @@
-"""Texts for the library, and values in the texts of errors."""
+"""Text that is passed to the library, and values in error messages."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from .errors import ArgumentError
 
 
 def encode(name: str, text: str) -> bytes:
-    """A text for the library, which reads it up to a zero. Raises ArgumentError for what has one, and
-    for half of a surrogate pair."""
+    """Returns `text` as bytes for the library, which reads up to a zero byte. Raises ArgumentError for text that
+    contains a zero or half of a surrogate pair."""
     try:
         found = text.encode()
     except UnicodeEncodeError:
@@ -20,7 +20,7 @@ def encode(name: str, text: str) -> bytes:
 
 
 def show(value: Any) -> str:
-    """What an error says of a value: as Python writes it, unless it is too long for that."""
-    if isinstance(value, int) and value.bit_length() > 256:  # more digits than anybody reads
+    """Returns the text of a value in an error message: its repr, unless that is too long."""
+    if isinstance(value, int) and value.bit_length() > 256:  # too many digits for a message
         return f"an integer of {value.bit_length()} bits"
     return repr(value)

@@ -1,8 +1,8 @@
 """Where the time of a first call goes: `python -m flashattn doctor --timing`.
 
-Each shape runs in two new processes, the first of which finds nothing that an earlier one has kept
-on disk: neither the library's code nor what the driver made of it. What the library tells of its
-stages with FLASHATTN_TIMING, and what Python sees, becomes a table of milliseconds.
+Each shape runs in two new processes. For the first, the disk caches of the library and of the driver are
+empty. The result is a table of milliseconds: the stages that the library prints with FLASHATTN_TIMING, and
+the times that Python measures.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy
 from . import _attention, _backward, _bench_features, _environment, _library, _signals
 from .errors import DeviceError, FlashAttnError
 
-#: Of the benchmark: sizes B, Hq, Hkv, Nq, Nk and D, dtype, mask and what more that has.
+#: A shape of the benchmark: sizes B, Hq, Hkv, Nq, Nk and D, dtype, mask, and optional further keys.
 Shape = Dict[str, Any]
 
 
@@ -37,27 +37,27 @@ def _label(shape: Shape) -> str:
     return sizes if shape["mask"] == "none" else f"{sizes} {shape['mask']}"
 
 
-#: One and two kernels to choose from, and two of which both are launched.
+#: Shapes with one kernel, with a choice of two kernels, and with two kernels that are both launched.
 SHAPES = (
     _shape((4, 2), 512, 4096, 64),
     _shape((4, 2), 512, 4096, 128),
     _shape((16, 16), 4096, 4096, 128, "causal"),
     _shape((4, 2), 1, 4096, 128),
 )
-#: The CPU computes these in no time.
+#: Shapes whose computation takes the CPU a negligible time.
 SHAPES_CPU = (_shape((4, 2), 64, 256, 64), _shape((4, 2), 1, 256, 128))
 
-#: As the library names them, in their order.
+#: The names of the stages in the library, in order.
 STAGES = ("device", "parse", "passes", "host code", "kernels", "disk", "link", "driver")
 COLUMNS = ("import", "context", *STAGES, "other", "first call", "next call")
 
 
-#: What NumPy calls them; that 16 bits are bf16, it does not know.
+#: The type strings of NumPy, which has no bf16 and uses uint16 instead.
 _TYPES = {"f16": "<f2", "bf16": "<u2", "f32": "<f4", "i1": "|b1"}
 
 
 class _DeviceArray:
-    """Memory of device 0 that nobody has written to, of the driver alone."""
+    """Uninitialized memory of device 0, allocated by the driver alone."""
 
     def __init__(self, driver: Any, shape: Tuple[int, ...], element: str):
         pointer = ctypes.c_uint64()
@@ -75,13 +75,13 @@ def _check(name: str, status: int) -> None:
 
 
 def _format(column: str, milliseconds: float) -> str:
-    # A call of a kernel that is there takes microseconds.
+    # A call of a loaded kernel takes microseconds.
     digits = 3 if column == "next call" else 1
     return f"{milliseconds:{max(7, len(column))}.{digits}f}"
 
 
 def _open_driver() -> Any:
-    """The driver with the context of device 0 current."""
+    """Returns the driver, with the primary context of device 0 current."""
     driver = ctypes.CDLL(_environment.variable("FLASHATTN_CUDA_DRIVER") or "libcuda.so.1")
     context = ctypes.c_void_p()
     _check("cuInit", driver.cuInit(0))
@@ -93,7 +93,7 @@ def _open_driver() -> Any:
 def _make_call(
     shape: Shape, backward: bool, make: Callable[[Tuple[int, ...], str], Any]
 ) -> Callable[[], Any]:
-    """A call of the shape's attention, or of its gradients, with arrays by `make(shape, element)`."""
+    """Returns a call of the shape's forward or backward pass, with arrays of `make(shape, element)`."""
     element = shape["dtype"]
     q_shape, k_shape = (
         tuple(shape[size] for size in ("B", heads, length, "D"))
@@ -118,8 +118,8 @@ def _make_call(
 
 
 def measure(begin: float, shape: Shape, backward: bool, on_gpu: bool) -> None:
-    """What a new process does, which began to import the package at `begin`: prints milliseconds by
-    the names of columns."""
+    """Runs in a new process, which began to import the package at time `begin`. Prints the milliseconds of the
+    columns as JSON."""
     imported = time.perf_counter()
     library = _library.get()
     if on_gpu:
@@ -149,7 +149,7 @@ def measure(begin: float, shape: Shape, backward: bool, on_gpu: bool) -> None:
 
 
 def _run(shape: Shape, backward: bool, on_gpu: bool, folder: str) -> Dict[str, float]:
-    """The columns of one new process. Raises DeviceError with what it said."""
+    """Returns the columns of one new process. Raises DeviceError with the process's error output."""
     code = "import time; begin = time.perf_counter(); from flashattn import _timing; "
     code += f"_timing.measure(begin, {shape!r}, {backward}, {on_gpu})"
     folders = {"FLASHATTN_CACHE": f"{folder}/code", "CUDA_CACHE_PATH": f"{folder}/driver"}
@@ -172,14 +172,14 @@ def _run(shape: Shape, backward: bool, on_gpu: bool, folder: str) -> Dict[str, f
 
 
 def first_call_ms(shape: Shape, backward: bool, on_gpu: bool) -> float:
-    """Milliseconds of the first call in a new process, with what comes with the library and nothing
-    that an earlier process has kept. Raises DeviceError where the process fails."""
+    """Returns the milliseconds of the first call in a new process, with the kernels that come with the library,
+    but with empty disk caches. Raises DeviceError if the process fails."""
     with _signals.temporary_folder("timing") as folder:
         return _run(shape, backward, on_gpu, folder)["first call"]
 
 
 def report() -> None:
-    """Prints the table. Raises DeviceError where a process fails."""
+    """Prints the table. Raises DeviceError if a process fails."""
     try:
         on_gpu = _library.get().device_count() > 0
     except FlashAttnError:

@@ -1,4 +1,4 @@
-"""What is used of torch, once the user has imported it; nothing here imports it."""
+"""The functions of PyTorch that the package uses, once the user has imported PyTorch. Nothing here imports it."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Any, Iterable, Sequence, Union
 from . import _tensors
 from .errors import UnsupportedError
 
-#: None until torch is there: the class, two functions, and what gives a device's current stream as
-#: an integer.
+#: None until PyTorch is imported: torch.Tensor, torch.empty_like, a function that returns the current stream of a
+#: device as an integer, and torch.is_grad_enabled.
 Tensor: Any = None
 empty_like: Any = None
 raw_stream: Any = None
 grad_enabled: Any = None
-#: The address of the table that shows tensors to C, 0 where there is none.
+#: The address of the DLPackExchangeAPI, through which C reads tensors; 0 if there is none.
 exchange = 0
-#: Whether torch traces the caller; whether it is Dynamo that reads its code.
+#: Functions that return whether PyTorch traces the caller, and whether Dynamo does.
 is_compiling: Any = None
 in_dynamo: Any = None
-#: Whether some autocast is on; how many modes see each operator.
+#: Functions that return whether any autocast is on, and the number of active dispatch modes.
 any_autocast: Any = None
 count_modes: Any = None
-#: Whether `torch.jit.trace` records; the module of forward-mode gradients, which has its level.
+#: A function that returns whether `torch.jit.trace` records.
 is_tracing: Any = None
 
 
 class _NoForwardMode:
-    """In place of torch's module where there is none: no dual is alive."""
+    """Replaces torch.autograd.forward_ad if it does not exist: no level is active."""
 
     _current_level = -1
 
@@ -38,13 +38,13 @@ forward_ad: Any = _NoForwardMode
 
 
 class _NoProfiler:
-    """In place of torch's module where there is none: no profiler runs."""
+    """Replaces torch.autograd.profiler if it does not exist: no profiler runs."""
 
     _is_profiler_enabled = False
 
 
 profiler: Any = _NoProfiler
-#: Whether a call is in `vmap`, `grad` or another transform of torch's.
+#: A function that returns whether a call is in `vmap`, `grad` or another transform of torch.func.
 in_transform: Any = None
 #: `attend` and `record` of `flashattn.torch._ops` and `outside` of `flashattn.torch._graph`, once these are imported.
 attend: Any = None
@@ -53,7 +53,7 @@ outside: Any = None
 
 
 def detect_torch() -> None:
-    """Finds torch where the user has imported it."""
+    """Sets the variables of this module if the user has imported PyTorch."""
     global Tensor, empty_like, raw_stream, grad_enabled, exchange
     global is_compiling, in_dynamo, any_autocast, count_modes, in_transform, is_tracing, forward_ad, profiler
     if Tensor is not None:
@@ -66,7 +66,7 @@ def detect_torch() -> None:
         raw_stream = lambda device: torch.cuda.current_stream(device).cuda_stream  # noqa: E731
     grad_enabled = torch.is_grad_enabled
     empty_like = torch.empty_like
-    # Those that an older torch lacks it has no operators for either.
+    # An older PyTorch without these functions does not support the operators of this package either.
     compiler = getattr(torch, "compiler", None)
     is_compiling = getattr(compiler, "is_compiling", _never)
     in_dynamo = getattr(compiler, "is_dynamo_compiling", _never)
@@ -78,14 +78,14 @@ def detect_torch() -> None:
     if hasattr(getattr(autograd, "profiler", None), "_is_profiler_enabled"):
         profiler = autograd.profiler
     in_transform = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", _never)
-    # Its own table: packages lend older versions one, which may know nothing of CUDA's streams.
+    # PyTorch's own table only: packages add a table to older versions, which may not support CUDA streams.
     if hasattr(torch._C, "_dlpack_exchange_api"):
         exchange = _exchange_address(torch.Tensor)
     Tensor = torch.Tensor
 
 
 def _exchange_address(kind: type) -> int:
-    """The DLPackExchangeAPI by which a type shows its tensors to C; 0 where it has none."""
+    """Returns the address of the DLPackExchangeAPI of a tensor type; 0 if there is none."""
     capsule = getattr(kind, "__dlpack_c_exchange_api__", None)
     if capsule is None:
         return 0
@@ -93,31 +93,31 @@ def _exchange_address(kind: type) -> int:
     get_pointer.argtypes, get_pointer.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
     try:
         return get_pointer(capsule, b"dlpack_exchange_api") or 0
-    except ValueError:  # of another name: not the table that is known here
+    except ValueError:  # a capsule of another name, and so another table
         return 0
 
 
 def stream_or(stream: Any, device: Union[int, str]) -> int:
-    """The caller's stream, or the current one of torch."""
+    """Returns the caller's stream, or the current stream of PyTorch if `stream` is None."""
     if stream is not None:
         return _tensors.stream_pointer(stream)
     return 0 if isinstance(device, str) or device < 0 else raw_stream(device)
 
 
 def stream_of(tensor: Any, view: _tensors.View) -> int:
-    """The stream to launch on where the caller names none."""
+    """Returns the stream of a launch if the caller passes none."""
     if _tensors.is_torch(tensor):
         return stream_or(None, view.device)
     return _tensors.current_stream(view)
 
 
 def needs_gradient(tensor: Any) -> bool:
-    """Whether torch would record what is computed of it."""
+    """Returns whether autograd would record an operation on the tensor."""
     return _tensors.is_torch(tensor) and bool(tensor.requires_grad) and bool(grad_enabled())
 
 
 def refuse_gradients(**tensors: Any) -> None:
-    """Raises UnsupportedError where torch would have to record what it cannot."""
+    """Raises UnsupportedError if autograd would have to record the call, which it cannot."""
     refuse_tangents(**tensors)
     for name, tensor in tensors.items():
         if needs_gradient(tensor):
@@ -134,7 +134,7 @@ def refuse_forward_mode(*_: Any) -> Any:
 
 
 def refuse_tangents(**tensors: Any) -> None:
-    """Raises UnsupportedError where forward mode would lose what it asks for."""
+    """Raises UnsupportedError if a tensor has a forward-mode tangent, which would be lost."""
     if forward_ad._current_level < 0:
         return
     for tensor in tensors.values():
@@ -143,14 +143,15 @@ def refuse_tangents(**tensors: Any) -> None:
 
 
 def with_rows(tensor: Any) -> Any:
-    """A tensor with the unit last stride that kernels read by: a copy where it has another."""
+    """Returns the tensor if its last stride is 1, as kernels require, and a copy otherwise."""
     if not tensor.shape or tensor.shape[-1] == 1 or tensor.stride()[-1] == 1:
         return tensor
     return tensor.contiguous()
 
 
 def _with_pairs(tensor: Any) -> Any:
-    """The same of one that broadcasts to the scores: what is expanded is not repeated."""
+    """Returns the same for a tensor that broadcasts to the scores. An expanded last dimension is not copied, unless
+    the tensor requires a gradient."""
     is_expanded = tensor.shape and tensor.stride()[-1] == 0 and not tensor.requires_grad
     return tensor if is_expanded else with_rows(tensor)
 
@@ -160,7 +161,7 @@ def _dense(tensor: Any) -> Any:
 
 
 def _lengths(tensor: Any) -> Any:
-    """Of 32 bits, which have every position."""
+    """Returns lengths as 32-bit integers, which can represent every position."""
     if str(tensor.dtype) == "torch.int64":
         tensor = tensor.clamp(-(1 << 31), (1 << 31) - 1).int()
     return tensor.contiguous()
@@ -173,7 +174,8 @@ _LAYOUTS = {
 
 
 def lay_out(name: str, tensor: Any) -> Any:
-    """An input as kernels read it, copied where it lies otherwise; what is not torch's as it is."""
+    """Returns an input in a layout that kernels read, copied if necessary. Other types than PyTorch tensors are
+    returned unchanged."""
     return _LAYOUTS.get(name, with_rows)(tensor) if _tensors.is_torch(tensor) else tensor
 
 
@@ -182,20 +184,20 @@ def _never() -> bool:
 
 
 def operators() -> Any:
-    """`attend`, with the operators that it needs."""
+    """Returns `attend`, with the operators that it needs registered."""
     if attend is None:
-        from .torch import _ops  # noqa: F401  # which torch has to be there for
+        from .torch import _ops  # noqa: F401  # requires PyTorch
     return attend
 
 
 def has_to_dispatch(tensors: Sequence[Any]) -> bool:
-    """Whether a call is torch's to dispatch: one of tensors that require gradients, or that `_has_operator`."""
+    """Returns whether PyTorch must dispatch a call: if a tensor requires a gradient, or `_has_operator`."""
     return _has_operator(tensors) or any(map(needs_gradient, tensors))
 
 
 def _has_operator(tensors: Iterable[Any]) -> bool:
-    """Whether a call goes through the operator, gradients aside: one of tensors of a subclass such as fake
-    ones, on the device meta, in a mode, in `vmap` or `grad`, in `torch.jit.trace`, or under autocast."""
+    """Returns whether a call goes through the operator for other reasons than gradients: tensors of a subclass, such as
+    fake tensors, or on the device meta; a dispatch mode; `vmap`, `grad` or `torch.jit.trace`; or autocast."""
     torch = sys.modules["torch"]
     if any_autocast() or count_modes() or in_transform() or is_tracing():
         return True
@@ -204,8 +206,8 @@ def _has_operator(tensors: Iterable[Any]) -> bool:
 
 
 def event(name: str, tensors: Sequence[Any]) -> Any:
-    """What a profiler that runs sees of a call: for as long as this context lasts, an event by the name of
-    the operator. Where the operator itself is called, it is seen as it is."""
+    """Returns a context in which a running profiler records an event with the name of the operator. The context
+    is empty if the call goes through the operator, which the profiler records itself."""
     if _has_operator(tensors):
         return contextlib.nullcontext()
     record_event = sys.modules["torch"]._C._profiler._RecordFunctionFast

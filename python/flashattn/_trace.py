@@ -1,8 +1,8 @@
-"""From a Python function of a score to the region of operations that a kernel is compiled with.
+"""Traces a Python function of a score to the region of operations that is compiled into a kernel.
 
-The function is called once, with values that write down what is done to them. What Python does not
-show to a value (`if`, `and`, a call into another library) cannot be written down, and raises a
-TraceError that names it.
+The function is called once, with values that record the operations on them. An operation that Python does
+not expose to a value (`if`, `and`, a call into another library) cannot be recorded, and raises a TraceError
+that names the operation.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .errors import FlashAttnError, TraceError
 
-#: A function of (score, b, h, p, k) that gives the score.
+#: A function of (score, b, h, p, k) that returns the new score.
 ScoreMod = Callable[[Any, Any, Any, Any, Any], Any]
 
 _ARGUMENTS = ("score", "b", "h", "p", "k")
-#: The last four in the region; a function's own arguments are %q, %k and so on.
+#: The last four arguments of the block. Their names differ from %q, %k and so on, the arguments of the func.
 _INDICES = ("%batch", "%head", "%position", "%key")
 _HINT = "flashattn.math has the functions that trace"
 
 
 class _Body:
-    """The operations so far. The same operation on the same operands is written once."""
+    """The operations recorded so far. The same operation on the same operands is recorded once."""
 
     def __init__(self) -> None:
         self.lines: List[str] = []
@@ -55,17 +55,17 @@ def _format_f32(number: float) -> str:
         bits = struct.unpack("<I", struct.pack("<f", number))[0]
     except OverflowError:
         bits = 0xFF800000 if number < 0 else 0x7F800000
-    # A float that is no number, or infinite, has no decimal text in MLIR.
+    # NaN and infinities have no decimal text in MLIR.
     return format(number, ".17e") if bits & 0x7F800000 != 0x7F800000 else f"0x{bits:08X}"
 
 
 def _is_number(value: Any) -> bool:
-    # Integers of NumPy are no numbers.Integral's subclasses by name, but register as such.
+    # NumPy registers its number types with `numbers`, except for numpy.bool_.
     return isinstance(value, (bool, numbers.Real)) or type(value).__name__ == "bool_"
 
 
 def _type_of(value: Any) -> str:
-    """f32, i32 or i1: what a traced value has, what a number stands for."""
+    """Returns f32, i32 or i1: the type of a traced value, or the type to which a number converts."""
     if isinstance(value, Traced):
         return value._type
     if isinstance(value, bool) or type(value).__name__ == "bool_":
@@ -85,7 +85,7 @@ def _body_of(values: Tuple[Any, ...]) -> _Body:
 
 
 def _convert(body: _Body, value: Any, type: str) -> "Traced":
-    """A traced value or number as `type`. Truth counts as 1; a number is true unless it is 0."""
+    """Returns a traced value or a number as `type`. True is 1, and a number is true unless it is 0."""
     if not isinstance(value, Traced):
         return body.constant(value, type)
     if value._type == type:
@@ -103,7 +103,7 @@ def _convert(body: _Body, value: Any, type: str) -> "Traced":
 
 
 def _promote(what: str, values: Tuple[Any, ...], least: str = "i32") -> Tuple["Traced", ...]:
-    """All as the widest type among them: truth, integers, floats."""
+    """Returns all values in the widest of their types and `least`, in the order i1, i32, f32."""
     for value in values:
         if not isinstance(value, Traced) and not _is_number(value):
             raise TraceError(
@@ -121,7 +121,7 @@ def _emit(operation: str, *operands: "Traced", type: Optional[str] = None) -> "T
     return first._body.add(f"{operation} {names} : {first._type}", type or first._type)
 
 
-#: By type: f32, i32, i1; None where the operation is not of that type.
+#: The operations for f32, i32 and i1; None if there is no operation for the type.
 _BINARY: Dict[str, Tuple[Optional[str], Optional[str], Optional[str]]] = {
     "+": ("arith.addf", "arith.addi", None),
     "-": ("arith.subf", "arith.subi", None),
@@ -136,7 +136,7 @@ _BINARY: Dict[str, Tuple[Optional[str], Optional[str], Optional[str]]] = {
     "minimum": ("arith.minimumf", "arith.minsi", None),
     "maximum": ("arith.maximumf", "arith.maxsi", None),
 }
-# A product and a sum may become one operation, which rounds once.
+# A product and a sum may be contracted to one operation, which rounds once.
 _CONTRACTED = ("arith.addf", "arith.subf", "arith.mulf")
 _COMPARE = {"<": ("olt", "slt"), "<=": ("ole", "sle"), ">": ("ogt", "sgt"), ">=": ("oge", "sge"),
             "==": ("oeq", "eq"), "!=": ("une", "ne")}  # fmt: skip
@@ -144,7 +144,7 @@ _COMPARE = {"<": ("olt", "slt"), "<=": ("ole", "sle"), ">": ("ogt", "sgt"), ">="
 
 def binary(symbol: str, lhs: Any, rhs: Any) -> "Traced":
     if symbol == "/" and not isinstance(rhs, Traced) and _is_number(rhs) and rhs and 1 / rhs:
-        # Off by an ulp more than the division, which a GPU does in a dozen instructions.
+        # Less accurate by an ulp than a division, which takes a GPU about a dozen instructions.
         return binary("*", lhs, 1 / float(rhs))
     if symbol in ("<<", ">>") and not isinstance(rhs, Traced) and _is_number(rhs):
         if not 0 <= rhs < 32:
@@ -169,7 +169,7 @@ def compare(symbol: str, lhs: Any, rhs: Any) -> "Traced":
 
 
 def modulo(lhs: Any, rhs: Any) -> "Traced":
-    """As Python's: of the divisor's sign."""
+    """Returns the remainder as in Python, with the sign of the divisor."""
     return binary("-", lhs, binary("*", binary("//", lhs, rhs), rhs))
 
 
@@ -185,7 +185,7 @@ def power(lhs: Any, rhs: Any) -> "Traced":
 
 
 def unary(operation: str, what: str, value: Any) -> "Traced":
-    """An operation of `math` on a float."""
+    """Records an operation of the math dialect on a float."""
     return _emit(operation, *_promote(what, (value,), "f32"))
 
 
@@ -194,14 +194,14 @@ def absolute(value: Any) -> "Traced":
     return _emit("math.absf" if value._type == "f32" else "math.absi", value)
 
 
-#: By the names of the types: how many bits of an integer they keep.
+#: The number of high bits of an i32 that a narrower type does not keep.
 _NARROW = {"int8": 24, "int16": 16}
 
 
 def cast(value: Any, type: str) -> "Traced":
-    """A traced value as of a type that arrays have: floats become integers toward zero, and lose the
-    digits that a shorter type lacks; what an integer has beyond its bits is lost. Integers have 32 bits,
-    and floats f32, in which f64 is computed too."""
+    """Converts a traced value to an array type. A float is truncated toward zero to an integer, and rounded to a
+    shorter float type. An integer loses the bits that a narrower type lacks. The result is an i32, an f32 or an
+    i1; f64 is computed in f32."""
     body = value._body
     if type in ("bfloat16", "float16"):
         value, name = _convert(body, value, "f32"), "bf16" if type == "bfloat16" else "f16"
@@ -251,7 +251,7 @@ def _apply(symbol: str, lhs: Any, rhs: Any) -> "Traced":
 
 
 class Traced:
-    """A value inside the function: f32, an integer of 32 bits, or the truth of a comparison."""
+    """A value inside the function: an f32, a 32-bit integer, or the truth value of a comparison."""
 
     __slots__ = ("_body", "_name", "_type")
     __hash__ = None  # type: ignore[assignment]
@@ -318,7 +318,7 @@ class Traced:
         _refuse("in")
 
     def __getattr__(self, name):
-        # Python asks for names of this kind to find out what an object can do.
+        # Python looks up such names to find out which protocols an object supports.
         if name.startswith("__"):
             raise AttributeError(name)
         return _refuse(f"the attribute '{name}' of a traced value")
@@ -327,7 +327,7 @@ class Traced:
         _refuse("an array of numpy made of a traced value")
 
     def __array_ufunc__(self, ufunc, method, *inputs, **options):
-        # Operators on a scalar of NumPy come this way.
+        # NumPy calls this for operators with a NumPy scalar as left operand.
         symbol = _UFUNCS.get(ufunc.__name__)
         if symbol and method == "__call__" and not options:
             return _apply(symbol, *inputs)
@@ -364,9 +364,10 @@ _add_operators()
 
 
 def trace(function: Callable[..., Any]) -> str:
-    """The block of the region `score_mod` that computes what `function(score, b, h, p, k)` does.
+    """Returns the block of the region `score_mod` that computes `function(score, b, h, p, k)`.
 
-    Raises TraceError, which names what does not trace; what the function itself raises stays.
+    Raises TraceError, which names the operation that cannot be traced. Most exceptions of the function itself
+    are propagated.
     """
     name = getattr(function, "__name__", type(function).__name__)
     try:
@@ -375,7 +376,7 @@ def trace(function: Callable[..., Any]) -> str:
         raise TraceError(
             f"expected score_mod to take (score, b, h, p, k) but got {name}{inspect.signature(function)}"
         ) from None
-    except ValueError:  # of what Python did not compile
+    except ValueError:  # a callable without a Python signature
         pass
     body = _Body()
     arguments = [Traced(body, "%score", "f32")]
@@ -399,7 +400,7 @@ def trace(function: Callable[..., Any]) -> str:
 
 
 def _without_unused(lines: List[str]) -> List[str]:
-    """Values are numbered as they are made: without those that nothing needs."""
+    """Removes operations without a use, and numbers the values in order of their creation."""
     kept: List[str] = []
     needed = set()
     for line in reversed(lines):
@@ -429,7 +430,7 @@ _MAX_TEXTS = 4096
 
 
 def text_of(score_mod: Any) -> str:
-    """`trace`, or the text of an earlier one of the same code with the same captured numbers."""
+    """Returns `trace(score_mod)`, cached by the code and the captured numbers. Raises TraceError."""
     if not callable(score_mod):
         raise TraceError(
             f"expected score_mod to be a function or None but got {type(score_mod).__name__}"
@@ -447,14 +448,15 @@ def text_of(score_mod: Any) -> str:
 
 
 def _key_of(function: Any) -> Any:
-    """What the trace of a plain function depends on; None where that is more than numbers."""
+    """Returns the values on which the trace of a plain function depends. Returns None if they are not only numbers
+    and functions of `flashattn.math`."""
     if type(function) is not types.FunctionType or function.__kwdefaults__:
         return None
     code = function.__code__
     values: List[Any] = list(function.__defaults__ or ())
     try:
         values += [cell.cell_contents for cell in function.__closure__ or ()]
-    except ValueError:  # a variable that has no value yet
+    except ValueError:  # a captured variable without a value
         return None
     found = function.__globals__
     values += [found[name] for name in code.co_names if name in found]
@@ -471,7 +473,7 @@ def _key_of(function: Any) -> Any:
             key.append(value.__name__)
         else:
             return None
-    # Functions inside the function may read more.
+    # Nested functions may depend on further values.
     if any(isinstance(constant, types.CodeType) for constant in code.co_consts):
         return None
     return tuple(key)

@@ -1,13 +1,13 @@
-"""python -m flashattn bench: times attention beside its peers in one run.
+"""python -m flashattn bench: times attention and its peers in one run.
 
-Each round times every implementation once, in a new random order, because a card's clock moves with
-its load; a figure is the median over the rounds. TFLOP/s count the pairs that the mask leaves
-visible, two products of D and Dv multiply-adds each, and with --backward 2.5 times that. On CUDA the
-peers are cuDNN and FlashAttention-2 through torch's scaled_dot_product_attention, compiled
-FlexAttention, and FlashAttention-3 and -4 where flash_attn_interface and flash_attn.cute are installed;
-on the CPU NumPy, and torch where it is installed. --backward times what torch's autograd runs of these.
-The limit is the rate of a large matmul or, where reading all operands once takes longer, a read of as
-many bytes, timed with the rest.
+Each round times every implementation once, in a new random order, because the clock of a GPU depends on
+its load. A figure is the median over the rounds. TFLOP/s count D + Dv multiply-adds for each pair that
+the mask leaves visible and, with --backward, 2.5 times as many. On CUDA, the peers are cuDNN and
+FlashAttention-2 through PyTorch's scaled_dot_product_attention, compiled FlexAttention, and
+FlashAttention-3 and -4 if flash_attn_interface and flash_attn.cute are installed. On the CPU, the peers
+are NumPy, and PyTorch if it is installed. --backward times the backward passes of the peers, through
+PyTorch's autograd. The limit is the rate of a large matmul or, if reading all operands once takes longer,
+a read of as many bytes, timed in the same rounds.
 """
 
 from __future__ import annotations
@@ -55,12 +55,13 @@ BYTES = {"f16": 2, "bf16": 2, "f32": 4}
 
 
 def load_shapes() -> List[Dict[str, Any]]:
-    """The shapes that speed is judged by."""
+    """Returns the shapes of the benchmark, from shapes.json."""
     return json.loads((Path(__file__).parent / "shapes.json").read_text())
 
 
 def sweep_shapes(longest: int = 32768) -> List[Dict[str, Any]]:
-    """Lengths from 512 on with 16384 tokens in all, 2048 elements a token, with and without a mask."""
+    """Returns shapes of lengths from 512 to `longest`, with 16384 tokens per batch or one longer sequence, 2048
+    elements per token, and with or without a causal mask."""
     shapes = []
     for d in (64, 128):
         for mask in ("none", "causal"):
@@ -76,8 +77,8 @@ def sweep_shapes(longest: int = 32768) -> List[Dict[str, Any]]:
 
 
 def for_cpu(shape: Dict[str, Any], longest: int = 1024) -> Dict[str, Any]:
-    """The shape with fewer batches, heads and tokens, so that NumPy is done in a second. Its name says
-    what it has: batches, query heads, queries and, where these are others, keys."""
+    """Returns the shape with fewer batches, heads and tokens, so that NumPy takes at most about a second. The name
+    contains the numbers of batches, query heads, queries and, if different, keys."""
     group = shape["Hq"] // shape["Hkv"]
     heads = max(4, group)
     nq, nk = min(shape["Nq"], longest), min(shape["Nk"], longest if shape["Nq"] > 1 else 8192)
@@ -87,7 +88,7 @@ def for_cpu(shape: Dict[str, Any], longest: int = 1024) -> Dict[str, Any]:
 
 
 def visible_pairs(shape: Dict[str, Any]) -> int:
-    """The pairs of one head that its mask shows."""
+    """Returns the number of pairs of one head that the mask shows."""
     nq, nk = shape["Nq"], shape["Nk"]
     if shape.get("feature") == "attn_mask":
         return int(_bench_features.make_attn_mask(shape).sum())
@@ -110,22 +111,23 @@ def flops_of(shape: Dict[str, Any], is_backward: bool = False) -> float:
 
 
 def bytes_of(shape: Dict[str, Any], is_backward: bool = False) -> float:
-    """Bytes of q, k, v and o, each moved once; of gradients with as many for them."""
+    """Returns the bytes of q, k, v and o, each read or written once; for a backward pass, twice as many, with their
+    gradients."""
     rows = shape["B"] * (2 * shape["Hq"] * shape["Nq"] + 2 * shape["Hkv"] * shape["Nk"])
     tensors = 2 if is_backward else 1
     return float(tensors * rows * shape["D"] * BYTES[shape["dtype"]])
 
 
 def say(text: str) -> None:
-    """Progress, on standard error."""
+    """Prints progress to standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 def check(backend, shape, q, k, v, o) -> None:
-    """Compares up to four heads of `o` with float64; raises ValueError where one is off."""
+    """Compares up to four heads of `o` with float64. Raises ValueError if an error exceeds its bound."""
     heads = shape["B"] * shape["Hq"]
     nq, nk, group = shape["Nq"], shape["Nk"], shape["Hq"] // shape["Hkv"]
-    # A few rows of each head: all of a long one would take minutes.
+    # Some rows of each head, because all rows of a long sequence would take minutes.
     rows = _bench_features.sample(nq, 256)
     seen = _reference.visible(
         mask_of(shape), rows[:, None] + nk - nq, numpy.arange(nk)[None, :], nq, nk
@@ -148,15 +150,15 @@ def check(backend, shape, q, k, v, o) -> None:
 
 
 class Limits(NamedTuple):
-    """What bounds any implementation."""
+    """Limits on the speed of any implementation."""
 
     matmul: float  #: TFLOP/s
-    read: float  #: GB/s, of more than the caches hold
+    read: float  #: GB/s, for a buffer that is larger than the caches
 
 
 def make_calls(backend, shape, chosen, tensors, backward):
-    """The calls of the implementations that take the shape, with the milliseconds of the first one of
-    each, the schedule of ours, and the rows of those that refuse."""
+    """Returns the calls of the implementations that support the shape, the milliseconds of the first calls, our
+    schedule, and rows for the implementations that refuse the shape."""
     calls, first_ms, refused = {}, {}, []
     schedule = None
     _cache.cache.clear()
@@ -172,11 +174,11 @@ def make_calls(backend, shape, chosen, tensors, backward):
             first_ms[name] = (time.perf_counter() - start) * 1e3
             if name == OURS:
                 schedule = max(_cache.cache.kernels.values(), key=lambda kernel: kernel._used).schedule
-                # The call may have found what an earlier shape or process compiled.
+                # The call may have found code that an earlier shape or process compiled.
                 first_ms[name] = _timing.first_call_ms(
                     shape, backward is not None, backend.ordinal != _library.DEVICE_CPU
                 )
-        except Exception as error:  # whatever a peer raises is its refusal
+        except Exception as error:  # any exception of a peer is a refusal
             if name == OURS and not chosen.keep_going:
                 raise
             reason = f"{type(error).__name__}: {error}"
@@ -197,18 +199,18 @@ def make_calls(backend, shape, chosen, tensors, backward):
 def run_shape(
     backend, shape, chosen, limits: Limits, meter: Optional[_bench_power.Meter] = None
 ) -> List[Dict[str, Any]]:
-    """One row for every implementation that takes the shape, with its sustained speed where there is a
-    meter of power."""
+    """Returns a row for every implementation, with the sustained speed if there is a `meter`, or with the reason
+    why the implementation refuses the shape."""
     tensors = backend.tensors(shape)
     backward = _bench_backward.Backward(backend, shape, *tensors) if chosen.backward else None
     calls, first_ms, schedule, refused = make_calls(backend, shape, chosen, tensors, backward)
     flops, moved = (count(shape, chosen.backward) for count in (flops_of, bytes_of))
-    # Where reading the operands once takes longer than the products at the matmul's rate.
+    # Whether reading the operands once takes longer than the products at the rate of the matmul.
     memory_bound = moved / (limits.read * 1e9) > flops / (limits.matmul * 1e12)
     reads = backend.readers(int(moved)) if memory_bound else {}
     times = interleave({**calls, **reads}, backend.timer, chosen.rounds, chosen.ms)
     median = {name: statistics.median(values) for name, values in times.items()}
-    # What the limit itself takes: a read of as many bytes, or the products.
+    # The time at the limit: a read of as many bytes, or the products.
     limit_ms = min((median.pop(name) for name in reads), default=flops / limits.matmul / 1e9)
     rivals = [value for name, value in median.items() if name != OURS]
     rows = []
@@ -244,7 +246,7 @@ def run_shape(
 def count_shape(
     profiler: _bench_counters.Profiler, shape: Dict[str, Any], is_backward: bool, rows: List[Any]
 ) -> Optional[_bench_counters.CountersError]:
-    """Adds to the rows of a shape their "counters", or why there are none, which it returns too."""
+    """Adds "counters" to the rows of a shape, or the reason why there are none, and returns that error."""
     measured = [row for row in rows if "ms" in row]
     try:
         found = profiler.count(shape, [row["peer"] for row in measured], is_backward)
@@ -258,8 +260,8 @@ def count_shape(
 
 
 def keep_only(shapes: List[Dict[str, Any]], names: Optional[str]) -> List[Dict[str, Any]]:
-    """The shapes that --only names, with or without the sizes behind their names; SystemExit where
-    there is none of a name."""
+    """Returns the shapes that --only names, with or without the sizes after their names. Raises SystemExit for an
+    unknown name."""
     if not names:
         return shapes
     known = [{shape["name"], shape["name"].partition("@")[0]} for shape in shapes]
@@ -272,7 +274,7 @@ def keep_only(shapes: List[Dict[str, Any]], names: Optional[str]) -> List[Dict[s
 
 
 def listed_shapes(chosen: argparse.Namespace, on_cpu: bool) -> List[Dict[str, Any]]:
-    """Those that --sweep, --features, --backward and --only name, smaller ones for the CPU."""
+    """Returns the shapes that --sweep, --features, --backward and --only select, in small sizes for the CPU."""
     longest = 32768 if not on_cpu else 2048 if chosen.sweep else 1024
     shapes = sweep_shapes(longest) if chosen.sweep else load_shapes()
     if chosen.features:
@@ -287,7 +289,7 @@ def listed_shapes(chosen: argparse.Namespace, on_cpu: bool) -> List[Dict[str, An
 
 
 def show_record(path: str, only: Optional[str], chart: Optional[str]) -> int:
-    """Prints and draws the record in `path` and times nothing."""
+    """Prints the record in `path`, and draws it to `chart` if given. Times nothing."""
     try:
         record = read_record(path)
     except ValueError as error:
@@ -302,7 +304,7 @@ def show_record(path: str, only: Optional[str], chart: Optional[str]) -> int:
 
 
 def choose_backend(device: str):
-    """The backend of `device`; "auto" takes CUDA where torch finds it."""
+    """Returns the backend of `device`. "auto" selects CUDA if PyTorch finds a CUDA device."""
     torch = None
     forget_compiled_kernels()
     if device != "cpu":
@@ -320,7 +322,7 @@ def choose_backend(device: str):
 
 
 def check_peers(names: Optional[List[str]], backend) -> None:
-    """SystemExit where --peers names one that there is not."""
+    """Raises SystemExit if --peers names a peer that is unknown or not installed."""
     for name in names or ():
         if name not in backend.peer_names:
             listed = ", ".join(backend.peer_names)
@@ -430,7 +432,8 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
 
 
 def start_instruments(chosen: argparse.Namespace, backend):
-    """What --counters and --sustained read, or None; SystemExit where the machine has it not."""
+    """Returns the profiler of --counters and the meter of --sustained; None for an absent flag. Raises SystemExit if
+    the machine lacks an instrument."""
     for flag in ("counters", "sustained"):
         if getattr(chosen, flag) and backend.name != "cuda":
             raise SystemExit(f"error: expected a CUDA device for --{flag} but got the CPU")
@@ -443,7 +446,7 @@ def start_instruments(chosen: argparse.Namespace, backend):
 
 
 def say_shape(place: str, rows: List[Dict[str, Any]]) -> None:
-    """A line of progress for a shape that was timed."""
+    """Prints a line of progress for a shape that was timed."""
     measured = [row for row in rows if "ms" in row]
     line = "  ".join(f"{row['peer']} {row['tflops']:.3g}" for row in measured)
     firsts = ", ".join(
@@ -516,7 +519,7 @@ def run(chosen: argparse.Namespace) -> int:
                 say(f"{place}: no counters: {error}")
                 profiler = None if error.is_final else profiler
         if chosen.json and not _files.is_stream(chosen.json):
-            write_json(record, chosen.json)  # what was measured survives an interruption
+            write_json(record, chosen.json)  # keeps the results if the run is interrupted
     if meter:
         meter.close()
     print(format_table(record))

@@ -1,33 +1,33 @@
-"""What can go wrong, as exceptions under one base."""
+"""The exceptions of this package. `FlashAttnError` is their base class."""
 
 
 class FlashAttnError(Exception):
-    """Base of every exception of this package. Its text says what was expected and what was found."""
+    """The base class of every exception of this package. The message states the expected and the actual value."""
 
 
 class ArgumentError(FlashAttnError, ValueError):
-    """An argument that does not fit the others: shape, type, device, layout or name."""
+    """An argument is invalid or does not match the others: shape, type, device, layout or name."""
 
 
 class KeywordError(ArgumentError, TypeError):
-    """A keyword that a function does not have; the text names what has its meaning here."""
+    """An unknown keyword argument. The message names the equivalent argument, if there is one."""
 
 
 class UnsupportedError(FlashAttnError):
-    """A request that is well formed, but that nothing here computes."""
+    """A valid request that this package does not support."""
 
 
 class TraceError(FlashAttnError, TypeError):
-    """A score_mod that does something which no operation of a kernel stands for; the text names it."""
+    """A score_mod or mask_mod uses an operation that cannot be traced. The message names the operation."""
 
 
 class CompileError(FlashAttnError):
-    """The compiler refused; the text is its diagnostic."""
+    """The compiler rejected the module. The message is the compiler's diagnostic."""
 
 
 class LibraryError(FlashAttnError):
-    """The C library, or a library that it needs: not found, or of another version."""
+    """The C library, or a library that it requires, is missing or has another version."""
 
 
 class DeviceError(FlashAttnError):
-    """The driver or the device: missing, too old, out of memory, or failed."""
+    """The driver or the device is missing, too old or out of memory, or an operation on the device failed."""

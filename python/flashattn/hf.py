@@ -23,7 +23,7 @@ from ._attention import attention
 from .errors import ArgumentError, UnsupportedError
 from .masks import causal, window
 
-#: What `attn_implementation` takes.
+#: The value of `attn_implementation` that selects flashattn.
 NAME = "flashattn"
 
 
@@ -37,8 +37,8 @@ def register() -> None:
             setattr(module, _ASKED, _except_here(asked))
 
 
-#: What transformers from 5 on asks by whether "flash" is part of the name, and then looks for a package
-#: that has functions for sequences without padding.
+#: The name of a function of transformers 5 and later that returns whether "flash" is part of the
+#: implementation's name. If so, transformers looks for a package with functions for sequences without padding.
 _ASKED = "is_flash_attention_requested"
 
 
@@ -65,12 +65,12 @@ def make_mask(
     allow_is_bidirectional_skip: bool = False,
     **options: Any,
 ) -> Optional[Tensor]:
-    """The mask function that `register` gives to transformers. It returns None if `attend` can build the
-    mask itself, and otherwise the Boolean mask of "sdpa", `[B, 1, q_length, kv_length]`.
+    """The mask function that `register` registers with transformers. It returns None if `attend` can build
+    the mask itself, and otherwise the Boolean mask of "sdpa", `[B, 1, q_length, kv_length]`.
 
     `attend` builds causal masks and sliding windows whose last query is aligned with the last key, and
     masks that show all pairs. Padding, packed sequences, chunks and caches with free space at the end
-    need a Boolean mask.
+    require a Boolean mask.
     """
     has_padding = attention_mask is not None and not masking_utils.fast_all(attention_mask)
     if not has_padding:
@@ -96,10 +96,10 @@ def make_mask(
 
 
 def _is_causal(mask_function: Callable[..., Any]) -> bool:
-    """Whether it is the causal one, or one of a sliding window of its own past."""
+    """Returns whether the mask function is causal, with or without a sliding window over past keys."""
     if mask_function is masking_utils.causal_mask_function:
         return True
-    # Conjunctions are closures over their parts.
+    # A conjunction is a closure over the tuple of its mask functions.
     cells = [cell.cell_contents for cell in getattr(mask_function, "__closure__", None) or ()]
     parts = cells[0] if len(cells) == 1 and isinstance(cells[0], tuple) else ()
     return (
@@ -124,17 +124,19 @@ def attend(
     position_bias: Optional[Tensor] = None,
     **options: Any,
 ) -> Tuple[Tensor, None]:
-    """The attention function that `register` gives to transformers. It takes q, k and v of shape
+    """The attention function that `register` registers with transformers. It takes q, k and v of shape
     `[B, H, N, D]` and returns o, `[B, N, Hq, Dv]`, and None in place of the attention weights.
 
     Args:
       module: the layer; its `is_causal` applies if the argument is_causal is None.
-      attention_mask: the result of `make_mask`, or numbers to add to the scores.
-      sliding_window: how many keys a query sees, including its own, if attention_mask is None.
-      s_aux: a logit for each query head that joins the denominator of the softmax only.
+      attention_mask: the result of `make_mask`, or numbers that are added to the scores.
+      sliding_window: the number of keys that a query sees, including the key at its own position; applies
+        to a causal layer if attention_mask is None.
+      s_aux: one logit per query head, added to the softmax denominator only.
+      position_bias: numbers that are added to the scores.
 
     Raises:
-      ArgumentError: dropout, or arguments that `flashattn.attention` refuses.
+      ArgumentError: dropout is not 0, or `flashattn.attention` refuses an argument.
       UnsupportedError: attention weights or a paged cache are requested.
     """
     if dropout:

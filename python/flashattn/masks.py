@@ -1,7 +1,7 @@
-"""Masks: which (query, key) pairs are visible, as values that print as the compiler's attributes.
+"""Masks: sets of visible (query, key) pairs, which print as attributes of the compiler.
 
-`p` is the position of a query, `k` the index of a key. Masks combine by `|` (a pair is visible
-where either shows it) and `&` (where both do), compare by value and can be keys of a dictionary::
+`p` is the position of a query, `k` the index of a key. `|` is the union of two masks, `&` their
+intersection. Masks compare by value and can be keys of a dictionary::
 
     flashattn.window(left=1023, right=0) | flashattn.sink(4) & flashattn.causal
 """
@@ -16,7 +16,7 @@ from .errors import ArgumentError, LibraryError
 
 
 class Mask:
-    """A set of visible pairs. Frozen; `str(mask)` is the attribute that the compiler reads."""
+    """An immutable set of visible pairs. `str(mask)` is the attribute that the compiler parses."""
 
     __slots__ = ("_text", "_hash", "_kind", "_parts")
     _text: str
@@ -76,11 +76,11 @@ def _combine(kind: str, lhs: Mask, rhs: Mask) -> Mask:
     return Mask("#flashattn.%s<[%s]>" % (kind, ", ".join(map(str, parts))), kind, parts)
 
 
-_MAX_COUNT = 1 << 31  # the verifier's bound
+_MAX_COUNT = 1 << 31  # the limit of the attributes' verifiers
 
 
 def _count(name: str, value: Any) -> int:
-    # bool is an int to Python, but no count to anyone; numpy's integers are counts.
+    # Python's bool is an int, but not a valid count. NumPy's integers are valid.
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise ArgumentError(f"expected an integer {name} but got {value!r}")
     count = int(value.__index__())
@@ -89,14 +89,19 @@ def _count(name: str, value: Any) -> int:
     return count
 
 
-#: `k <= p`: a query sees the keys up to its own position.
+#: The causal mask, `k <= p`: a query sees the keys up to its own position.
 causal = Mask("#flashattn.causal")
 
 
 def window(left: Optional[int] = None, right: Optional[int] = None) -> Mask:
-    """`p - left <= k <= p + right`, counts of keys beside the query's own; None does not bind.
+    """Returns the mask `p - left <= k <= p + right`. `left` and `right` are numbers of keys on each side of
+    the query's position; None means no bound.
 
-    A causal sliding window of W keys, the query's own included, is `window(left=W - 1, right=0)`.
+    A causal sliding window of W keys, including the key at the query's position, is
+    `window(left=W - 1, right=0)`.
+
+    Raises:
+      ArgumentError: `left` or `right` is not an integer from 0 to 2^31.
     """
     bounds = [
         f"{name} = {_count(name, value)}"
@@ -107,18 +112,22 @@ def window(left: Optional[int] = None, right: Optional[int] = None) -> Mask:
 
 
 def sink(count: int) -> Mask:
-    """`k < count`: the first keys, visible to every query. Usually `sink(n) & causal`."""
+    """Returns the mask `k < count`: every query sees the first `count` keys. Usually `sink(n) & causal`.
+
+    Raises:
+      ArgumentError: `count` is not an integer from 0 to 2^31.
+    """
     return Mask(f"#flashattn.sink<{_count('count', count)}>")
 
 
 def affine_set(text: str) -> Mask:
-    """The pairs of an integer set: `affine_set("(p, k)[nq, nk] : (p - k >= 0, k mod 64 == 0)")`.
+    """Returns the mask of an integer set: `affine_set("(p, k)[nq, nk] : (p - k >= 0, k mod 64 == 0)")`.
 
-    Constraints are affine in the position `p`, the key `k` and the numbers of queries and keys `nq`
+    The constraints are affine in the position `p`, the key `k` and the numbers of queries and keys `nq`
     and `nk`, with `floordiv`, `ceildiv` and `mod` by constants.
 
     Raises:
-      ArgumentError: a text that is no such set.
+      ArgumentError: the text is not such a set.
     """
     if not isinstance(text, str):
         raise ArgumentError(f"expected the text of an integer set but got {text!r}")
@@ -129,7 +138,7 @@ def affine_set(text: str) -> Mask:
     mask = Mask(f'#flashattn.set<"{escaped}">')
     try:
         library = _library.get()
-    except LibraryError:  # a mask can be written, printed and kept without one
+    except LibraryError:  # a mask can be created and printed without the library
         return mask
     reason = library.explain_mask(str(mask))
     if reason:

@@ -1,5 +1,5 @@
-"""Functions for `score_mod`: of its traced values, and of numbers and arrays as well, so that the
-same function of a score can be called on arrays of NumPy or tensors of torch."""
+"""Functions for `score_mod`. They accept traced values, numbers, NumPy arrays and torch tensors, so that
+a `score_mod` can also be called directly on arrays."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _is_traced(*values: Any) -> bool:
 
 
 def _outside(name: str, *values: Any) -> Any:
-    """The function of numbers and arrays."""
+    """Computes the function of numbers and arrays: by torch if a value is a tensor, otherwise by NumPy."""
     torch = sys.modules.get("torch")
     tensors = [v for v in values if torch is not None and isinstance(v, torch.Tensor)]
     if torch is None or not tensors:
@@ -49,24 +49,24 @@ def _unary(name: str, value: Any) -> Any:
 
 
 def where(condition: Any, then: Any, otherwise: Any) -> Any:
-    """`then` where the condition holds, otherwise `otherwise`; both are computed."""
+    """`then` if the condition holds, otherwise `otherwise`, elementwise. Both values are computed."""
     if _is_traced(condition, then, otherwise):
         return _trace.select(condition, then, otherwise)
     return _outside("where", condition, then, otherwise)
 
 
 def minimum(x: Any, y: Any) -> Any:
-    """The smaller one; NaN where either is."""
+    """The smaller operand; NaN if either operand is NaN."""
     return _trace.binary("minimum", x, y) if _is_traced(x, y) else _outside("minimum", x, y)
 
 
 def maximum(x: Any, y: Any) -> Any:
-    """The greater one; NaN where either is."""
+    """The greater operand; NaN if either operand is NaN."""
     return _trace.binary("maximum", x, y) if _is_traced(x, y) else _outside("maximum", x, y)
 
 
 def abs(x: Any) -> Any:
-    """As Python's own, which traces too."""
+    """The absolute value. Python's built-in `abs` accepts traced values too."""
     return builtins.abs(x)
 
 
@@ -134,10 +134,10 @@ def erf(x: Any) -> Any:
 
 
 def floor(x: Any) -> Any:
-    """The greatest whole number that is not above x, as a float."""
+    """The greatest integer that is not above x, as a float."""
     return _unary("floor", x)
 
 
 def ceil(x: Any) -> Any:
-    """The least whole number that is not below x, as a float."""
+    """The least integer that is not below x, as a float."""
     return _unary("ceil", x)

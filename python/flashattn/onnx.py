@@ -39,7 +39,7 @@ from onnx.reference.op_run import OpRun
 from . import _library
 from .errors import ArgumentError, LibraryError, UnsupportedError
 
-#: The domain of the custom op, whose name is ONNX's.
+#: The domain of the custom op. Its name is the same as in ONNX.
 DOMAIN = "flashattn"
 OP_TYPE = "Attention"
 _ONNX_DOMAINS = ("", "ai.onnx")
@@ -50,7 +50,7 @@ _MESSAGE_BYTES = 1 << 16
 
 
 class _Tensor(ctypes.Structure):
-    """Tensor of lib/ONNX/Attention.h."""
+    """The struct `Tensor` of lib/ONNX/Attention.h."""
 
     _fields_ = [
         ("data", ctypes.c_void_p),
@@ -71,15 +71,15 @@ _Allocate = ctypes.CFUNCTYPE(
 
 
 class _OutputMemory(ctypes.Structure):
-    """OutputMemory of lib/ONNX/Attention.h."""
+    """The struct `OutputMemory` of lib/ONNX/Attention.h."""
 
     _fields_ = [("allocate", _Allocate), ("user", ctypes.c_void_p)]
 
 
 def custom_op_library() -> str:
-    """The path of the library for `SessionOptions.register_custom_ops_library` of onnxruntime. The
-    library provides the op `Attention` of the domain `flashattn`. It is next to the C library; raises
-    LibraryError if it is missing."""
+    """Returns the path of the library for `SessionOptions.register_custom_ops_library` of onnxruntime.
+    The library provides the op `Attention` of the domain `flashattn`, and is in the same folder as the
+    C library. Raises LibraryError if the library is missing."""
     found = _library.find()
     path = found.with_name(_LIBRARY_NAME)
     if not path.is_file():
@@ -89,7 +89,7 @@ def custom_op_library() -> str:
 
 @functools.lru_cache(maxsize=None)
 def _attention_function() -> Any:
-    _library.get()  # which says what it needs
+    _library.get()  # its errors name the cause
     try:
         function = ctypes.CDLL(custom_op_library()).flashattnOnnxAttention
     except (OSError, AttributeError) as error:
@@ -103,7 +103,7 @@ def _attention_function() -> Any:
 
 
 def _tensor_of(array: numpy.ndarray) -> _Tensor:
-    """Of a contiguous array, which must outlive it."""
+    """Returns the descriptor of a contiguous array, which must outlive the descriptor."""
     tensor = _Tensor(data=array.ctypes.data, rank=array.ndim)
     tensor.type = helper.np_dtype_to_tensor_dtype(array.dtype)
     if array.ndim <= _library.MAX_RANK:
@@ -116,8 +116,8 @@ def _attend(
     attributes: Mapping[str, Any],
     wanted: Sequence[bool],
 ) -> Tuple[numpy.ndarray, ...]:
-    """The outputs of a node, an empty array for one that is not wanted. Raises ArgumentError,
-    UnsupportedError, CompileError."""
+    """Returns the outputs of a node, with an empty array for each output that is not wanted. Raises
+    ArgumentError, UnsupportedError, CompileError."""
     if len(inputs) > _NUM_INPUTS:
         raise ArgumentError(f"expected at most {_NUM_INPUTS} inputs but got {len(inputs)}")
     for name, value in attributes.items():
@@ -154,30 +154,30 @@ def _attend(
 
 
 class Attention(OpRun):
-    """The operator, for `onnx.reference.ReferenceEvaluator(model, new_ops=[Attention])`."""
+    """ONNX's `Attention`, for `onnx.reference.ReferenceEvaluator(model, new_ops=[Attention])`."""
 
     op_domain = ""
 
     def _run(self, *inputs: Any, **attributes: Any) -> Tuple[numpy.ndarray, ...]:
         given = {name: value for name, value in attributes.items() if value is not None}
-        # Y, the first, is always computed.
+        # The first output, Y, is always computed.
         wanted = [True, *(name != "" for name in self.output[1:])]
         return _attend(inputs, given, wanted)
 
 
 class _CustomAttention(Attention):
-    """The custom op, so that a rewritten model runs here too."""
+    """The custom op, so that the backend also runs models that `use_custom_op` rewrote."""
 
     op_domain = DOMAIN
 
 
-# The evaluator finds an operator by the name of its class.
+# The evaluator looks up operators by their class names.
 _CustomAttention.__name__ = OP_TYPE
 
 
 class _Evaluator(ReferenceEvaluator):
-    """onnx's own, which makes evaluators of its class for subgraphs and functions, and hands its
-    operators to those of subgraphs only."""
+    """onnx's evaluator with the ops of this module. onnx creates evaluators of the same class for subgraphs
+    and functions, but passes `new_ops` only to the evaluators of subgraphs."""
 
     def __init__(self, proto: Any, **options: Any):
         super().__init__(proto, **{**options, "new_ops": [Attention, _CustomAttention]})
@@ -203,7 +203,7 @@ class AttentionRep(BackendRep):
           kwargs: must be empty.
 
         Raises:
-          ArgumentError: a wrong number of inputs, wrong names, or inputs that do not fit the operator.
+          ArgumentError: a wrong number of inputs, wrong names, or inputs that the operator refuses.
           UnsupportedError: a type that no kernel supports.
         """
         if kwargs:
@@ -247,8 +247,8 @@ class AttentionBackend(Backend):
         **kwargs: Any,
     ) -> Tuple[Any, ...]:
         """Runs one node of ONNX's newest opset, or of `opset_version`, and returns its outputs. `inputs`
-        holds only the inputs that the node has, without gaps for those that it leaves out. An output that
-        the node leaves out is an empty array. Raises the errors of `prepare` and `run`."""
+        holds the arrays of the inputs that the node has, without gaps for omitted inputs. An omitted output
+        is an empty array. Raises the errors of `prepare` and `run`."""
         if not cls.supports_device(device):
             raise UnsupportedError(f"expected device CPU but got {device}")
         version = kwargs.pop("opset_version", defs.onnx_opset_version())
@@ -269,7 +269,7 @@ supports_device = AttentionBackend.supports_device
 
 
 def _all_nodes(nodes: Any) -> Iterator[NodeProto]:
-    """Nodes, and those of the graphs in their attributes."""
+    """Yields the nodes, including the nodes of the graphs in their attributes."""
     for node in nodes:
         yield node
         for attribute in node.attribute:
@@ -281,7 +281,7 @@ def _all_nodes(nodes: Any) -> Iterator[NodeProto]:
 
 
 def _rewrite(owner: Any, nodes: Any, check: Callable[[NodeProto], None]) -> int:
-    """Moves the nodes of a model or a function to the custom op. Returns how many."""
+    """Replaces the `Attention` nodes of a model or a function by the custom op. Returns their number."""
     found = 0
     for node in _all_nodes(nodes):
         if node.op_type == OP_TYPE and node.domain in _ONNX_DOMAINS:
@@ -295,13 +295,13 @@ def _rewrite(owner: Any, nodes: Any, check: Callable[[NodeProto], None]) -> int:
 
 def use_custom_op(model: ModelProto) -> ModelProto:
     """Returns a copy of the model in which every `Attention` node is the custom op, including nodes in
-    subgraphs and functions. The weights may be in external files that are not loaded.
+    subgraphs and functions. Weights in external files need not be loaded.
 
     The copy states the types that ONNX infers for its values, because ONNX Runtime before 1.20 infers no
     types after a custom op that leaves out inputs.
 
     Raises:
-      ArgumentError: a model without ONNX's `Attention`.
+      ArgumentError: the model does not contain ONNX's `Attention`.
       onnx.checker.ValidationError: an `Attention` node, or a function with one, breaks ONNX's rules.
     """
     rewritten = shape_inference.infer_shapes(model)
@@ -312,7 +312,7 @@ def use_custom_op(model: ModelProto) -> ModelProto:
         rewritten, rewritten.graph.node, lambda node: checker.check_node(node, context)
     )
     for function in rewritten.functions:
-        # Its nodes may refer to attributes of its own, which only the function knows.
+        # The nodes may refer to attributes of the function, so they cannot be checked one by one.
         checker.check_function(function, context)
         found += _rewrite(function, function.node, lambda node: None)
     if found == 0:

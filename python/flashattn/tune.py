@@ -1,12 +1,12 @@
-"""python -m flashattn tune: finds the fastest schedule of a shape on this machine and keeps it.
+"""python -m flashattn tune: finds the fastest schedule of a shape on this machine and stores it.
 
-Every schedule of a small product of tile sizes, warps and stages, and of warpgroups with warp specialization where
-the chip has them, is compiled; the compiler says why
-it refuses one. The others are compared with the compiler's own choice for numbers and timed in turn.
-The fastest goes to the user's file of tuned schedules, where `flashattn.attention` finds it, if its
-median is 2% below that of the compiler's own choice and its upper quartile below the other's lower
-one; else the compiler's own choice does. With --backward it is the gradients that are tuned, and
-`flashattn.attention_backward` and torch's autograd find the schedule.
+The tuner compiles every schedule in a small product of tile sizes, warps and stages and, on chips with warp
+specialization, of consumer warpgroups. The compiler gives the reason for each schedule that it refuses. The
+tuner compares the results of the other schedules with those of the compiler's own choice and times all of them
+in turn. It stores the fastest schedule in the user's file of tuned schedules, where `flashattn.attention` finds
+it, if the median is at least 2% below that of the compiler's own choice and the upper quartile is below the lower
+quartile of the compiler's own choice. Otherwise it stores the compiler's own choice. With --backward, it tunes
+the backward pass, and `flashattn.attention_backward` and PyTorch's autograd find the schedule.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy
 from . import _bench_backward, _flags, _kernel, _library, _tuned, attention_backward, bench
 from .errors import CompileError, DeviceError, UnsupportedError
 
-#: What another schedule must gain on the compiler's own choice to be kept.
+#: Minimum gain of a schedule over the compiler's own choice, as a fraction of the time.
 MARGIN = 0.02
 
 #: Lower quartile, median and upper quartile of the milliseconds of a call.
@@ -30,13 +30,13 @@ Times = Tuple[float, float, float]
 
 
 class Call(NamedTuple):
-    """What is timed: a kernel with its tensors."""
+    """A kernel with its tensors, which is timed."""
 
     run: Callable[[], Any]
     outputs: Tuple[Any, ...]
 
 
-#: Compiles a schedule.
+#: A function that compiles a schedule.
 Maker = Callable[[str], Call]
 
 
@@ -48,22 +48,22 @@ def candidates(
     gradients: bool = False,
     **lists: Optional[List[int]],
 ) -> List[str]:
-    """The schedules to try, as the attribute's fields. `group` is the query heads of a key/value head;
-    `packs` says that tiles of several heads may pay, `gradients` that they are what is tuned. Lists
-    given, of _library.TRIAL_LISTS, stand in place of the library's own: `consumers`, `registers`,
-    `blocks_per_sm` and `pack` ask for schedules with warp specialization and nothing else."""
+    """Returns the schedules to try, as fields of the attribute. `group` is the number of query heads per key/value
+    head. `packs`: packed heads may be faster. `gradients`: the backward pass is tuned. `lists`, with names of
+    _library.TRIAL_LISTS, replace the library's values; `consumers`, `registers`, `blocks_per_sm` and `pack` also
+    restrict the schedules to warp specialization."""
     return _library.get().trials(chip, element, group, packs, gradients, **lists)
 
 
 def first_line(error: Union[Exception, str]) -> str:
-    """The reason alone: what stands before it names the op and the chip, the same in every row."""
+    """Returns the reason in an error, without the op and the chip, which are the same in every row."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     text = lines[0] if lines else type(error).__name__
     return text.split("with the schedule given: ", 1)[-1].strip()
 
 
 def forward_maker(backend, shape: Dict[str, Any], options: Dict[str, Any]) -> Maker:
-    """Of attention with the `options` of `flashattn.compile`."""
+    """Returns the maker of forward passes with the `options` of `flashattn.compile`."""
     q, k, v = backend.tensors(shape)
 
     def make(schedule: str) -> Call:
@@ -75,7 +75,7 @@ def forward_maker(backend, shape: Dict[str, Any], options: Dict[str, Any]) -> Ma
 
 
 def gradient_maker(backend, shape: Dict[str, Any], deterministic: bool) -> Maker:
-    """Of its gradients."""
+    """Returns the maker of backward passes."""
     q, k, v = backend.tensors(shape)
     forward = _bench_backward.Backward(backend, shape, q, k, v)
     tensors = q, k, v, forward.o, forward.lse, forward.do
@@ -85,14 +85,14 @@ def gradient_maker(backend, shape: Dict[str, Any], deterministic: bool) -> Maker
         out = tuple(map(backend.empty_out, (q, k, v)))
         given = dict(options, out=out, schedule=schedule)
         call = Call(lambda: attention_backward(*tensors, **given), out)
-        call.run()  # which compiles
+        call.run()  # compiles the kernel
         return call
 
     return make
 
 
 def compile_all(make: Maker, schedules: List[str]) -> Tuple[Dict[str, Call], Dict[str, str]]:
-    """Calls, and the reasons of the schedules that there are none of."""
+    """Returns the calls of the schedules that compile, and the reasons why the others are refused."""
     calls, refused = {}, {}
     for number, schedule in enumerate(schedules, 1):
         try:
@@ -107,7 +107,7 @@ def compile_all(make: Maker, schedules: List[str]) -> Tuple[Dict[str, Call], Dic
 def measure(
     backend, shape: Dict[str, Any], calls: Dict[str, Call], rounds: int, ms: float
 ) -> Tuple[Dict[str, Times], Dict[str, str]]:
-    """The times of each call, the compiler's own choice under ""; and which failed."""
+    """Returns the times of each call, with the compiler's own choice under "", and the reasons of failed calls."""
     right: Dict[str, Callable[[], Any]] = {}
     failed: Dict[str, str] = {}
     expected: List[numpy.ndarray] = []
@@ -123,7 +123,7 @@ def measure(
         found = [last_head(backend, out, shape) for out in call.outputs]
         expected = expected or found
         error = max(map(difference, found, expected))
-        # Two roundings of the result apart at most, where values are about 1.
+        # At most two roundings of the result, for values of about 1.
         if not error <= {"f16": 4e-3, "bf16": 3e-2, "f32": 1e-4}[shape["dtype"]]:
             failed[schedule] = f"differs by {error:.1e} from the compiler's own choice"
             continue
@@ -138,7 +138,7 @@ def last_head(backend, out: Any, shape: Dict[str, Any]) -> numpy.ndarray:
 
 
 def difference(found: numpy.ndarray, expected: numpy.ndarray) -> float:
-    """The largest one, relative to values above 1; NaN where one is none."""
+    """Returns the largest error, relative for values above 1; NaN if a value is NaN."""
     error = numpy.abs(found - expected) / numpy.maximum(1, numpy.abs(expected))
     return float(error.max(initial=0))
 
@@ -151,8 +151,8 @@ def quartiles(times: List[float]) -> Times:
 
 
 def choose(times: Dict[str, Times]) -> str:
-    """The fastest schedule whose median is below that of the compiler's own choice, "", by MARGIN,
-    and whose upper quartile is below the other's lower one; "" if none is."""
+    """Returns the fastest schedule whose median is below that of the compiler's own choice, "", by MARGIN, and
+    whose upper quartile is below the lower quartile of the compiler's own choice; "" if there is none."""
     own_lower, own_median, _ = times[""]
     faster = [
         (median, schedule)
@@ -177,7 +177,7 @@ def format_table(
     return "\n".join(lines)
 
 
-#: What a run takes, which --chip does without.
+#: Defaults of the flags that --chip excludes.
 RUN_DEFAULTS: Dict[str, Any] = {"device": "auto", "rounds": 5, "ms": 20.0, "dry_run": False}
 
 
@@ -252,16 +252,16 @@ def run(chosen: argparse.Namespace) -> int:
         options["chip"] = chosen.chip
     else:
         options["device"] = _library.DEVICE_CPU if on_cpu else backend.ordinal
-    # What an earlier run found must not pass for the compiler's own choice.
+    # A schedule that an earlier run stored is not the compiler's own choice.
     own = _kernel.compile(tuned=False, **options)
     if chosen.backward:
         problem = own.problem._replace(op="attention_backward", deterministic=chosen.deterministic)
         own = _kernel.Kernel(problem, options.get("chip"), own._recipe[2], tuned=False)
     kept = None
     if backend is not None and not chosen.dry_run:
-        _tuned.check()  # not when all the time is spent
+        _tuned.check()  # fails now instead of after all measurements
         kept = _tuned.load().get(own.tuning_key, {}).get("schedule")
-    # A tile of few positions may well be of several heads.
+    # With a band of few positions per tile, packed heads may be faster.
     packs = own.tuning_key.split("/")[4] == "banded"
     lists = {name: getattr(chosen, name) for name in _library.TRIAL_LISTS}
     group = shape["Hq"] // shape["Hkv"]

@@ -12,6 +12,7 @@ import time
 import types
 import unittest
 import unittest.mock
+import weakref
 
 import flashattn
 import numpy
@@ -371,6 +372,16 @@ class LimitsTest(unittest.TestCase):
         self.call(2)
         self.assertEqual(flashattn.cache_info().compiled, compiled + 1)
         self.assertEqual(sorted(self.kept()), [str(sink(n)) for n in (1, 2, 4)])
+
+    def test_dropped_kernels_are_released_without_the_lock(self):
+        flashattn.set_cache_limits(kernels=1)
+        self.call(1)
+        (kernel,) = _cache.cache.kernels.values()
+        held = []
+        weakref.finalize(kernel, lambda: held.append(_cache.cache._lock.locked()))
+        del kernel
+        self.call(2)
+        self.assertEqual(held, [False])
 
     def test_bytes_of_code(self):
         self.call(1)

@@ -4,10 +4,11 @@
     o = flashattn.jax.dot_product_attention(query, key, value, is_causal=True)
     o = flashattn.jax.attention(q, k, v, mask=flashattn.causal)
 
-Both can be jitted, differentiated once in reverse mode, mapped by `jax.vmap` and `jax.shard_map`, and
-exported. They run where JAX places them, on the CPU or a GPU. XLA calls the kernels through its foreign
-function interface, without Python. The package is separate because the rest of flashattn does not need
-JAX. Importing it loads the library, and raises LibraryError if the library is missing.
+Both functions can be jitted, differentiated once in reverse mode, mapped by `jax.vmap` and
+`jax.shard_map`, and exported. They run on the device that JAX selects, the CPU or a GPU. XLA calls the
+kernels through its foreign function interface (FFI), without Python. The package is separate because the
+rest of flashattn does not require JAX. Importing it loads the C library, and raises LibraryError if the
+library is missing.
 """
 
 from ._attention import attention

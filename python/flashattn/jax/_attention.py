@@ -1,4 +1,4 @@
-"""`flashattn.attention` of arrays of JAX."""
+"""`flashattn.attention` for JAX arrays."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from . import _calls, _shards
 
 
 def as_array(name: str, value: Any) -> Any:
-    """An argument as an array of JAX. Raises ArgumentError for what is none."""
-    if value is not None:  # which would be NaN
+    """Converts an argument to a JAX array. Raises ArgumentError if that is not possible."""
+    if value is not None:  # jnp.asarray(None) is NaN
         try:
             return jnp.asarray(value)
         except (TypeError, ValueError):
@@ -27,7 +27,7 @@ def as_array(name: str, value: Any) -> Any:
 
 
 def _hashable(schedule: Any) -> Any:
-    """A schedule as a part of what JAX finds compiled programs by. Raises ArgumentError."""
+    """Returns a schedule as a hashable value, for the key of JAX's compiled programs. Raises ArgumentError."""
     fields = _plans.hashable(schedule)
     try:
         hash(fields)
@@ -60,14 +60,15 @@ def attention(
     deterministic: bool = False,
     **unknown: Any,
 ) -> Any:
-    """Computes `flashattn.attention` in JAX, and can be jitted, mapped and differentiated.
+    """Computes `flashattn.attention` in JAX. The function can be jitted, mapped, and differentiated once in
+    reverse mode.
 
     Args:
-      q: queries, `[B, Hq, Nq, D]`, f16, bf16 or f32: an array of JAX or NumPy, or a traced array.
+      q: queries, `[B, Hq, Nq, D]`, f16, bf16 or f32: a JAX array, a NumPy array or a JAX tracer.
       k, v: keys, `[B, Hkv, Nk, D]`, and values, `[B, Hkv, Nk, Dv]`; Hq is a multiple of Hkv.
       bias, attn_mask, sink_logits, kv_len: as in `flashattn.attention`. bias and sink_logits have gradients
         too.
-      mask, align, layout, softcap, score_mod: as in `flashattn.attention`; compiled in.
+      mask, align, layout, softcap, score_mod: as in `flashattn.attention`; constant at compile time.
       scale, offset: as in `flashattn.attention`, Python numbers. They are part of the XLA program, which
         is compiled again for other values. A decoder that counts its tokens in an array passes kv_len
         instead.
@@ -75,19 +76,19 @@ def attention(
         f32, which has gradients too.
       schedule: schedule fields to pin, for the forward pass only.
       device: "model:sm_90a" and so on run on a model of that GPU, on the platform cpu.
-      deterministic: whether gradients have the same bits each time.
+      deterministic: whether the backward pass returns bitwise equal gradients for equal inputs.
 
     Returns:
       o, `[B, Hq, Nq, Dv]`, or (o, lse). For a row that sees no key, o is 0 and lse is -inf.
 
     Raises:
-      ArgumentError, UnsupportedError: when JAX traces, shapes, types or names that do not fit; when JAX
-        lowers, a platform other than cpu and cuda; when JAX differentiates, forward mode (as a TypeError
-        of JAX) and second derivatives.
-      TraceError: score_mod uses an operation that cannot be recorded.
-      CompileError, UnsupportedError: the compiler's diagnostic, when JAX lowers.
+      ArgumentError, UnsupportedError: shapes, types or names do not match (while JAX traces), the platform
+        is neither cpu nor cuda (while JAX lowers), or a second derivative is requested.
+      TypeError: forward-mode differentiation is requested; raised by JAX.
+      TraceError: score_mod uses an operation that cannot be traced.
+      CompileError, UnsupportedError: the compiler's diagnostic, while JAX lowers.
       LibraryError: the library is missing.
-      jax.errors.JaxRuntimeError: a failure when XLA runs the program, for example in the driver.
+      jax.errors.JaxRuntimeError: a failure while XLA runs the program, for example in the driver.
     """
     if unknown:
         _features.check_keywords("attention", unknown, attention.__kwdefaults__)

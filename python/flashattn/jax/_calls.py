@@ -1,10 +1,11 @@
-"""Attention and its gradients as primitives of JAX: `flashattn_attention` and
-`flashattn_attention_backward`, with what JAX asks of a primitive to trace it, to batch it, to compile it
-and to refuse what it cannot differentiate.
+"""Attention and its backward pass as JAX primitives, `flashattn_attention` and
+`flashattn_attention_backward`, with the rules to trace, batch and lower them, and to refuse further
+derivatives.
 
-Each becomes one call of a foreign function of XLA, whose attributes say what it computes, the text of
-the module first. Shapes are checked where JAX traces, the module where JAX lowers for a platform; the
-kernel is compiled where XLA makes its program ready or, on a GPU, first runs it.
+Each primitive is lowered to one custom call of XLA's foreign function interface (FFI). The attributes of
+the call define the computation; the first attribute is the text of the MLIR module. Shapes are checked
+when JAX traces, the module when JAX lowers for a platform. The kernel is compiled when XLA instantiates
+the program or, on a GPU, runs the call for the first time.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from ..masks import Mask
 from . import _shards
 
 _TARGET = "flashattn"
-#: Inputs that begin with the batch, and those that broadcast to the scores.
+#: Inputs whose first dimension is the batch, and inputs that broadcast to the scores.
 _ROWS = ("q", "k", "v", "o", "lse", "d_o", "d_lse", "kv_len")
 _PAIRS = ("bias", "attn_mask")
 _DTYPES = {"f16": jnp.float16, "bf16": jnp.bfloat16, "f32": jnp.float32}
 
 
 class Options(NamedTuple):
-    """What is compiled in, or stands in the program of XLA."""
+    """The options that are constant at compile time or attributes of the XLA call."""
 
     mask: Optional[Mask] = None
     scale: Optional[float] = None
@@ -44,22 +45,22 @@ class Options(NamedTuple):
     softcap: Optional[float] = None
     score_mod: Optional[str] = None
     offset: Optional[int] = None
-    schedule: Any = None  #: as of `_plans.hashable`; of the forward alone
-    deterministic: bool = False  #: of gradients
-    device: Optional[str] = None  #: a model, or where JAX puts it
+    schedule: Any = None  #: the result of `_plans.hashable`; for the forward pass only
+    deterministic: bool = False  #: for the backward pass only
+    device: Optional[str] = None  #: a GPU model, or None for the device that JAX selects
 
 
 class _Call(NamedTuple):
     """The parameters of a primitive."""
 
     op: str
-    names: Tuple[str, ...]  #: of the inputs, in the order of the function's arguments
+    names: Tuple[str, ...]  #: the inputs, in the order of the function's arguments
     outputs: Tuple[str, ...]
     options: Options
 
 
 def _view(name: str, aval: Any, device: Union[int, str]) -> _tensors.View:
-    """An array of JAX before there is one: dense, and aligned as XLA has all its buffers."""
+    """Returns the view of a JAX array that is not allocated yet: dense, and aligned like all XLA buffers."""
     if not all(isinstance(size, int) for size in aval.shape):
         raise UnsupportedError(
             f"expected {name!r} of a shape of numbers but got {list(aval.shape)}; export with those"
@@ -72,7 +73,7 @@ def _view(name: str, aval: Any, device: Union[int, str]) -> _tensors.View:
 def _plan(
     call: _Call, avals: Sequence[Any], device: Union[int, str]
 ) -> Tuple[_plans.Call, Dict[str, _plans.Output]]:
-    """The call on `device`, checked (rule R1), and its outputs."""
+    """Checks the call on `device` (rule R1). Returns the call and its outputs."""
     options = call.options
     if options.device is not None:
         device = options.device
@@ -99,7 +100,7 @@ def _plan(
 
 
 def _abstract(q: Any, *rest: Any, call: _Call) -> List[Any]:
-    """What the outputs are, on whichever platform. They vary over the axes of a mesh that q does."""
+    """Returns the abstract outputs, for any platform. They vary over the same mesh axes as q."""
     _, outputs = _plan(call, (q, *rest), DEVICE_CPU)
     return [
         q.update(
@@ -125,8 +126,8 @@ def _refuse_derivative(primals: Any, tangents: Any, *, call: _Call) -> Any:
 
 
 def _batch(primitive: Any, args: Any, dims: Any, *, call: _Call) -> Any:
-    """The rule of vmap: the batched dimension becomes one with that of the batch. What heads have is not
-    of a batch, and gradients of what is broadcast are sums: those calls go one by one."""
+    """The vmap rule: folds the mapped dimension into the batch. The calls run one by one if an operand
+    without a batch dimension (sink logits) is mapped, or if gradients are sums over the batch."""
     batched = [name for name, dim in zip(call.names, dims) if dim is not None]
     moved = {
         name: arg if dim is None else jnp.moveaxis(arg, dim, 0)
@@ -147,7 +148,7 @@ def _batch(primitive: Any, args: Any, dims: Any, *, call: _Call) -> Any:
 def _batch_first(
     primitive: Any, call: _Call, batched: Sequence[str], moved: Mapping[str, Any]
 ) -> List[Any]:
-    """The calls whose `batched` inputs begin with the dimension that is mapped, as the outputs do."""
+    """Runs the calls. The mapped dimension is the first dimension of the `batched` inputs and of all outputs."""
     are_sums = any(name in _module.GRADIENTS for name in call.outputs)
     if are_sums or not set(batched) <= {*_ROWS, *_PAIRS}:
 
@@ -161,7 +162,7 @@ def _batch_first(
     folded = []
     for name in call.names:
         if name not in _ROWS and name not in _PAIRS:
-            folded.append(moved[name])  # which heads have, the same for all
+            folded.append(moved[name])  # one element per head, shared by all calls
             continue
         x = moved[name] if name in batched else moved[name][None]
         if name in _PAIRS and x.shape[:2] == (1, 1):
@@ -197,7 +198,7 @@ def _problem(call: _Call, avals: Sequence[Any], device: Union[int, str]) -> _mod
 
 
 def _lower(device: int, context: Any, *operands: Any, call: _Call) -> Any:
-    """The call of XLA, for the platform of `device`, the CPU or the first GPU."""
+    """Emits the XLA custom call for the platform of `device`: the CPU or the first GPU."""
     options, library = call.options, _library.get()
     problem = _problem(call, context.avals_in, device)
     text = _module.make_module(problem._replace(schedule=None))
@@ -251,13 +252,13 @@ _backward_p = _make_primitive("flashattn_attention_backward")
 
 
 def _register() -> None:
-    """Makes the library's functions known to XLA. Raises LibraryError, and what XLA does of another
-    version of its interface."""
+    """Registers the library's functions as XLA FFI handlers. Raises LibraryError, and the error of an XLA
+    with another version of the FFI."""
     lib = _library.get().lib
     for platform, function in (("cpu", lib.flashattnXLACallCPU), ("CUDA", lib.flashattnXLACallCUDA)):
         capsule = jax.ffi.pycapsule(ctypes.cast(function, ctypes.c_void_p).value)
         stages = {"execute": capsule}
-        if platform == "cpu":  # whose only device is known before the call
+        if platform == "cpu":  # the device is known before the call, so that XLA can compile early
             stages["instantiate"] = capsule
         jax.ffi.register_ffi_target(_TARGET, stages, platform=platform)
 
@@ -268,7 +269,7 @@ _register()
 def _bind(
     primitive: Any, op: str, given: Mapping[str, Any], outputs: Sequence[str], options: Options
 ) -> Dict[str, Any]:
-    # Those that may be left out come last.
+    # Optional inputs are last.
     roles = sorted(_library.get().roles(op), key=lambda role: role.is_optional)
     names = tuple(role.name for role in roles if role.name in given)
     call = _Call(op, names, tuple(outputs), options)
@@ -279,16 +280,16 @@ def _bind(
 def attend(
     options: Options, outputs: Tuple[str, ...], inputs: Mapping[str, Any]
 ) -> Dict[str, Any]:
-    """`outputs`, o and maybe lse, of `inputs`: q, k, v and operands by their names, those that broadcast
-    with four dimensions."""
+    """Computes `outputs`, o and optionally lse, from `inputs`: q, k, v and the operands by name. Operands
+    that broadcast to the scores have four dimensions."""
     return _bind(_attention_p, "attention", inputs, outputs, options)
 
 
 def _attend_forward(
     options: Options, outputs: Tuple[str, ...], inputs: Mapping[str, Any]
 ) -> Tuple[Dict[str, Any], Any]:
-    """With what gradients need: the operands whose gradients are asked for stand as keys of a
-    dictionary, which JAX takes as structure."""
+    """Returns the outputs and the residuals of the backward pass. The names of the requested operand
+    gradients are keys of a dictionary, because JAX treats keys as static structure."""
     values = {name: leaf.value for name, leaf in inputs.items()}
     sources = {"d_bias": "bias", "d_sink_logits": "sink_logits"}
     wanted = {
@@ -325,5 +326,5 @@ def _attend_backward(
 
 
 attend.defvjp(_attend_forward, _attend_backward, symbolic_zeros=True)
-#: The same for calls: a `jax.shard_map` that is not jitted knows no such function, but programs.
+#: `attend` for callers: outside jit, `jax.shard_map` supports jitted functions, but not such a custom_vjp.
 attend_jitted = jax.jit(attend, static_argnums=(0, 1), inline=True)

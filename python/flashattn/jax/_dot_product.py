@@ -1,4 +1,4 @@
-"""`dot_product_attention` of jax.nn, with its arguments and their meaning."""
+"""A replacement for `jax.nn.dot_product_attention`, with the same arguments."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ def dot_product_attention(
       bias: numbers that are added to the scores; it broadcasts to `[B, N, T, S]` and has gradients.
       mask: bool, where False hides a pair; it broadcasts as bias does.
       scale: a Python number, the factor of the scores; None means `1 / sqrt(H)`.
-      is_causal: whether query i sees the keys up to i, counted from the first, whatever T and S are.
-      query_seq_lengths: `[B]`, int32: rows at and after this number are 0.
-      key_value_seq_lengths: `[B]`, int32: keys at and after this number do not exist.
-      local_window_size: how many keys a query sees to the left and to the right of its own position; one
-        number is used for both sides.
+      is_causal: whether query i sees only keys 0 to i, even if T and S differ.
+      query_seq_lengths: `[B]`, int32: output rows from this index on are 0.
+      key_value_seq_lengths: `[B]`, int32: keys from this index on are ignored.
+      local_window_size: the numbers of keys that a query sees to the left and to the right of its own
+        position; a single number applies to both sides.
       implementation: must be None.
       return_residual: also return the log-sum-exp of each row, `[B, T, N]`, in the type of key, without
         gradients.
 
     Returns:
-      `[B, T, N, Hv]`, or this and the log-sum-exp. For a row that sees no key, the output is 0 and the
-      log-sum-exp is -inf; jax.nn returns the mean of all values for it.
+      `[B, T, N, Hv]`, or a pair of this array and the log-sum-exp. For a row that sees no key, the output is
+      0 and the log-sum-exp is -inf; jax.nn returns the mean of all values for such a row.
 
     Raises:
-      ArgumentError: implementation is not None, or shapes or types do not fit.
+      ArgumentError: implementation is not None, or shapes or types do not match.
       UnsupportedError: a type that no kernel supports.
     """
     if implementation is not None:
@@ -107,7 +107,7 @@ def _lengths(name: str, given: Any, batch: int) -> Any:
 
 
 def _as_bias(given: Any) -> Any:
-    """The bias in a type that kernels read: scores are f32, and so is what is added of others."""
+    """Returns the bias in a type that kernels read. Other types become f32, the type of the scores."""
     bias = as_array("bias", given)
     if bias.dtype == bool or jnp.issubdtype(bias.dtype, jnp.complexfloating):
         raise ArgumentError(

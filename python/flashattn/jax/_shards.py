@@ -1,4 +1,4 @@
-"""Arrays that lie on a mesh: each device computes its own batches and heads."""
+"""Arrays that are sharded over a mesh: each device computes its own batch elements and heads."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from .. import _library
 
 
 def _varying_axes(x: Any) -> Any:
-    """The axes of a mesh that an array within `jax.shard_map` varies over."""
+    """Returns the mesh axes over which an array within `jax.shard_map` varies."""
     aval = jax.typeof(x)
     kind = getattr(aval, "manual_axis_type", None)
     return getattr(aval, "vma", frozenset()) if kind is None else kind.varying
 
 
 def unify(inputs: Mapping[str, Any]) -> Dict[str, Any]:
-    """The inputs, each varying over the axes of a mesh that any of them does; gradients of those that did
-    not are sums over it then."""
+    """Casts every input to vary over all mesh axes over which any input varies. The gradient of an input
+    that is cast becomes a sum over the added axes."""
     axes = frozenset().union(*map(_varying_axes, inputs.values()))
     unified = {}
     for name, x in inputs.items():
@@ -30,14 +30,14 @@ def unify(inputs: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def names_of(axis: Any) -> Tuple[str, ...]:
-    """The names in a part of a PartitionSpec."""
+    """Returns the axis names in one entry of a PartitionSpec."""
     if axis is None:
         return ()
     return axis if isinstance(axis, tuple) else (axis,)
 
 
 def split_by(x: Any) -> Any:
-    """What the type of an array says that its dimensions are split by."""
+    """Returns the PartitionSpec in the type of an array."""
     return jax.typeof(x).sharding.spec
 
 
@@ -48,8 +48,8 @@ def on_each(
     specs: Mapping[str, PartitionSpec],
     outputs: Any,
 ) -> Any:
-    """`call` of the part of the inputs that each device has by `specs`, on all of them at once; what it
-    gives lies by the specs in `outputs`. What lies otherwise is brought together first."""
+    """Runs `call` on each device's shards of the inputs, as `specs` define them, on all devices at once. The
+    outputs are sharded by the specs in `outputs`. Inputs with other shardings are resharded first."""
     inputs = {name: jax.reshard(x, NamedSharding(mesh, specs[name])) for name, x in inputs.items()}
     used: Set[str] = {name for spec in specs.values() for axis in spec for name in names_of(axis)}
     if not used:
@@ -67,15 +67,16 @@ def attend(
     outputs: Tuple[str, ...],
     counts_heads: bool,
 ) -> Any:
-    """`call`, an attention of `inputs` that gives `outputs`, on each device where types say that batches or
-    heads are split. With `counts_heads` nothing is: a score_mod would count those of a device."""
+    """Runs `call`, an attention from `inputs` to `outputs`, on each device if the array types shard the
+    batch or the heads. With `counts_heads`, the inputs are gathered instead, because a score_mod would
+    count from 0 on each device."""
     roles = {role.name: role for role in _library.get().roles("attention")}
     dims = {name: role.dims_in(layout) for name, role in roles.items()}
     split = [x for x in inputs.values() if any(split_by(x))]
     if not split or any(x.ndim != len(dims[name]) for name, x in inputs.items()):
-        return call(unify(inputs))  # which refuses another rank
+        return call(unify(inputs))  # which reports a wrong rank
     mesh = jax.typeof(split[0]).sharding.mesh
-    axes: Dict[str, Any] = {}  # by the letter of what a dimension counts
+    axes: Dict[str, Any] = {}  # mesh axes, by the letter of a dimension
     if not counts_heads:
         found = dict(zip(dims["q"], split_by(inputs["q"])))
         shared = dict(zip(dims["k"], inputs["k"].shape))["G"]
@@ -83,7 +84,7 @@ def attend(
         if shared % math.prod(mesh.shape[name] for name in names_of(found["H"])) == 0:
             axes["H"] = axes["G"] = found["H"]
     specs = {
-        # What is broadcast is whole everywhere.
+        # Broadcast dimensions are replicated.
         name: PartitionSpec(*(axes.get(dim) if n > 1 else None for dim, n in zip(dims[name], x.shape)))
         for name, x in inputs.items()
     }  # fmt: skip

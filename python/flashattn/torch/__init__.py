@@ -6,9 +6,9 @@
     with flashattn.torch.replace_sdpa():
         logits = model(tokens)
 
-With this package imported, PyTorch can also compile, export and batch `flashattn.attention`, which is the
-operator `torch.ops.flashattn.attention`. The package is separate because the rest of flashattn does not
-need PyTorch.
+Importing this package registers the operator `torch.ops.flashattn.attention`, by which PyTorch can also
+compile, export and batch `flashattn.attention`. The package is separate because the rest of flashattn does
+not require PyTorch.
 """
 
 from . import _ops  # noqa: F401

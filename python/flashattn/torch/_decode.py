@@ -1,8 +1,8 @@
-"""Decoding as an operator of torch: `flashattn::decode`, a few queries against caches of keys and values,
-and `flashattn::decode.append`, which first writes the newest of them into the caches.
+"""Decoding as operators of torch: `flashattn::decode` computes attention of few queries to K/V caches, and
+`flashattn::decode.append` first writes the newest keys and values into the caches.
 
-How many keys a sequence has is a tensor, which no operator brings to the host: what torch compiled or
-captured serves every step.
+The number of keys of each sequence is a tensor, which no operator copies to the host. A compiled or
+captured step therefore serves all lengths.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _append_op = torch.ops.flashattn.decode.append
 
 
 class _Inputs(NamedTuple):
-    """The tensors of the operators, in their order."""
+    """The tensor arguments of the operators, in order."""
 
     q: Tensor
     k_cache: Tensor
@@ -64,24 +64,24 @@ def decode(
 
     Args:
       q: queries, `[B, Hq, n, D]`, f16, bf16 or f32. Query i is at position `kv_len[b] - n + i`.
-      k_cache, v_cache: `[B, Hkv, capacity, D]` and `[B, Hkv, capacity, Dv]`. Elements after the keys of a
-        sequence are ignored.
-      kv_len: `[B]`, i32 or i64: the number of keys of each sequence, including those of its newest tokens.
-        The tensor stays on its device, so the host does not wait for a GPU.
-      k, v: keys and values of the newest tokens, `[B, Hkv, n, D]` and `[B, Hkv, n, Dv]`. They are written
-        into the caches first, from `kv_len[b] - n` on. None if the caches contain them already.
-      mask: visible pairs, as in `flashattn.attention`.
+      k_cache, v_cache: `[B, Hkv, capacity, D]` and `[B, Hkv, capacity, Dv]`. Elements after the last key of
+        a sequence are ignored.
+      kv_len: `[B]`, i32 or i64: the number of keys of each sequence, including the keys of the newest
+        tokens. The tensor stays on its device, so the host does not wait for a GPU.
+      k, v: keys and values of the newest tokens, `[B, Hkv, n, D]` and `[B, Hkv, n, Dv]`. They are first
+        written into the caches, from index `kv_len[b] - n` on. None if the caches already contain them.
+      mask: the visible pairs of a query and a key, as in `flashattn.attention`; None shows all pairs.
       scale, softcap, sink_logits: as in `flashattn.attention`.
-      layout: "bhsd", or "bshd" if the sequence comes before the heads in every tensor.
+      layout: "bhsd", or "bshd" if the sequence dimension precedes the head dimension in every tensor.
       return_lse: also return the log-sum-exp (natural logarithm) of each row's scores, `[B, Hq, n]`, f32.
 
     Returns:
       o, `[B, Hq, n, Dv]`, or (o, lse). For a row that sees no key, o is 0 and lse is -inf.
 
     Raises:
-      ArgumentError: shapes, types or devices do not fit; on the CPU, also lengths beyond the capacity of
-        the caches. On a GPU, keys past the end of a cache fail on the device, like other indices out of
-        bounds.
+      ArgumentError: shapes, types or devices do not match; on the CPU, also if a length exceeds the
+        capacity of the caches. On a GPU, new keys past the end of a cache fail on the device, like other
+        indices out of bounds.
       UnsupportedError: tensors that require gradients, a type or a head dimension that no kernel supports.
     """
     if (k is None) != (v is None):
@@ -120,7 +120,7 @@ def decode(
 def _decode(
     *inputs: Any, layout: str = "bhsd", softcap: Optional[float] = None, **options: Any
 ) -> Tuple[Tensor, Tensor]:
-    """The kernel of both operators."""
+    """The implementation of both operators."""
     given = _Inputs(*inputs)
     _module.check_options(None, "bottom_right", layout)
     softcap = _features.check_options(softcap)
@@ -139,16 +139,16 @@ def _decode(
 
 
 def _places(kv_len: Tensor, count: int, rows_dim: int) -> Tensor:
-    """Where the newest `count` tokens of each sequence stand, as indices that broadcast to them."""
+    """Returns the cache indices of the newest `count` tokens of each sequence. They broadcast to k and v."""
     ends = kv_len.reshape(-1, 1, 1, 1)
-    if count == 1:  # mostly: two operators less, of which each costs the host and a GPU some us
+    if count == 1:  # the usual case: saves two operators, each of which costs some us on the host and a GPU
         return ends.to(torch.int64) - 1
     shape = (1, 1, count, 1) if rows_dim == 2 else (1, count, 1, 1)
     return ends + torch.arange(-count, 0, device=kv_len.device).reshape(shape)
 
 
 def _check_kinds(given: _Inputs) -> None:
-    """What can be seen without numbers."""
+    """Checks ranks, types and devices, which do not depend on sizes; fake tensors are checked too."""
     q, kv_len = given.q, given.kv_len
     new = {} if given.k is None or given.v is None else {"k": given.k, "v": given.v}
     check_rows(q, k_cache=given.k_cache, v_cache=given.v_cache, **new)
@@ -162,7 +162,7 @@ def _check_kinds(given: _Inputs) -> None:
 
 
 def _check_sizes(given: _Inputs, rows_dim: int) -> None:
-    """And what takes numbers: lengths on the CPU too, but never those on a GPU."""
+    """Checks sizes and, on the CPU, the lengths. Lengths on a GPU are never read."""
     q, k_cache, v_cache, kv_len = given[:4]
     batch, count, head_dim, value_dim = q.shape[0], q.shape[rows_dim], q.shape[3], v_cache.shape[3]
     heads, capacity = k_cache.shape[3 - rows_dim], k_cache.shape[rows_dim]
@@ -220,7 +220,7 @@ def _unbatched(info: Any, in_dims: Any, *inputs: Any, **options: Any) -> Any:
 
 
 def _without_gradients(op: Any) -> Any:
-    """The autograd kernel of `op`."""
+    """Returns the autograd kernel of `op`, which refuses tensors that require gradients."""
 
     def kernel(*inputs: Any, **options: Any) -> Any:
         _torch.refuse_gradients(**dict(zip(_Inputs._fields, inputs)))

@@ -1,8 +1,8 @@
-"""FlexAttention's functions and block masks, computed here: `flashattn.torch.flex_attention`.
+"""FlexAttention with the same functions and block masks: `flashattn.torch.flex_attention`.
 
-A `mask_mod` becomes sets of pairs as far as it is affine in the positions, whose hidden tiles cost
-nothing; the rest of it is computed once and read as `attn_mask`. A `score_mod` is compiled, but for tensors
-that it captures: what multiplies the score multiplies queries or keys, what is added to it is a bias.
+Conditions of a `mask_mod` that are affine in the positions become sets of pairs, whose hidden tiles cost
+nothing. Other conditions are computed once and read as `attn_mask`. A `score_mod` is compiled, except for
+captured tensors: a factor of the score multiplies queries or keys, a summand is a bias.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ try:
 except ImportError:  # before torch 2.9
     AuxOutput = AuxRequest = None  # type: ignore[assignment, misc]
 
-#: The greatest head dimension on GPUs.
+#: The largest head dimension on GPUs.
 _MAX_HEAD_DIM = 256
 _MASK_ARGUMENTS = ("b", "h", "p", "k")
 _NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
@@ -40,9 +40,9 @@ def affine_mask(mask_mod: Callable[..., Any]) -> Mask:
     """Returns the mask of the pairs that `mask_mod(b, h, q_idx, kv_idx)` shows, for `flashattn.attention`
     with `align="top_left"`.
 
-    The function must be affine: it adds, subtracts and compares positions, multiplies them by integers and
-    divides them by positive integers (`//`, `%`). It joins conditions by `&`, `|`, `~` and `^`, and reads no
-    tensor, batch or head.
+    The function must be affine: it may add, subtract and compare positions, multiply them by integers and
+    divide them by positive integers (`//`, `%`). It may combine conditions by `&`, `|`, `~`, `^` and
+    `torch.where`. It must not read tensors, the batch or the head.
 
     Raises:
       TraceError: the function is not affine; the message names the rule that it breaks.
@@ -52,7 +52,7 @@ def affine_mask(mask_mod: Callable[..., Any]) -> Mask:
 
 
 def _affine(node: Any) -> str:
-    """The text of an affine expression."""
+    """Returns the text of an affine expression. Raises TraceError if the expression is not affine."""
     if not isinstance(node, Node):
         if isinstance(node, bool) or int(node) != node:
             raise TraceError(f"expected integers in an affine mask_mod but got {node}")
@@ -75,7 +75,7 @@ def _affine(node: Any) -> str:
         if node.op != "*" and not node.args[1] > 0:
             raise TraceError(f"expected '{node.op}' by a positive integer but got {node.args[1]}")
         name = {"*": "*", "//": "floordiv", "%": "mod"}[node.op]
-        # A product's constant is its second factor.
+        # The constant of a product is the second factor.
         first, second = sorted(node.args, key=lambda x: not isinstance(x, Node))
         return f"({_affine(first)} {name} {_affine(second)})"
     raise TraceError(f"expected affine operations in mask_mod but got '{node.op}'")
@@ -86,7 +86,7 @@ def _set(constraint: str) -> Mask:
 
 
 def _set_of(node: Any, is_negated: bool = False) -> Mask:
-    """The pairs for which a condition holds, or does not."""
+    """Returns the mask of the pairs for which a condition holds or, with `is_negated`, does not hold."""
     if isinstance(node, bool):
         return _set("k >= 0" if node != is_negated else "-k - 1 >= 0")
     if not isinstance(node, Node):
@@ -124,7 +124,7 @@ def _conjuncts(node: Any) -> List[Any]:
 
 
 def _indices(batch: int, heads: int, rows: int, keys: int, device: Any) -> Any:
-    """Each argument of a function as a tensor; they broadcast to the scores."""
+    """Returns each argument of a function as a tensor of indices. The tensors broadcast to the scores."""
     shapes = {"b": (batch, 1, 1, 1), "h": (heads, 1, 1), "p": (rows, 1), "k": (keys,)}
     return {
         name: torch.arange(shape[0], dtype=torch.int32, device=device).reshape(shape)
@@ -133,27 +133,27 @@ def _indices(batch: int, heads: int, rows: int, keys: int, device: Any) -> Any:
 
 
 def _expand(values: Any, device: Any, dtype: torch.dtype) -> Tensor:
-    """What `compute` gives, of four dimensions."""
+    """Returns a result of `compute` as a tensor of four dimensions."""
     tensor = torch.as_tensor(values, device=device).to(dtype)
     return tensor.reshape((1,) * (4 - tensor.ndim) + tuple(tensor.shape))
 
 
 class _Pairs(NamedTuple):
-    """What a block mask shows to a call."""
+    """The pairs that a block mask shows in a call."""
 
-    sources: Sequence[Any]  #: the mask_mod's graph or the lists of blocks, which fingerprints count on
-    mask: Optional[Mask]  #: with `attn_mask`, as `flashattn.attention` takes them
+    sources: Sequence[Any]  #: the graph of the mask_mod, or the block lists; kept alive for fingerprints
+    mask: Optional[Mask]  #: with `attn_mask`, the arguments of `flashattn.attention`
     attn_mask: Optional[Tensor]
 
     def shown(self, sizes: Any, device: Any) -> Optional[Tensor]:
-        """All of it as truth values."""
+        """Returns all visible pairs as a Boolean tensor."""
         if isinstance(self.sources[0], Tensor):
             return self.attn_mask
         return _expand(compute(self.sources[0], _indices(*sizes, device)), device, torch.bool)
 
 
 def _pairs_of(node: Any, sizes: Any, device: Any) -> Tuple[Optional[Mask], Optional[Tensor]]:
-    """The set and the `attn_mask` that a mask_mod stands for."""
+    """Returns the mask and the `attn_mask` whose intersection is the mask_mod."""
     mask: Optional[Mask] = None
     attn_mask: Optional[Tensor] = None
     for part in _conjuncts(node):
@@ -169,15 +169,15 @@ def _pairs_of(node: Any, sizes: Any, device: Any) -> Tuple[Optional[Mask], Optio
 
 
 def _listed(block_mask: Any, rows: int, keys: int) -> Tensor:
-    """The pairs of the blocks that are listed."""
+    """Returns the pairs of the listed blocks as a Boolean tensor."""
     blocks = block_mask.to_dense().bool()
     for dim, size in ((-2, block_mask.BLOCK_SIZE[0]), (-1, block_mask.BLOCK_SIZE[1])):
         blocks = blocks.repeat_interleave(size, dim)
     return blocks[..., :rows, :keys].contiguous()
 
 
-#: Of each block mask what its latest calls saw, by all that it depends on. Truth values take memory, so
-#: that only so many are kept.
+#: For each block mask, the pairs of its latest calls, by everything on which they depend. Boolean tensors
+#: take memory, so only `_MAX_KNOWN` results are kept.
 _known: "weakref.WeakKeyDictionary[Any, Dict[Any, _Pairs]]" = weakref.WeakKeyDictionary()
 _MAX_KNOWN = 4
 
@@ -202,7 +202,7 @@ def _find_pairs(block_mask: Any, sizes: Any, device: Any) -> _Pairs:
         names = "kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices"
         lists = [x for x in (getattr(block_mask, name) for name in names) if x is not None]
     sources = lists or [graph_of(block_mask.mask_mod, "mask_mod", _MASK_ARGUMENTS)]
-    # What a graph of CUDA captures runs again with other contents of the tensors.
+    # A captured CUDA graph runs again with other tensor contents, so its pairs are not kept.
     is_captured = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
     seen = None if is_captured else fingerprint(sources)
     known = _known.setdefault(block_mask, {})
@@ -223,10 +223,11 @@ def _find_pairs(block_mask: Any, sizes: Any, device: Any) -> _Pairs:
 def _multiply(
     query: Tensor, key: Tensor, factor: Any, sizes: Any, shown: Shown
 ) -> Tuple[Tensor, Tensor]:
-    """Queries and keys whose products are those of the given ones times `factor`.
+    """Returns queries and keys whose products are those of `query` and `key` times `factor`.
 
-    What has eight or eleven digits is multiplied as two numbers, the rounded product and the rest, side by
-    side in the head dimension: rounding the product alone would be an error of the score.
+    bf16 and f16 have 8 and 11 significant bits. In these types, each product with the factor is stored as two
+    numbers, the rounded product and the rounding error, side by side in the head dimension. Without the
+    second number, the rounding would be an error of the score.
     """
     parts = place(factor, query.shape[1] != key.shape[1])
     is_exact = query.dtype is torch.float32
@@ -254,8 +255,8 @@ def _multiply(
 
 
 def _halves(tensor: Tensor, factor: Optional[Tensor]) -> Tuple[Tensor, Any]:
-    """The product in the tensor's type and what rounding left of it, a constant to gradients: the first
-    half has those of the whole."""
+    """Returns the product, rounded to the tensor's type, and the rounding error. The rounding error is a
+    constant for autograd, because the rounded product carries the gradient of the whole product."""
     if factor is None:
         return tensor, None
     product = tensor.float() * factor
@@ -264,7 +265,7 @@ def _halves(tensor: Tensor, factor: Optional[Tensor]) -> Tuple[Tensor, Any]:
 
 
 class _Compiled:
-    """A score_mod of a graph without tensors, as the tracer takes it."""
+    """A graph without tensors as a score_mod that the tracer can call."""
 
     def __init__(self, node: Any):
         self.node = node
@@ -274,15 +275,19 @@ class _Compiled:
 
 
 def _wants_lse(return_aux: Any, return_lse: bool) -> bool:
-    """Whether an `AuxRequest` asks for the log-sum-exp."""
+    """Returns whether an `AuxRequest` requests the log-sum-exp. Raises ArgumentError, UnsupportedError."""
     if AuxRequest is None or not isinstance(return_aux, AuxRequest):
         raise ArgumentError(
             f"expected return_aux to be torch's AuxRequest or None but got {type(return_aux).__name__}"
         )
     if return_lse:
-        raise ArgumentError("expected return_lse or return_aux but got both; return_aux=AuxRequest(lse=True) is the newer")
+        raise ArgumentError(
+            "expected return_lse or return_aux but got both; return_aux=AuxRequest(lse=True) is the newer"
+        )
     if return_aux.max_scores:
-        raise UnsupportedError("expected return_aux without max_scores but got it; AuxRequest(lse=True) has the log-sum-exp")
+        raise UnsupportedError(
+            "expected return_aux without max_scores but got it; AuxRequest(lse=True) has the log-sum-exp"
+        )
     return bool(return_aux.lse)
 
 
@@ -305,10 +310,10 @@ def flex_attention(
       query: `[B, Hq, L, E]`, f16, bf16 or f32, with any strides.
       key, value: `[B, H, S, E]` and `[B, H, S, Ev]`; a batch of 1 broadcasts.
       score_mod: a function of (score, b, h, q_idx, kv_idx) that returns the new score. It may use
-        operators, and the functions of PyTorch that `flashattn.math` also has. Elements of captured
-        tensors, indexed by the arguments, may be added to the score or hide it with -inf. They may
-        multiply the score if they depend on the query or on the key, but not on both. Captured tensors
-        have gradients.
+        operators, and the PyTorch functions that `flashattn.math` also provides. Elements of captured
+        tensors, indexed by the arguments, may be added to the score, or may hide the pair with -inf. They
+        may multiply the score if they depend on the query or on the key, but not on both. Captured
+        tensors have gradients.
       block_mask: a result of PyTorch's `create_block_mask` or `BlockMask.from_kv_blocks`. Affine
         conditions of its mask_mod (see `affine_mask`) become sets, whose hidden tiles cost nothing.
         Other conditions become a Boolean tensor, which is computed again when a captured tensor or
@@ -316,18 +321,18 @@ def flex_attention(
       scale: factor of the scores; None means `1 / sqrt(E)`.
       enable_gqa: whether Hq may be a multiple of H.
       return_lse: also return the log-sum-exp (natural logarithm) of each row, `[B, Hq, L]`, f32.
-      kernel_options: accepted and ignored: it configures PyTorch's own kernels, not the result.
+      kernel_options: ignored, because it configures PyTorch's own kernels and not the result.
       return_aux: PyTorch's `AuxRequest`; `lse=True` requests the log-sum-exp. `max_scores` is not
         supported.
 
     Returns:
-      `[B, Hq, L, Ev]`, or this and the log-sum-exp; with `return_aux`, the second is PyTorch's
-      `AuxOutput`. A row that sees no key is 0.
+      `[B, Hq, L, Ev]`, or a pair of this tensor and the log-sum-exp; with `return_aux`, a pair of this tensor
+      and PyTorch's `AuxOutput`. A row that sees no key is 0.
 
     Raises:
-      ArgumentError: shapes or types do not fit, or the block mask has other lengths.
+      ArgumentError: shapes or types do not match, or the block mask is for other lengths.
       UnsupportedError: `max_scores` is requested.
-      TraceError: score_mod or mask_mod uses an operation that cannot be computed; the message names it.
+      TraceError: score_mod or mask_mod uses an operation that is not supported; the message names the operation.
     """
     if torch.compiler.is_dynamo_compiling() and not (score_mod is block_mask is None):
         return outside(

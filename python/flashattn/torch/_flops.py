@@ -1,4 +1,4 @@
-"""The operators' FLOPs, as torch's `FlopCounterMode` counts them."""
+"""FLOP formulas of the operators, for torch's `FlopCounterMode`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch.utils.flop_counter import register_flop_formula
 
 
 def _count(q: Any, k: Any, v: Any, layout: str, of_scores: int, of_values: int) -> int:
-    """As torch counts those of its own attention: of all pairs, whatever a mask hides."""
+    """Counts all pairs, even if a mask hides some, as torch does for its own attention."""
     batch, heads, rows = q[:3] if layout == "bhsd" else (q[0], q[2], q[1])
     keys = k[2] if layout == "bhsd" else k[1]
     return int(2 * batch * heads * rows * keys * (of_scores * q[3] + of_values * v[3]))
@@ -25,6 +25,6 @@ def _backward(
 
 
 def register(attention: Any, attention_backward: Any) -> None:
-    """Makes the formulas of both operators known."""
+    """Registers the formulas of both operators with torch."""
     register_flop_formula(attention)(_forward)
     register_flop_formula(attention_backward)(_backward)

@@ -1,9 +1,8 @@
-"""FlexAttention's functions as graphs: what `score_mod` and `mask_mod` do to their indices, to the score
-and to the tensors that they capture.
+"""FlexAttention's functions as graphs: the operations that `score_mod` and `mask_mod` apply to the
+indices, to the score and to captured tensors.
 
-A function is called once, with nodes that write down the operators and the functions of torch that
-meet them. What is written down can be computed again: by the compiler's tracer, or on tensors of
-indices, which broadcast.
+A function is called once, with nodes that record the operators and torch functions that are applied to
+them. The graph can then be evaluated by the compiler's tracer, or on tensors of indices, which broadcast.
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ _BINARY: Dict[str, Callable[[Any, Any], Any]] = {
     ">>": operator.rshift,
     "minimum": traced_math.minimum, "maximum": traced_math.maximum,
 }  # fmt: skip
-#: The types that a value may be cast to, which is an operation of the type's name.
+#: The types that a value may be cast to. The operation has the name of the type.
 _CASTS: Dict[torch.dtype, str] = {
     getattr(torch, name): name for name in (
         "bool", "uint8", "int8", "int16", "int32", "int64", "bfloat16", "float16", "float32", "float64",
     )
 }  # fmt: skip
-#: Methods that cast.
+#: Methods that cast, and their types.
 _CAST_METHODS = {
     "bool": "bool", "byte": "uint8", "char": "int8", "short": "int16", "int": "int32", "long": "int64",
     "bfloat16": "bfloat16", "half": "float16", "float": "float32", "double": "float64",
 }  # fmt: skip
-#: Casts that keep every digit of a score, so that they are linear.
+#: Casts that keep all digits of a score, and therefore are linear.
 WIDE = ("float32", "float64")
 
 
@@ -58,7 +57,7 @@ _UNARY: Dict[str, Callable[[Any], Any]] = {
         "sqrt", "tanh",
     )},
 }  # fmt: skip
-#: Other names of the same in torch, without underscores around them.
+#: torch's names of these operations, without leading and trailing underscores.
 _NAMES = {
     "add": "+", "sub": "-", "subtract": "-", "mul": "*", "multiply": "*", "div": "/", "truediv": "/",
     "true_divide": "/", "divide": "/", "floor_divide": "//", "floordiv": "//", "remainder": "%",
@@ -77,7 +76,7 @@ def _call(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
     return function(*args, **options)
 
 
-#: Calls a function outside of what `torch.compile` compiles, or is torch's error under fullgraph=True, which quotes this.
+#: Calls a function outside the graph of `torch.compile`. With fullgraph=True, torch's error quotes the reason.
 outside = _torch.outside = torch.compiler.disable(
     _call,
     reason="expected fullgraph=False for a score_mod or a block_mask, which flashattn reads itself at each call",
@@ -85,15 +84,15 @@ outside = _torch.outside = torch.compiler.disable(
 
 
 class Node:
-    """A value of a function: an argument of it ("score", "b", "h", "p", "k"), an element of a tensor
-    that it captures ("load"), or an operation on such."""
+    """A value in a function: an argument ("score", "b", "h", "p", "k"), an element of a captured tensor
+    ("load"), or an operation on nodes and numbers."""
 
     __slots__ = ("op", "args", "needs")
     __hash__ = object.__hash__
 
     def __init__(self, op: str, args: Tuple[Any, ...] = ()):
         self.op, self.args = op, args
-        #: The arguments that it depends on, and "load" where it does on a tensor.
+        #: The arguments that the value depends on, and "load" if it depends on a tensor.
         self.needs: FrozenSet[str] = frozenset().union(
             *(arg.needs for arg in args if isinstance(arg, Node)), () if args and op != "load" else (op,)
         )
@@ -117,7 +116,7 @@ class Node:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        if name in ("new_ones", "new_zeros"):  # the neutral element of torch's and_masks, or_masks
+        if name in ("new_ones", "new_zeros"):  # torch's and_masks and or_masks start with these constants
             return lambda *_, **__: name == "new_ones"
         if name == "device":
             return torch.device("cpu")
@@ -147,7 +146,7 @@ _add_operators()
 
 
 def _lift(value: Any, what: str) -> Any:
-    """A node or a number."""
+    """Returns a value as a node or a number. Raises TraceError."""
     if isinstance(value, Tensor):
         value = _load(value, ())
     if isinstance(value, Node):
@@ -165,11 +164,11 @@ def _lift(value: Any, what: str) -> Any:
 
 
 def apply(op: str, *args: Any) -> Any:
-    """The operation on nodes, tensors and numbers, of which one at least is a node."""
+    """Returns the node of an operation on nodes, tensors and numbers."""
     args = tuple(_lift(arg, f"'{op}'") for arg in args)
     if op in ("&", "|"):
         for one, other in (args, args[::-1]):
-            if isinstance(one, bool):  # with the neutral element, or the other one
+            if isinstance(one, bool):  # a neutral or an absorbing element
                 return other if one == (op == "&") else one
     return Node(op, args)
 
@@ -188,7 +187,7 @@ def _load(tensor: Tensor, indices: Tuple[Any, ...]) -> Node:
 
 
 def _record(name: str, args: Tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """A function or a method of torch, by its name, on what holds a node."""
+    """Records a function or a method of torch, by its name, with arguments that contain a node."""
     plain = name.strip("_")
     if plain == "getitem":
         index = args[1]
@@ -205,9 +204,9 @@ def _record(name: str, args: Tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         if plain == "square" and len(args) == 1:
             return apply("*", args[0], args[0])
         if plain == "full_like" and len(args) == 2:
-            return apply("where", True, args[1], args[1])  # no number, which may be a dimension
+            return apply("where", True, args[1], args[1])  # a node, because a number may be a dimension
         if plain in ("max", "min") and not isinstance(args[-1], Node):
-            args = args[:1]  # along a dimension
+            args = args[:1]  # a reduction along a dimension, which is refused below
         op = _NAMES.get(plain, plain)
         if op in _BINARY and len(args) == 2 or op in _UNARY and len(args) == 1:
             return apply(op, *args)
@@ -234,7 +233,7 @@ def _record_cast(name: str, args: Tuple[Any, ...], kwargs: Mapping[str, Any]) ->
 
 
 def _record_clamp(name: str, args: Tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """Between bounds that may be left out; `relu` is that by 0."""
+    """Records a clamp with optional bounds. `relu` is a clamp with the lower bound 0."""
     value, *bounds = args
     low, high = (*bounds, None, None)[:2] if name != "relu" else (0, None)
     low, high = kwargs.get("min", low), kwargs.get("max", high)
@@ -243,7 +242,7 @@ def _record_clamp(name: str, args: Tuple[Any, ...], kwargs: Mapping[str, Any]) -
 
 
 def _is_index(value: Any) -> bool:
-    """Whether it is an integer made of indices, which no integer type of 32 bits changes."""
+    """Returns whether the value is an integer computed from indices, which a cast to 32 or 64 bits keeps."""
     if not isinstance(value, Node):
         return not isinstance(value, bool) and _trace._type_of(value) == "i32"
     if value.op in ("b", "h", "p", "k"):
@@ -253,7 +252,7 @@ def _is_index(value: Any) -> bool:
 
 
 class _Recording(TorchFunctionMode):
-    """Sees the calls in which tensors alone decide, such as an element of one at a node."""
+    """Records calls that torch dispatches by tensors alone, such as a tensor that is indexed by a node."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         flat = [x for arg in args for x in (arg if isinstance(arg, (tuple, list)) else (arg,))]
@@ -263,8 +262,8 @@ class _Recording(TorchFunctionMode):
 
 
 def graph_of(function: Callable[..., Any], what: str, arguments: Tuple[str, ...]) -> Any:
-    """What `function`, a `what` of these arguments, returns: a node or a number. Raises TraceError,
-    which names what does not trace; what the function itself raises stays."""
+    """Returns the result of `function`, a `what` with these arguments: a node or a number. Raises TraceError,
+    which names the operation that cannot be traced. Other exceptions of the function propagate."""
     if not callable(function):
         raise TraceError(
             f"expected {what} to be a function or None but got {type(function).__name__}"
@@ -284,8 +283,9 @@ def graph_of(function: Callable[..., Any], what: str, arguments: Tuple[str, ...]
 
 
 def fingerprint(values: Sequence[Any]) -> Any:
-    """What `compute` of graphs depends on, with the captured tensors as they are now, to look it up by for
-    as long as the graphs live; None where torch does not count what is written to such a tensor."""
+    """Returns a key for the results of `compute` on these graphs, with the current contents of captured
+    tensors. The key is valid while the graphs are alive. Returns None if torch does not count the writes to
+    a captured tensor."""
     known: Dict[int, int] = {}
     found: List[Any] = []
 
@@ -302,17 +302,18 @@ def fingerprint(values: Sequence[Any]) -> Any:
 
     try:
         return (*map(visit, values), *found)
-    except RuntimeError:  # of a tensor of inference mode
+    except RuntimeError:  # inference tensors have no version counter
         return None
 
 
-#: The pairs that a mask shows, as what broadcasts to the scores; None for all.
+#: Returns the pairs that a mask shows as a tensor that broadcasts to the scores; None for all pairs.
 Shown = Callable[[], Optional[Tensor]]
 
 
 def _element(tensor: Tensor, indices: Tuple[Any, ...], shown: Shown) -> Tensor:
-    """The elements of a captured tensor at tensors of indices. Where the mask hides a pair, an index may
-    be past the tensor's end; elsewhere it is an error, which a GPU is not waited for to find."""
+    """Returns the elements of a captured tensor at tensors of indices. An index past the end reads element 0
+    if the mask hides the pair. For a visible pair, it is an error on the CPU; on a GPU it also reads element
+    0, because the host does not wait for the GPU."""
     within: List[Any] = []
     for index, size in zip(indices, tensor.shape):
         if not isinstance(index, Tensor):
@@ -341,8 +342,8 @@ def _element(tensor: Tensor, indices: Tuple[Any, ...], shown: Shown) -> Tensor:
 
 
 def compute(node: Any, values: Mapping[str, Any], shown: Shown = lambda: None) -> Any:
-    """The graph on `values` of its arguments: traced ones, or tensors of indices that broadcast. Raises
-    ArgumentError for an index that a captured tensor has not, of a pair that is `shown`."""
+    """Evaluates a graph on the `values` of its arguments: traced values, or tensors of indices, which
+    broadcast. Raises ArgumentError if the index of a `shown` pair is past the end of a captured tensor."""
     known: Dict[int, Any] = {}
 
     def visit(x: Any) -> Any:

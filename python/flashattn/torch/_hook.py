@@ -1,4 +1,4 @@
-"""The hook that torch has for kernels of flash attention: what it calls where it chooses its own."""
+"""An implementation for torch's hook for flash attention. torch calls it in place of its own kernels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from ..errors import ArgumentError, UnsupportedError
 from ._ops import _backward, _forward
 
-#: What `torch.nn.attention.activate_flash_attention_impl` takes.
+#: The argument of `torch.nn.attention.activate_flash_attention_impl`.
 NAME = "flashattn"
 _CAUSAL = "#flashattn.causal"
 
@@ -22,9 +22,9 @@ def register() -> None:
         flashattn.torch.register()
         torch.nn.attention.activate_flash_attention_impl("flashattn")
 
-    `torch.nn.attention.restore_flash_attention_impl` undoes the activation. PyTorch still chooses among its
-    kernels by its own rules: attention that it computes with other kernels, such as f32 and masks on a GPU,
-    stays there. `replace_sdpa` replaces all of it. `register` may be called more than once.
+    `torch.nn.attention.restore_flash_attention_impl` undoes the activation. PyTorch still selects a kernel
+    for each call by its own rules: calls that its flash attention does not support, such as f32 and masks on
+    a GPU, use its other kernels. `replace_sdpa` replaces all calls. `register` may be called more than once.
 
     Raises:
       UnsupportedError: this PyTorch does not have the hook.
@@ -39,7 +39,7 @@ def register() -> None:
 
 
 class _Active:
-    """Stands in torch's dispatcher for as long as it is not removed."""
+    """Overrides flash attention in torch's dispatcher until `remove` is called."""
 
     def __init__(self) -> None:
         self.library: Any = torch.library.Library("aten", "IMPL")
@@ -67,7 +67,7 @@ def _run(
     attn_mask: Optional[Tensor],
     scale: Optional[float],
 ) -> Tuple[Tensor, Tensor]:
-    """o, of the strides that torch expects: those of a new tensor like the query; and lse."""
+    """Returns o and lse. o has the strides that torch expects: those of a new tensor like the query."""
     if dropout_p != 0:
         raise ArgumentError(f"expected dropout_p 0 but got {dropout_p}; pass 0.0, as in evaluation")
     swaps = query.stride(1) < query.stride(2)
@@ -116,7 +116,7 @@ def _forward_cpu(
     scale: Optional[float] = None,
 ) -> Tuple[Tensor, Tensor]:
     o, lse = _run(query, key, value, dropout_p, is_causal, attn_mask, scale)
-    # Torch's CPU has the queries before the heads, in lse and in gradients.
+    # On the CPU, torch stores queries before heads, in lse and in the gradients.
     return o, lse.mT.contiguous().mT
 
 
@@ -157,8 +157,8 @@ def _forward_cuda(
 def _backward_cuda(
     grad_out: Tensor, *inputs: Any, scale: Optional[float] = None
 ) -> Tuple[Tensor, ...]:
-    """Of query, key, value, out and logsumexp; then what `_forward_cuda` gave, around two numbers: whether
-    to drop out, refused there, and is_causal."""
+    """`inputs` are query, key, value, out and logsumexp, then further results of `_forward_cuda` with
+    dropout_p and is_causal among them. The forward pass refuses a dropout_p other than 0."""
     rows, is_causal = inputs[:4], inputs[10]
     swaps = rows[0].stride(1) < rows[0].stride(2)
     found = _differentiate(grad_out, rows, inputs[4], is_causal, None, scale, swaps)

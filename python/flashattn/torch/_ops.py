@@ -1,8 +1,7 @@
-"""Attention and its gradients as operators of torch: `flashattn::attention` and
-`flashattn::attention_backward`, with what torch asks of an operator to differentiate it, to trace it,
-to batch it and to run it under autocast.
+"""Attention and its backward pass as operators of torch, `flashattn::attention` and
+`flashattn::attention_backward`, with the rules of torch for autograd, tracing, vmap and autocast.
 
-They are the one way into a graph of torch, but for decoding (`_decode`).
+Every attention in a graph of torch is a call of these operators, except for decoding (`_decode`).
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from ..errors import ArgumentError, UnsupportedError
 from ..masks import Mask
 from . import _flops, _vmap
 
-#: What a call may leave out, in the order of the arguments.
+#: The optional operands, in the order of the arguments.
 OPERANDS = ("bias", "attn_mask", "sink_logits", "kv_len", "offset")
 _INPUTS = "Tensor q, Tensor k, Tensor v"
 _OPERANDS = "Tensor? bias, Tensor? attn_mask, Tensor? sink_logits, Tensor? kv_len, SymInt? offset"
-#: Masks and score modifications are texts of the compiler, as they stand in its modules.
+#: Masks and score modifications are MLIR text, as in the modules that are compiled.
 _OPTIONS = (
     "float? scale=None, str? mask=None, str align='bottom_right', str layout='bhsd', "
     "float? softcap=None, str? score_mod=None, str? model=None"
@@ -67,8 +66,8 @@ def attend(
     score_mod: Optional[str],
     device: Optional[str],
 ) -> Any:
-    """`flashattn.attention` through its operator: where torch records, traces, batches or casts. The
-    `score_mod` is a text, the `operands` are those that are there."""
+    """Computes `flashattn.attention` through the operator, if torch records, traces, batches or autocasts the
+    call. `score_mod` is MLIR text; `operands` holds only the operands of the call."""
     _torch.refuse_gradients(scale=scale, softcap=softcap)
     if out is not None:
         raise UnsupportedError(
@@ -112,7 +111,7 @@ def _fields(
     score_mod: Optional[str],
     model: Optional[str],
 ) -> Dict[str, Any]:
-    """What both operators have beside their tensors."""
+    """Returns the options that both operators take."""
     return {
         "scale": None if scale is None else _as_float(scale),
         "mask": None if mask is None else str(mask),
@@ -128,7 +127,7 @@ def _as_float(scale: Any) -> float:
     try:
         return float(scale)
     except OverflowError:
-        return _module.check_factor("scale", scale)  # which refuses it
+        return _module.check_factor("scale", scale)  # raises ArgumentError
 
 
 def record(
@@ -138,9 +137,9 @@ def record(
     scale: Optional[float],
     options: Tuple[Any, ...],
 ) -> Any:
-    """What a plan has computed, as autograd knows it: o, or o and lse where the `options` of
-    `flashattn.attention`, by which plans are found, ask for it. Its attributes are left until gradients
-    need them, for the host's time is the caller's."""
+    """Records the results of a plan in autograd. Returns o, or (o, lse) if `options`, in which
+    `flashattn.attention` looks up plans, request lse. The attributes of the operator are computed in the
+    backward pass only, to save host time."""
     names = options[8]
     if not names:
         return _apply_planned((found, scale, options), *rows)
@@ -150,8 +149,9 @@ def record(
 
 
 def is_seen(inputs: Sequence[Any]) -> bool:
-    """Whether somebody beside autograd has to see a call: a mode, autocast, `torch.jit.trace`, a tensor of another class
-    or device. Torch's own way to the kernel of an operator costs the host 20 us."""
+    """Returns whether a call must go through torch's dispatcher for another reason than autograd: a mode,
+    autocast, `torch.jit.trace`, or a tensor of another class or device. The dispatcher costs 20 us on the
+    host."""
     if torch.compiler.is_compiling() or _torch.any_autocast() or _torch.count_modes():
         return True
     if _torch.is_tracing():
@@ -164,15 +164,15 @@ def is_seen(inputs: Sequence[Any]) -> bool:
 
 
 def _call(op: Any, function: Any, inputs: Tuple[Any, ...], options: Dict[str, Any]) -> Any:
-    """The operator, or in `torch.func.grad` and its like, which see through no operator, the function
-    that records it."""
+    """Calls the operator or, in transforms such as `torch.func.grad`, which cannot look into an operator, the
+    autograd function that records it."""
     if torch.compiler.is_compiling() or not _torch.in_transform():
         return op(*inputs, **options)
     return function.apply(options, *inputs)
 
 
 def _as_tensor(value: Any, like: Tensor) -> Any:
-    """An operand that is a list or an array as what the operator takes."""
+    """Converts an operand that is a list or an array to a tensor on the device of `like`."""
     if value is None or isinstance(value, Tensor):
         return value
     return torch.as_tensor(value, device=like.device)
@@ -184,7 +184,7 @@ def _mask_of(text: Optional[str]) -> Optional[Mask]:
 
 
 def _lay_out(name: str, tensor: Optional[Tensor]) -> Any:
-    """An input as kernels read it, and without its graph."""
+    """Returns an input in the layout that kernels read, detached from its autograd graph."""
     if tensor is None:
         return None
     tensor = _torch.lay_out(name, tensor)
@@ -198,7 +198,7 @@ def _normalize(
     kv_len: Optional[Tensor],
     offset: Optional[int],
 ) -> Tuple[Tuple[str, ...], Tuple[Any, ...]]:
-    """The names and the values of operands that are there, in their order."""
+    """Returns the names and the values of the operands that are not None, in order."""
     tensors = zip(OPERANDS, (bias, attn_mask, sink_logits, kv_len))
     values = (*(_lay_out(name, tensor) for name, tensor in tensors), offset)
     found = [(name, value) for name, value in zip(OPERANDS, values) if value is not None]
@@ -261,7 +261,7 @@ def _backward(
     deterministic: bool = False,
 ) -> Tuple[Tensor, ...]:
     if needs_bias and bias is not None and 0 in bias.stride():
-        bias = bias.contiguous()  # rule B5: each element of an expanded one has its own
+        bias = bias.contiguous()  # rule B5: one gradient per element of an expanded bias
     with torch.no_grad():
         names, values = _normalize(bias, attn_mask, sink_logits, kv_len, offset)
         given = zip(("q", "k", "v", "o", "lse", "d_o"), (q, k, v, o, lse, d_o))
@@ -285,7 +285,7 @@ def _backward(
 
 
 def check_rows(q: Tensor, **others: Tensor) -> None:
-    """That tensors are rows of one type on one device, as far as can be seen without numbers."""
+    """Checks that the tensors have rank 4, one supported type and one device. Sizes are not checked."""
     rows = {"q": q, **others}
     for name, tensor in rows.items():
         if tensor.ndim != 4:
@@ -307,7 +307,7 @@ def check_rows(q: Tensor, **others: Tensor) -> None:
 def _sizes(
     q: Tensor, k: Tensor, v: Tensor, operands: Sequence[Any], layout: str
 ) -> Tuple[Any, Any, Any]:
-    """Batch, heads and length of q, once what can be seen without numbers is checked."""
+    """Checks ranks, types and devices. Returns the batch, the heads and the length of q."""
     for name, operand in zip(OPERANDS, operands):
         if isinstance(operand, Tensor) and operand.device != q.device:
             raise ArgumentError(f"expected {name!r} on {q.device} as 'q' but got {operand.device}")
@@ -357,13 +357,13 @@ def _fake_backward(
 def _save(ctx: Any, options: Any, inputs: Tuple[Any, ...], output: Any) -> None:
     ctx.set_materialize_grads(False)
     ctx.options, ctx.offset = options, inputs[7]
-    # What torch saves it guards against changes in place.
+    # torch detects in-place changes of saved tensors.
     ctx.save_for_backward(*inputs[:7], *output)
 
 
 def _saved_options(options: Any) -> Dict[str, Any]:
-    """What `_save` kept, as the operator of gradients takes it. The schedule and the stream are the
-    forward's; gradients come on the current one."""
+    """Returns the options that `_save` stored, as arguments of the backward operator. The schedule and the
+    stream apply to the forward pass only; the backward pass runs on the current stream."""
     if isinstance(options, dict):
         return {name: x for name, x in options.items() if name not in ("schedule", "stream")}
     scale, (mask, align, layout, _, _, _, softcap, score_mod, _, model, _) = options
@@ -371,15 +371,15 @@ def _saved_options(options: Any) -> Dict[str, Any]:
 
 
 def _replay(options: Any, tensors: Tuple[Any, ...]) -> Any:
-    """The gradients of q, k, v, o, lse and d_o by the plan of an earlier call like this one; None where
-    there is none, or where somebody beside autograd has to see the call. What `_backward` does in full
-    costs the host three times as much."""
+    """Computes the gradients from `tensors`, (q, k, v, o, lse, d_o), with the plan of an earlier call. Returns
+    None if there is no such plan, or if the call must go through torch's dispatcher. `_backward` without
+    this shortcut costs three times as much on the host."""
     if torch.is_grad_enabled() or _torch.in_transform():
         return None
     if _torch.any_autocast() or _torch.count_modes():
         return None
     if isinstance(options, dict):
-        # Who calls the operator itself leaves out what is as by default.
+        # A direct call of the operator omits options with default values.
         fields = {**(_forward.__kwdefaults__ or {}), **options}
         names = ("scale", "mask", "align", "layout", "softcap", "score_mod", "model")
         scale, mask, align, layout, softcap, score_mod, model = map(fields.__getitem__, names)
@@ -392,7 +392,7 @@ def _replay(options: Any, tensors: Tuple[Any, ...]) -> Any:
 
 
 def _differentiate(options: Any, saved: Tuple[Any, ...], *others: Any) -> Tuple[Optional[Tensor], ...]:
-    """`_find_gradients`, where a profiler that runs sees it."""
+    """Runs `_find_gradients`, as an event if a profiler is running."""
     if _torch.profiler._is_profiler_enabled:
         with _torch.event("flashattn::attention_backward", saved):
             return _find_gradients(options, saved, *others)
@@ -407,8 +407,8 @@ def _find_gradients(
     d_o: Optional[Tensor],
     d_lse: Optional[Tensor],
 ) -> Tuple[Optional[Tensor], ...]:
-    """The gradients that `needs` asks for of the operator's inputs, whose tensors `saved` has with
-    what was computed of them."""
+    """Returns the gradient of each input of the operator for which `needs` is true, and None for the others.
+    `saved` holds the input tensors, then o and lse."""
     if d_o is None and d_lse is None:
         return (None,) * len(needs)
     q, k, v, bias, attn_mask, sink_logits, kv_len, o, lse = saved
@@ -438,8 +438,8 @@ def _find_gradients(
 
 
 class _Planned(torch.autograd.Function):
-    """Of q, k and v alone what a plan has computed of them. Each tensor more that a function takes,
-    gives or keeps costs the host about a microsecond, so lse is an output only where it is asked for."""
+    """Records results that a plan has computed from q, k and v, without operands. Each further tensor that a
+    function takes, returns or saves costs about 1 us on the host, so lse is an output only if requested."""
 
     @staticmethod
     def forward(ctx: Any, given: Tuple[Any, ...], *rows: Tensor) -> Any:
@@ -460,13 +460,13 @@ class _Planned(torch.autograd.Function):
     jvp = staticmethod(_torch.refuse_forward_mode)
 
 
-#: Without what the class itself does at each call for transforms, in which no plan is recorded.
+#: Bypasses `Function.apply`, which handles transforms at each call; no plan is recorded in a transform.
 _apply_planned = super(torch.autograd.Function, _Planned).apply
 
 
 class _Attention(torch.autograd.Function):
-    """Of the operator's options, or of what `record` was given: what a plan has computed, the scale and
-    the plan's options."""
+    """The autograd function of the operator. `options` are the operator's options or, from `record`, a tuple
+    of the results of a plan, the scale and the plan's options."""
 
     @staticmethod
     def forward(ctx: Any, options: Any, *inputs: Any) -> Any:
@@ -491,7 +491,7 @@ class _Attention(torch.autograd.Function):
 
 
 class _BatchedAttention(_Attention):
-    """The same as `torch.func.grad` and `vmap` take it; a call of it costs torch 40 us more."""
+    """`_Attention` in the form that `torch.func.grad` and `vmap` require. A call costs 40 us more in torch."""
 
     generate_vmap_rule = True
 
@@ -525,8 +525,8 @@ class _Gradients(torch.autograd.Function):
 
 
 def _recorded(op: Any, function: Any) -> Any:
-    """The autograd kernel of `op`. What torch.library makes of a formula reads the whole schema at each
-    call, which costs the host 100 us with so many arguments."""
+    """Returns the autograd kernel of `op`. The kernel that torch.library builds from a formula reads the whole
+    schema at each call, which costs 100 us on the host with this number of arguments."""
 
     names = [argument.name for argument in op._schema.arguments]
 
@@ -555,8 +555,8 @@ _vmap.register(
 
 
 def _cast(device: str) -> Any:
-    """The rule of autocast: products in its type, as those of torch's own attention. A bias and sinks
-    stay as they are, for they are added to scores of f32."""
+    """Returns the autocast rule: q, k and v are cast to the autocast type, as in torch's own attention. The bias
+    and the sink logits are not cast, because they are added to f32 scores."""
     key = torch._C.DispatchKey.AutocastCPU if device == "cpu" else torch._C.DispatchKey.AutocastCUDA
     keys = torch._C.DispatchKeySet(key)
 

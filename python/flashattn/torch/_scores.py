@@ -1,5 +1,5 @@
-"""What a score_mod is made of: a function of the score, which is compiled, and what captured tensors do to
-the score, which multiply it before that or are added to it after.
+"""Splits a score_mod into a function of the score, which is compiled, and the effects of captured tensors:
+factors that multiply the score before the function, and a bias that is added after it.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from ._graph import WIDE, Node, apply
 
 
 class Parts(NamedTuple):
-    """A sum of two, in which "score" stands for the score times `factor`."""
+    """A score_mod as the sum `base + bias`. In `base`, "score" stands for the score times `factor`."""
 
-    base: Any  #: what the compiler takes, without tensors; None for 0
-    factor: Any = 1  #: of indices and tensors, without the score
-    bias: Any = None  #: the same; None for 0
+    base: Any  #: compiled; reads no tensors; None for 0
+    factor: Any = 1  #: depends on indices and tensors, not on the score
+    bias: Any = None  #: depends on indices and tensors, not on the score; None for 0
 
 
 def split(node: Any) -> Parts:
-    """The parts of what a score_mod returns. Raises TraceError where there are none, with the operation
-    that a tensor meets."""
+    """Splits the result of a score_mod. Raises TraceError if that is impossible; the message names the
+    operation that reads a tensor."""
     if _is_free(node, "load"):
         return Parts(node)
     if _is_free(node, "score"):
@@ -49,12 +49,12 @@ def is_one(value: Any) -> bool:
 
 
 def _is_free(value: Any, *needs: str) -> bool:
-    """Whether nothing of `needs` is in it."""
+    """Returns whether the value depends on none of `needs`."""
     return not isinstance(value, Node) or value.needs.isdisjoint(needs)
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Whether two say the same, as where a function says it twice."""
+    """Returns whether two values are structurally equal, such as an expression that a function repeats."""
     if not (isinstance(one, Node) and isinstance(other, Node)):
         return one is other or _is_number(one) and _is_number(other) and one == other
     is_alike = one.op == other.op and len(one.args) == len(other.args)
@@ -62,7 +62,7 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _join(op: str, one: Any, other: Any) -> Any:
-    """A sum or a difference, either side of which may be None."""
+    """Returns a sum or a difference. None stands for 0."""
     if other is None:
         return one
     if one is None:
@@ -71,7 +71,7 @@ def _join(op: str, one: Any, other: Any) -> Any:
 
 
 def _choose(condition: Any, *both: Any) -> Any:
-    """One of two, either of which may be None."""
+    """Returns a select of two values. None stands for 0."""
     if all(x is None for x in both):
         return None
     return apply("where", condition, *(0.0 if x is None else x for x in both))
@@ -82,26 +82,26 @@ def _times(one: Any, other: Any) -> Any:
 
 
 def _each(parts: Parts, function: Callable[[Any], Any]) -> Parts:
-    """A linear function of both summands."""
+    """Applies a linear function to both summands."""
     base, bias = (None if x is None else function(x) for x in (parts.base, parts.bias))
     return Parts(base, parts.factor, bias)
 
 
 def _combine(function: Callable[[Any, Any], Any], one: Parts, other: Parts) -> Parts:
-    """`function`, linear in two values, either of which may be None."""
+    """Combines two splits by `function`, which is linear in both values. None stands for 0."""
     bias = function(one.bias, other.bias)
     if _is_free(other.base, "score") or _is_same(one.factor, other.factor):
         return Parts(function(one.base, other.base), one.factor, bias)
     if _is_free(one.base, "score"):
         return Parts(function(one.base, other.base), other.factor, bias)
-    # Scores of different factors are one score of another.
+    # Both bases use the score, with different factors: combine these to one factor of one score.
     (slope, shift), (more, rest) = _linear(one.base), _linear(other.base)
     factor = function(_times(slope, one.factor), _times(more, other.factor))
     return Parts(_join("+", Node("score"), function(shift, rest)), factor, bias)
 
 
 def _linear(node: Any) -> Sequence[Any]:
-    """What the score is multiplied by, and what is added then; None for 0."""
+    """Returns (slope, shift) of a value that is linear in the score; None stands for 0. Raises TraceError."""
     if _is_free(node, "score"):
         return None, node
     if node.op == "score":
@@ -125,7 +125,7 @@ def _linear(node: Any) -> Sequence[Any]:
 
 
 def _scale(parts: Parts, other: Any) -> Parts:
-    """The parts times what has no score in it."""
+    """Multiplies a split by a value that does not depend on the score."""
     for factor in factors(other):
         if _is_free(factor, "load"):
             parts = _each(parts, lambda x, factor=factor: apply("*", x, factor))
@@ -141,7 +141,7 @@ def _scale(parts: Parts, other: Any) -> Parts:
 
 
 def factors(node: Any) -> List[Any]:
-    """Those of a product."""
+    """Returns the factors of a product."""
     if isinstance(node, Node):
         if node.op == "*":
             return [x for arg in node.args for x in factors(arg)]
@@ -155,12 +155,12 @@ def factors(node: Any) -> List[Any]:
 
 
 def _split_where(condition: Any, then: Any, otherwise: Any) -> Parts:
-    """Of a condition without the score."""
+    """Splits a select whose condition does not depend on the score."""
     if _is_free(condition, "load"):
         return _combine(lambda *both: _choose(condition, *both), split(then), split(otherwise))
     is_hidden = [not isinstance(x, Node) and x == -math.inf for x in (then, otherwise)]
     if any(is_hidden):
-        # A score that is hidden by what a tensor says: -inf added to it.
+        # A condition that reads a tensor hides the score: the bias is -inf.
         base, factor, bias = split(otherwise if is_hidden[0] else then)
         rest = 0.0 if bias is None else bias
         both = (-math.inf, rest) if is_hidden[0] else (rest, -math.inf)
@@ -172,7 +172,7 @@ def _split_where(condition: Any, then: Any, otherwise: Any) -> Parts:
 
 
 def _split_other(node: Node) -> Parts:
-    """Of an operation that takes the score times a factor, but no sum."""
+    """Splits another operation, whose operands may be the score times a factor, but have no bias."""
     parts = [split(arg) for arg in node.args]
     if any(part.bias is not None for part in parts):
         raise TraceError(
@@ -188,8 +188,8 @@ def _split_other(node: Node) -> Parts:
 
 
 def place(factor: Any, shares_heads: bool) -> Tuple[Any, Any]:
-    """What of a factor is of queries and what of keys, whose heads may be shared by several of queries.
-    Raises TraceError for what is of both."""
+    """Splits a factor into a factor of queries and a factor of keys. With `shares_heads`, several query heads
+    share a key head. Raises TraceError for a term that depends on the query and on the key."""
     of_rows: Any = 1
     of_keys: Any = 1
     for term in factors(factor):

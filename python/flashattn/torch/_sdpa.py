@@ -1,4 +1,4 @@
-"""`scaled_dot_product_attention` of torch, with its arguments and their meaning."""
+"""A replacement for `torch.nn.functional.scaled_dot_product_attention`, with the same arguments."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def sdpa(
       query: `[..., Hq, L, E]`, f16, bf16 or f32, with any strides. A tensor of three dimensions holds
         the heads of one batch element.
       key, value: `[..., H, S, E]` and `[..., H, S, Ev]`; leading dimensions and heads broadcast.
-      attn_mask: bool, where False hides a pair, or numbers that are added to the scores. It
-        broadcasts to `[..., Hq, L, S]` and is read in place. A causal bias of
-        torch.nn.attention.bias becomes a causal mask, whose hidden tiles cost nothing.
+      attn_mask: bool, where False hides a pair, or numbers that are added to the scores. It broadcasts
+        to `[..., Hq, L, S]` and is read in place. A `CausalBias` of torch.nn.attention.bias becomes a
+        causal mask, whose hidden tiles cost nothing.
       dropout_p: must be 0.
-      is_causal: whether query i sees the keys up to i, counted from the first, whatever L and S are.
+      is_causal: whether query i sees only keys 0 to i, even if L and S differ.
       scale: factor of the scores; None means `1 / sqrt(E)`.
       enable_gqa: whether Hq may be a multiple of H.
 
@@ -48,7 +48,8 @@ def sdpa(
       so is the result. A row that sees no key is 0.
 
     Raises:
-      ArgumentError: dropout, a mask together with is_causal, shapes or types that do not fit.
+      ArgumentError: dropout_p is not 0, both attn_mask and is_causal are given, or shapes or types do not
+        match.
       UnsupportedError: a type or a head dimension that no kernel supports.
     """
     if dropout_p != 0:
@@ -75,8 +76,8 @@ def sdpa(
         _check_rows(query=query, key=key, value=value)
         shape, query, key, value, attn_mask = _flatten(query, key, value, attn_mask, enable_gqa)
     is_boolean = attn_mask is not None and attn_mask.dtype is torch.bool
-    # Of a query that is a transposed one, o and all gradients are the same: who projects them has
-    # no copies to make.
+    # If query is a transposed `[B, L, Hq, E]`, so are o and all gradients, and the projections before and
+    # after attention need no copies.
     swaps = query.shape[1] > 1 and 0 < query.stride(1) < query.stride(2)
     if swaps:
         query, key, value = (x.transpose(1, 2) for x in (query, key, value))
@@ -124,8 +125,8 @@ def _check_mask(attn_mask: Any, is_causal: bool) -> None:
 def _flatten(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Tensor], enable_gqa: bool
 ) -> Tuple[Any, Tensor, Tensor, Tensor, Optional[Tensor]]:
-    """The shape of the result, and tensors of four dimensions: leading ones broadcast and flat, and
-    without enable_gqa heads broadcast too."""
+    """Returns the shape of the result, and tensors of four dimensions: leading dimensions are broadcast and
+    flattened, and without enable_gqa heads are broadcast too."""
     is_flat = query.dim() == key.dim() == value.dim() == 2
     tensors = [x if x.dim() > 2 else x[None] for x in (query, key, value)]
     heads = [x.shape[-3] for x in tensors]
@@ -152,8 +153,8 @@ def _flatten(
 
 
 def _without_dispatch(function: Any) -> Any:
-    """A function of torch that is written in Python, as it is where no mode has to see it, with `sdpa`
-    for the attention that it calls. It is a function of its own: nobody else's call of torch's changes."""
+    """Returns a copy of a torch function written in Python that skips the dispatch to modes and calls `sdpa`
+    in place of torch's attention. torch's own function does not change."""
     found = {
         **function.__globals__,
         "has_torch_function": lambda tensors: False,
@@ -163,7 +164,7 @@ def _without_dispatch(function: Any) -> Any:
 
 
 _multi_head = torch.nn.functional.multi_head_attention_forward
-#: What attention is called through: a mode sees these calls, and none within them.
+#: The functions that call attention. A mode sees calls of these functions, but no calls inside them.
 _REPLACED = {scaled_dot_product_attention: sdpa, _multi_head: _without_dispatch(_multi_head)}
 
 

@@ -1,7 +1,7 @@
-"""How DTensor splits attention over devices: along the batch and along the heads.
+"""How DTensor shards attention over devices: along the batch and along the heads.
 
-A device that has whole rows of keys needs nothing of the others; what is broadcast to a split dimension
-stays whole, and its gradient is a sum over the devices.
+Each device holds whole rows of keys, so no communication is needed. Operands that are broadcast along a
+sharded dimension are replicated, and their gradients are summed over the devices.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from torch.distributed.tensor._ops.utils import expand_to_full_mesh_op_strategy
 from ..errors import UnsupportedError
 
 _BATCH, _HEADS = 0, 1
-#: What is of the scores' shape, from the right.
+#: Operands that broadcast to the scores, aligned at the last dimension.
 _PAIRS = ("bias", "attn_mask")
-#: Outputs that are of an input's shape.
+#: Outputs, and the inputs that have the same dimensions.
 _OF = {"o": "q", "dq": "q", "dk": "k", "dv": "v", "d_bias": "bias", "d_sink_logits": "sink_logits"}
 
 
 def register(*ops: Any) -> None:
-    """Tells DTensor how each of the operators is split. Everything but sizes is part of what DTensor
-    finds a split by: `register_sharding` leaves out what is no integer, such as the layout."""
+    """Registers the sharding strategy of the operators with DTensor. All arguments except sizes are part of
+    the key of DTensor's cache; `register_sharding` would omit arguments that are not integers, such as the
+    layout."""
     for op in ops:
         keywords = [argument.name for argument in op._schema.arguments if argument.kwarg_only]
         DTensor._op_dispatcher.sharding_propagator.register_op_strategy(
@@ -34,8 +35,8 @@ def register(*ops: Any) -> None:
 
 
 def refuse(*ops: Any) -> None:
-    """Tells DTensor that the operators take none: what it would bring together for a call, a cache among
-    it, could not be written to."""
+    """Registers a strategy that refuses DTensors. DTensor would gather inputs for a call, and an operator
+    cannot write to a cache that is gathered."""
     for op in ops:
         DTensor._op_dispatcher.sharding_propagator.register_op_strategy(op, _refused)
 
@@ -60,7 +61,7 @@ def _strategy(schema: OpSchema) -> OpStrategy:
     heads_dim = 1 if options["layout"] == "bhsd" else 2
     for axis, argument in ((_BATCH, "%batch"), (_HEADS, "%head")):
         text = options["score_mod"] or ""
-        # A score_mod that reads what is split would count from 0 on each device.
+        # A score_mod that reads the index of a sharded dimension would count from 0 on each device.
         if shapes["q"][0 if axis == _BATCH else heads_dim] > 1 and text.count(argument) < 2:
             split = {name: _place(name, axis, shapes[name], heads_dim) for name in shapes}
             made = [_place_output(name, axis, split, shapes, heads_dim, options) for name in outputs]
@@ -69,7 +70,7 @@ def _strategy(schema: OpSchema) -> OpStrategy:
     q_at, heads = names.index("q"), shapes["k"][heads_dim]
 
     def shares_heads(inputs: List[Any], _: Any) -> bool:
-        """Whether each device has the key heads that its query heads read."""
+        """Returns whether each device holds the key heads that its query heads read."""
         if heads == 1 or heads == shapes["q"][heads_dim]:
             return True
         spec = inputs[q_at]
@@ -86,7 +87,7 @@ def _strategy(schema: OpSchema) -> OpStrategy:
 
 
 def _place(name: str, axis: int, shape: Tuple[int, ...], heads_dim: int) -> Optional[Shard]:
-    """Where an input is split along an axis; None where it is broadcast along it."""
+    """Returns how an input is sharded along an axis, or None if the input is broadcast along the axis."""
     if name == "sink_logits":
         dim = {_HEADS: 0}.get(axis, -1)
     elif name == "kv_len":
@@ -110,5 +111,5 @@ def _place_output(
         return Shard(axis)
     source = _OF[name]
     if source not in shapes or not options.get(f"needs_{source}", True):
-        return Replicate()  # the empty tensor of a gradient that is not asked for
+        return Replicate()  # the empty tensor of a gradient that is not requested
     return split[source] or Partial()

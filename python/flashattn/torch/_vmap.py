@@ -1,4 +1,4 @@
-"""How `torch.vmap` batches attention: what it adds becomes one with the batch that calls have."""
+"""The rule by which `torch.vmap` batches attention: the mapped dimension is folded into the batch."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import torch
 
 
 def register(*ops: Tuple[str, Any, Sequence[int], Sequence[int], int], library: Any) -> None:
-    """Tells vmap the rules of operators of `library`: the name of each, itself, and `rows`, `pairs` and
-    the number of outputs as of `_rule`."""
+    """Registers the vmap rules of operators of `library`. Each entry of `ops` holds the name of the operator,
+    the operator, and the arguments `rows`, `pairs` and `outputs` of `_rule`."""
     for name, op, rows, pairs, outputs in ops:
         torch.library.register_vmap(
             f"flashattn::{name}", _rule(op, rows, pairs, outputs), lib=library
@@ -17,9 +17,10 @@ def register(*ops: Tuple[str, Any, Sequence[int], Sequence[int], int], library: 
 
 
 def _rule(op: Any, rows: Sequence[int], pairs: Sequence[int], outputs: int) -> Any:
-    """The rule of `op` for vmap: the batched dimension becomes one with that of the batch. `rows` are
-    the places of arguments that begin with it, `pairs` of those that broadcast to the scores. What heads
-    have is not of a batch, and gradients of what is broadcast are sums: those calls go one by one.
+    """Returns the vmap rule of `op`, which folds the mapped dimension into the batch. `rows` are the positions
+    of arguments whose first dimension is the batch, `pairs` the positions of arguments that broadcast to the
+    scores, `outputs` is the number of outputs. The calls run one by one if an operand without a batch
+    dimension (sink logits) is mapped, or if gradients are sums over the batch.
     """
 
     def one_by_one(info: Any, in_dims: Sequence[Optional[int]], args: Any, options: Any) -> Any:
@@ -54,7 +55,7 @@ def _rule(op: Any, rows: Sequence[int], pairs: Sequence[int], outputs: int) -> A
                     continue
             made[at] = arg.expand(size, batch, *arg.shape[2:]).flatten(0, 1)
         found = op(*made, **options)
-        # Gradients that nobody asked for have no batch.
+        # Gradients that are not requested are empty and have no batch.
         unfolded = [
             x.unflatten(0, (size, batch)) if x.ndim > 1 else x.new_empty(size, 0) for x in found
         ]
