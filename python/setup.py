@@ -21,7 +21,7 @@ except ImportError:  # setuptools before 70.1
 NAME = "libFlashAttnC.so"
 #: Over the C library, which it looks for in its own folder.
 ONNX_NAME = "libFlashAttnONNX.so"
-#: The commonest kernels made ahead, which it looks for there too; not in every build.
+#: The most common kernels, compiled ahead of time, which it looks for there too; not in every build.
 ARCHIVE_NAME = "flashattn-kernels.a"
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -24,7 +24,7 @@ def _library_findings() -> List[Finding]:
         return [("missing", "library", str(error))]
     found = [("ok", "library", f"{library.path}, version {library.version()}")]
     if library.version() != __version__:
-        text = f"expected version {__version__}, that of this package; build the library anew"
+        text = f"expected version {__version__}, the version of this package; rebuild the library"
         found.append(("note", "library", text))
     return found
 
@@ -77,7 +77,7 @@ def _device_findings() -> List[Finding]:
 def _tool_findings() -> List[Finding]:
     ptxas = shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin")
     if ptxas is None:
-        found = [("note", "ptxas", "not found; the driver compiles PTX itself, nothing needs it")]
+        found = [("note", "ptxas", "not found; not required, because the driver compiles PTX")]
     else:
         try:
             done = subprocess.run([ptxas, "--version"], capture_output=True, text=True, timeout=20)
@@ -106,7 +106,7 @@ def _compiled_findings() -> List[Finding]:
     cache = _library.get().disk_cache()
     if cache.off_reason:
         where = f"{cache.folder}: " if cache.folder else ""
-        compiled = ("note", "compiled code", f"{where}{cache.off_reason}; every process compiles anew")
+        compiled = ("note", "compiled code", f"{where}{cache.off_reason}; every process compiles again")
     else:
         text = (
             f"{cache.files} kernels in {cache.folder}, {cache.bytes / 2**20:.1f} of at most "
@@ -115,9 +115,10 @@ def _compiled_findings() -> List[Finding]:
         compiled = ("ok", "compiled code", text)
     if cache.archive_off_reason:
         where = f"{cache.archive_file}: " if cache.archive_file else ""
-        return [compiled, ("note", "made ahead", f"{where}{cache.archive_off_reason}; no kernel is")]
-    text = f"{cache.archive_members} parts of kernels in {cache.archive_file}"
-    return [compiled, ("ok", "made ahead", text)]
+        text = f"{where}{cache.archive_off_reason}; no kernel is compiled ahead of time"
+        return [compiled, ("note", "ahead of time", text)]
+    text = f"{cache.archive_members} members in {cache.archive_file}"
+    return [compiled, ("ok", "ahead of time", text)]
 
 
 def _cache_findings() -> List[Finding]:
@@ -176,7 +177,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     parser = _flags.Parser(prog="python -m flashattn", description=__doc__)
     parser.add_argument("--version", action="version", version=f"flashattn {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command", required=True)
-    text = "say what is found on this machine, and what to do about what is not"
+    text = "report what is installed on this machine, and how to fix what is missing"
     commands.add_parser("doctor", help=text, description=text).add_argument(
         "--timing", action="store_true", help="instead, show where the time of a first call goes"
     )

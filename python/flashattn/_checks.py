@@ -141,7 +141,7 @@ def check_output(role: Role, view: View, shape: Tuple[int, ...], element: str, q
         raise ArgumentError(f"expected element type {element} of {name!r} but got {view.element}")
     _check_device(name, view, q)
     if not view.writable:
-        raise ArgumentError(f"expected {name!r} that can be written but got a read-only one")
+        raise ArgumentError(f"expected {name!r} to be writable but got a read-only tensor")
     check_strides(name, view)
     if 0 not in shape and any(
         size > 1 and stride == 0 for size, stride in zip(shape, view.strides)

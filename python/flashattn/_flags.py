@@ -61,7 +61,7 @@ def numbers(text: str) -> List[int]:
         return [int(part) for part in text.split(",")]
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"expected numbers with commas between them but got {text!r}"
+            f"expected comma-separated numbers but got {text!r}"
         ) from None
 
 

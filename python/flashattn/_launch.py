@@ -105,7 +105,7 @@ def _plan_of(
     checked = _plans.check_outputs(call, outputs)
     if _module.ROWS.index(checked.rows) > _module.ROWS.index(problem.rows):
         raise ArgumentError(
-            f"expected {problem.rows} rows, as compiled, but got {checked.rows} ones"
+            f"expected {problem.rows} rows, as compiled, but got {checked.rows} rows"
         )
     shapes = [output.shape for output in outputs.values()]
     return _plans.Plan(kernel, checked.values, shapes), checked.values

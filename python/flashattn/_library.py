@@ -299,7 +299,7 @@ def _explain_need(error: str) -> str:
         return ""
     return (
         "; it needs the shared libraries of LLVM and MLIR 22.1 (Debian and apt.llvm.org: libmlir-22, "
-        "libllvm22), beside it or where the loader looks; one of ./build.sh bundle needs neither"
+        "libllvm22), beside it or where the loader looks; a library from ./build.sh bundle does not"
     )
 
 

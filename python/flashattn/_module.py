@@ -110,7 +110,7 @@ def canonicalize(problem: Problem, is_cpu: bool) -> Problem:
 def check_options(mask: Any, align: Any, layout: Any) -> None:
     """Raises ArgumentError for an option that has no text in a module."""
     if mask is not None and not isinstance(mask, Mask):
-        hint = "; attn_mask= takes an array of truth values" if hasattr(mask, "dtype") else ""
+        hint = "; attn_mask= takes a Boolean array" if hasattr(mask, "dtype") else ""
         raise ArgumentError(
             f"expected mask to be a flashattn mask or None but got {type(mask).__name__}{hint}"
         )

@@ -52,7 +52,7 @@ def view(name: str, tensor: Any, bf16_bits: bool, device: Union[None, int, str] 
     jax = sys.modules.get("jax")
     if jax is not None and isinstance(tensor, jax.core.Tracer):
         raise ArgumentError(
-            f"expected {name!r} that is there but got one that jax traces; flashattn.jax takes it"
+            f"expected {name!r} to be a concrete array but got a JAX tracer; use flashattn.jax"
         )
     if isinstance(tensor, numpy.ndarray):
         found = _numpy_view(name, tensor)

@@ -286,7 +286,7 @@ class Traced:
 
     def __bool__(self):
         _refuse(
-            "the truth of a traced value (if, and, or, not, min, max or a chain of comparisons)",
+            "a traced value as condition (if, and, or, not, min, max or a chained comparison)",
             "flashattn.math has where, minimum and maximum, and & | ~ are for conditions",
         )
 

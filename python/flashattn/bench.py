@@ -283,7 +283,7 @@ def listed_shapes(chosen: argparse.Namespace, on_cpu: bool) -> List[Dict[str, An
         shapes = _bench_backward.with_gradients(shapes)
     shapes = keep_only(shapes, chosen.only)
     if on_cpu:
-        say("the CPU gets smaller shapes, as their names say")
+        say("the CPU uses smaller shapes, with their sizes in the names")
         shapes = [for_cpu(shape, longest) for shape in shapes]
     return shapes
 
@@ -343,7 +343,7 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
         "--peers",
         type=lambda text: [name for name in text.split(",") if name],
         help=f"peers to time, of {', '.join(CUDABackend.peer_names)}, on the CPU {', '.join(CPUBackend.peer_names)}; by "
-        "default all that are installed; '' for none",
+        "default all installed peers; '' for none",
     )
     parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
     parser.add_argument(
@@ -362,7 +362,7 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
     )
     parser.add_argument("--check", action="store_true", help="compare with float64 before timing")
     parser.add_argument(
-        "--keep-going", action="store_true", help="go on where a shape of ours fails"
+        "--keep-going", action="store_true", help="continue if a shape fails"
     )
     parser.add_argument("--rounds", type=_flags.count, default=9)
     parser.add_argument(
@@ -371,7 +371,7 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
     parser.add_argument(
         "--counters",
         action="store_true",
-        help="run each shape once more under ncu, of Nsight Compute, and say how busy it keeps the tensor pipe, the "
+        help="run each shape again under ncu (Nsight Compute), and report the utilization of the tensor pipe, the "
         "XU pipe, the issue slots, DRAM and L2",
     )
     parser.add_argument(
@@ -380,8 +380,8 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
         nargs="?",
         const=1.0,
         metavar="SECONDS",
-        help="run each implementation for so many seconds more, 1 by default, several times in turns, and say what speed it "
-        "holds at what clock and power, by NVML",
+        help="run each implementation for this many further seconds (default 1), in several turns, and report speed, "
+        "clock and power from NVML",
     )
     parser.add_argument(
         "--stacks",

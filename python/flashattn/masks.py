@@ -56,7 +56,7 @@ class Mask:
 
     def __bool__(self) -> bool:
         raise ArgumentError(
-            "expected masks joined by & and | but got the truth of one (if, and, or, not); compare with "
+            "expected masks joined by & and | but got a mask as condition (if, and, or, not); compare with "
             "None for whether there is one"
         )
 

@@ -197,20 +197,21 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
     parser.add_argument(
         "--deterministic",
         action="store_true",
-        help="with --backward: those that are the same bits each time",
+        help="with --backward: tune the deterministic backward pass",
     )
     parser.add_argument("--device", choices=("auto", "cuda", "cpu"), help="auto by default")
     parser.add_argument(
-        "--chip", help="only say what would be refused for this chip; nothing is run"
+        "--chip", help="only print which schedules this chip rejects; runs nothing"
     )
     for name in _library.TRIAL_LISTS:
-        parser.add_argument(f"--{name.replace('_', '-')}", help="values to try", type=_flags.numbers, metavar="N,…")
+        flag = f"--{name.replace('_', '-')}"
+        parser.add_argument(flag, help="comma-separated values to try", type=_flags.numbers, metavar="N,…")
     parser.add_argument("--rounds", type=_flags.count, help="5 by default")
     parser.add_argument(
         "--ms", type=_flags.above_zero, help="milliseconds of each schedule in a round, 20 by default"
     )
     parser.add_argument(
-        "--dry-run", action="store_true", default=None, help="print the table, keep nothing"
+        "--dry-run", action="store_true", default=None, help="print the table, store nothing"
     )
     _flags.add_shape(parser)
     chosen = parser.parse_args(arguments)

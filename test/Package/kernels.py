@@ -1,4 +1,4 @@
-# Kernels made ahead: which there are, and that a call finds its own.
+# Kernels compiled ahead of time: which there are, and that a call finds its own.
 # REQUIRES: bundle, python-package, fakecuda
 # RUN: env FLASHATTN_CUDA_DRIVER=%fakecuda %flashattn_python %s %if ptxas %{ %ptxas %}
 
@@ -64,7 +64,7 @@ def doctor(**environment):
         [sys.executable, "-m", "flashattn", "doctor"],
         env={**os.environ, **environment}, capture_output=True, text=True,
     )  # fmt: skip
-    return next(line for line in done.stdout.splitlines() if " made ahead " in line)
+    return next(line for line in done.stdout.splitlines() if " ahead of time " in line)
 
 
 class Asked(Exception):
@@ -101,7 +101,7 @@ class KernelsTest(unittest.TestCase):
             found, said = call(NARROW, {**NARROW, "D": 64}, FLASHATTN_KERNELS=str(path))
             self.assertEqual(found, 0)
             self.assertRegex(said, f"^{warning}'{path}' cannot be read: [^\n]*truncated[^\n]*\n$")
-            self.assertRegex(doctor(FLASHATTN_KERNELS=str(path)), f"^note +made ahead +{path}: ")
+            self.assertRegex(doctor(FLASHATTN_KERNELS=str(path)), f"^note +ahead of time +{path}: ")
             missing = f"{folder}/none.a"
             self.assertEqual(
                 call(NARROW, FLASHATTN_KERNELS=missing),
@@ -110,7 +110,7 @@ class KernelsTest(unittest.TestCase):
         self.assertEqual(call(NARROW, FLASHATTN_KERNELS="off"), (0, ""))
         self.assertRegex(
             doctor(FLASHATTN_KERNELS="0"),
-            "^note +made ahead +FLASHATTN_KERNELS=0; no kernel is$",
+            "^note +ahead of time +FLASHATTN_KERNELS=0; no kernel is compiled ahead of time$",
         )
 
     @unittest.skipUnless(PTXAS, "there is no ptxas")
@@ -122,7 +122,7 @@ class KernelsTest(unittest.TestCase):
             self.assertRegex(done.stdout, rf"^{archive}: 1 kernels with \d+ cubins, ")
             count = 1 + int(done.stdout.split()[4])
             named = {"FLASHATTN_KERNELS": str(archive)}
-            self.assertRegex(doctor(**named), rf"^ok +made ahead +{count} parts of kernels in {archive}$")
+            self.assertRegex(doctor(**named), rf"^ok +ahead of time +{count} members in {archive}$")
             # Of any head counts, and of this dtype alone.
             self.assertEqual(call(NARROW, **named), (count, ""))
             self.assertEqual(call({**NARROW, "Hq": 4, "Nk": 500}, **named), (count, ""))

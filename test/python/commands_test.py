@@ -264,7 +264,7 @@ class ShapeFlagsTest(unittest.TestCase):
             )
         self.assertEqual(
             self.refuse(tune, "--tile-m=8;9"),
-            "error: argument --tile-m: expected numbers with commas between them but got '8;9'",
+            "error: argument --tile-m: expected comma-separated numbers but got '8;9'",
         )
         self.assertIn("but got 300", self.refuse(tune, "--chip=sm_90a", "--head-dim=300"))
 

@@ -519,7 +519,7 @@ class DiskCacheTest(unittest.TestCase):
             rf"^ok +compiled code +1 kernels in {self.folder}, \d\.\d of at most 1024\.0 MiB$",
         )
         self.assertRegex(
-            doctor("off"), r"^note +compiled code +FLASHATTN_CACHE=off; every process compiles anew$"
+            doctor("off"), r"^note +compiled code +FLASHATTN_CACHE=off; every process compiles again$"
         )
         self.folder.chmod(0o777)
         self.assertRegex(

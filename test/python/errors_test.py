@@ -184,7 +184,7 @@ CASES = [
     (
         lambda: attention(Q, K, K, mask=array(5, 7, dtype=bool)),
         ArgumentError,
-        "expected mask to be a flashattn mask or None but got ndarray; attn_mask= takes an array of truth",
+        "expected mask to be a flashattn mask or None but got ndarray; attn_mask= takes a Boolean array",
     ),
     (
         lambda: attention(Q, K, K, is_causal=True),
@@ -290,7 +290,7 @@ CASES = [
     (
         lambda: attention(Q, K, K, out=read_only(2, 4, 5, 16)),
         ArgumentError,
-        "expected 'o' that can be written but got a read-only one",
+        "expected 'o' to be writable but got a read-only tensor",
     ),
     (
         lambda: attention(

@@ -324,7 +324,7 @@ class FakeCUDATest(unittest.TestCase):
 
     def test_read_only_out(self):
         with self.assertRaisesRegex(
-            flashattn.ArgumentError, "expected 'o' that can be written but got a read-only one"
+            flashattn.ArgumentError, "expected 'o' to be writable but got a read-only tensor"
         ):
             flashattn.attention(Array(), Array(), Array(), out=Array(at=OUT, read_only=True))
 

@@ -488,7 +488,7 @@ class FlexTest(unittest.TestCase):
              score(lambda s, b, h, q, k: torch.exp(s + table[h, k]))),
             (TraceError, "a condition of indices, or one that hides with -inf", (q, k, v),
              score(lambda s, b, h, q, k: torch.where(table[h, k] > 0, s, 2 * s))),
-            (TraceError, "but got the truth of a traced value", (q, k, v),
+            (TraceError, "but got a traced value as condition", (q, k, v),
              score(lambda s, b, h, q, k: s if q >= k else 0)),
             (TraceError, "but got a number made of a value", (q, k, v),
              score(lambda s, b, h, q, k: s + (1, 2, 3)[q])),

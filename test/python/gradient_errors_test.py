@@ -168,7 +168,7 @@ CASES = [
     (
         call(out=(*like(Q, K), read_only(2, 2, 7, 16))),
         ArgumentError,
-        "expected 'dv' that can be written but got a read-only one",
+        "expected 'dv' to be writable but got a read-only tensor",
     ),
     (
         call(bias=BIAS, return_d_bias=True, out=like(Q, K, K, array(1, 4, 5, 7))),

@@ -89,8 +89,8 @@ class ErrorTest(unittest.TestCase):
         key = T[:, :, :2]
         self.refuse(fj.dot_product_attention, (
             ((T, key, key), {"implementation": "cudnn"}, ArgumentError, "expected implementation None but got 'cudnn'; jax.nn"),
-            ((T, key, key), {"mask": numpy.zeros((1, 1, 5, 5), numpy.float32)}, ArgumentError, "expected mask of truth values but got float32; bias= takes numbers"),
-            ((T, key, key), {"bias": numpy.zeros((1, 1, 5, 5), bool)}, ArgumentError, "expected bias of numbers but got bool; mask= takes truth values"),
+            ((T, key, key), {"mask": numpy.zeros((1, 1, 5, 5), numpy.float32)}, ArgumentError, "expected a Boolean mask but got float32; bias= takes numbers"),
+            ((T, key, key), {"bias": numpy.zeros((1, 1, 5, 5), bool)}, ArgumentError, "expected a numeric bias but got bool; mask= takes Booleans"),
             ((T, key, key), {"query_seq_lengths": numpy.zeros(3, numpy.int32)}, ArgumentError, r"expected query_seq_lengths of shape \[2\] and type int32 but got \[3\] and int32"),
             ((T, key, key), {"key_value_seq_lengths": numpy.zeros(2, numpy.float32)}, ArgumentError, r"expected key_value_seq_lengths of shape \[2\] and type int32 but got \[2\] and float32"),
             ((T, key, key), {"local_window_size": (1, 2, 3)}, ArgumentError, r"expected local_window_size to be one or two integers but got \(1, 2, 3\)"),
@@ -140,7 +140,7 @@ class ErrorTest(unittest.TestCase):
 
     def test_traced_by_the_package_for_arrays(self):
         for transform in (jax.jit, jax.grad, jax.vmap):
-            with self.assertRaisesRegex(ArgumentError, "got one that jax traces; flashattn.jax takes it"):
+            with self.assertRaisesRegex(ArgumentError, "got a JAX tracer; use flashattn.jax"):
                 transform(lambda q: attention(q, K, K))(Q)
 
     def test_environment(self):

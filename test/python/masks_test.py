@@ -108,7 +108,7 @@ class MaskTest(unittest.TestCase):
             lambda: causal and window(left=3), lambda: causal or sink(2), lambda: not causal,
             lambda: any([sink(1), causal]), lambda: 1 if causal | sink(1) else 0,
         ):  # fmt: skip
-            with self.assertRaisesRegex(ArgumentError, "expected masks joined by & and | but got the truth of one"):
+            with self.assertRaisesRegex(ArgumentError, "expected masks joined by & and | but got a mask as condition"):
                 call()
 
     def test_combine_with_masks_only(self):

@@ -272,7 +272,7 @@ class SdpaTest(unittest.TestCase):
             ((q, q, q, torch.ones(5, 5).bool()), {"is_causal": True}, ArgumentError,
              "expected attn_mask or is_causal but got both"),
             ((q, q, q, torch.ones(5, 5, dtype=torch.int64)), {}, ArgumentError,
-             r"expected attn_mask of truth values or .* but got torch.int64; convert it"),
+             r"expected attn_mask of a Boolean or .* but got torch.int64; convert it"),
             ((q, q, q, [1]), {}, ArgumentError, "expected attn_mask to be a tensor .* but got list"),
             ((q, q, q, torch.randn(5, 5).double()), {}, UnsupportedError,
              "expected element type f16, bf16 or f32 of 'bias' but got float64"),

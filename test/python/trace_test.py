@@ -25,10 +25,10 @@ def one_if(score, b, h, p, k):
 
 # The function, what the message names.
 REFUSED = [
-    (one_if, "but got the truth of a traced value (if, and, or, not, min, max"),
-    (lambda s, b, h, p, k: s if p > k else 0, "but got the truth of a traced value"),
-    (lambda s, b, h, p, k: max(s, 0), "but got the truth of a traced value"),
-    (lambda s, b, h, p, k: fm.where(0 < p < k, s, 0), "but got the truth of a traced value"),
+    (one_if, "but got a traced value as condition (if, and, or, not, min, max"),
+    (lambda s, b, h, p, k: s if p > k else 0, "but got a traced value as condition"),
+    (lambda s, b, h, p, k: max(s, 0), "but got a traced value as condition"),
+    (lambda s, b, h, p, k: fm.where(0 < p < k, s, 0), "but got a traced value as condition"),
     (lambda s, b, h, p, k: math.exp(s), "but got float() or a function that calls it, such as one of Python's math"),
     (lambda s, b, h, p, k: int(s), "but got int(); flashattn.math has floor"),
     (lambda s, b, h, p, k: round(s), "but got round(); flashattn.math has floor"),
@@ -55,7 +55,7 @@ REFUSED = [
     (lambda s, b, h, p, k: s * 1j, "as operands of '*' in score_mod but got a value of complex"),
     (lambda s, b, h, p, k: (yield s), "expected score_mod to return a score but got a value of generator"),
     (lambda s, b, h, p, k: f"{s}", "expected score_mod to return a score but got a value of str"),
-    (lambda s, b, h, p, k: fm.where(p in (1, 2), s, 0), "but got the truth of a traced value"),
+    (lambda s, b, h, p, k: fm.where(p in (1, 2), s, 0), "but got a traced value as condition"),
     (lambda s, b, h, p, k: s + "1", "as operands of '+' in score_mod but got a value of str"),
     (lambda s, b, h, p, k: s == None, "as operands of '==' in score_mod but got a value of NoneType"),
     (lambda s, b, h, p, k: fm.where(k > p, s, None), "as operands of where() in score_mod but got a value of NoneType"),

@@ -70,7 +70,7 @@ def dot_product_attention(
         attn_mask = as_array("mask", mask)
         if attn_mask.dtype != bool:
             raise ArgumentError(
-                f"expected mask of truth values but got {attn_mask.dtype}; bias= takes numbers"
+                f"expected a Boolean mask but got {attn_mask.dtype}; bias= takes numbers"
             )
     if query_seq_lengths is not None:
         ends = _lengths("query_seq_lengths", query_seq_lengths, batch)
@@ -111,7 +111,7 @@ def _as_bias(given: Any) -> Any:
     bias = as_array("bias", given)
     if bias.dtype == bool or jnp.issubdtype(bias.dtype, jnp.complexfloating):
         raise ArgumentError(
-            f"expected bias of numbers but got {bias.dtype}; mask= takes truth values"
+            f"expected a numeric bias but got {bias.dtype}; mask= takes Booleans"
         )
     is_read = _tensors.parse_element(bias.dtype) in ("f16", "bf16", "f32")
     return bias if is_read else bias.astype(jnp.float32)

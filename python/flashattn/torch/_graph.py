@@ -99,7 +99,7 @@ class Node:
 
     def __bool__(self) -> bool:
         raise TraceError(
-            "expected operations that trace but got the truth of a traced value (if, and, or, not, min, "
+            "expected traceable operations but got a traced value as condition (if, and, or, not, min, "
             "max or a chain of comparisons); torch.where, and & | ~ are for conditions"
         )
 

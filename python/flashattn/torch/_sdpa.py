@@ -117,7 +117,7 @@ def _check_mask(attn_mask: Any, is_causal: bool) -> None:
         )
     if attn_mask.dtype is not torch.bool and not attn_mask.is_floating_point():
         raise ArgumentError(
-            "expected attn_mask of truth values or of a floating-point type but got "
+            "expected attn_mask of a Boolean or floating-point type but got "
             f"{attn_mask.dtype}; convert it, as with .bool()"
         )
 
