@@ -139,7 +139,7 @@ static std::string listHidden(Seeing &seeing, const PositionRange &positions) {
       begin = at;
     if (!last) {
       if (begin)
-        os << (runs ? ", " : "") << *begin << " on";
+        os << (runs ? ", " : "") << *begin << " and above";
       return text;
     }
     if (seeing.isSpent)

@@ -217,7 +217,7 @@ Result readLengths(const Tensor *lengths, Problem &p) {
   for (int64_t b = 0; b < p.batch; ++b) {
     if (values[b] < 0 || values[b] > p.total)
       return refuse("expected nonpad_kv_seqlen from 0 to ", p.total,
-                    ", the keys there are, but got ", values[b], " for batch ", b);
+                    ", the number of keys, but got ", values[b], " for batch ", b);
     if (values[b] > p.seen)
       return refuse("expected attn_mask over the ", values[b],
                     " keys of nonpad_kv_seqlen for batch ", b, " but got ", p.seen);

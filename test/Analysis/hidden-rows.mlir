@@ -13,7 +13,7 @@ func.func @hidden(%q: tensor<1x1x?x16xf32>, %eight: tensor<1x1x8x16xf32>, %o: te
   // expected-warning @below {{mask hides every key from the queries at positions 0 to 7 for all lengths}}
   %0 = flashattn.attention mask(#flashattn.set<#from_8>) ins(%q, %q, %q : tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>)
        outs(%o : tensor<1x1x?x16xf32>) -> tensor<1x1x?x16xf32>
-  // expected-warning @below {{mask hides every key from the queries at positions 100 on for all lengths}}
+  // expected-warning @below {{mask hides every key from the queries at positions 100 and above for all lengths}}
   %1 = flashattn.attention mask(#flashattn.set<#below_100>) ins(%q, %q, %q : tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>)
        outs(%o : tensor<1x1x?x16xf32>) -> tensor<1x1x?x16xf32>
   // expected-warning @below {{mask hides every key from the queries at positions 1, 3, 5 and others for all lengths}}

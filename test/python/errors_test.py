@@ -407,7 +407,7 @@ CASES = [
     (
         lambda: attention(Q, K, K, schedule={"tile_m": 8, "tile_n": 16, "warps": 4}),
         UnsupportedError,
-        "expected 1 warp and 1 lane on the CPU but got 4 and 1",
+        "expected warps 1 and threads_per_row 1 on the CPU but got 4 and 1",
     ),
     (
         lambda: attention(Q, K, K, schedule={"tile_m": 8, "tile_n": 4096}),

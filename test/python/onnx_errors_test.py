@@ -190,11 +190,11 @@ class ErrorsTest(unittest.TestCase):
                 lengths(1, 1).reshape(2, 1, 1, 1, 1),
             ),
             (
-                "expected nonpad_kv_seqlen from 0 to 5, the keys there are, but got 6 for batch 1",
+                "expected nonpad_kv_seqlen from 0 to 5, the number of keys, but got 6 for batch 1",
                 lengths(5, 6),
             ),
             (
-                "expected nonpad_kv_seqlen from 0 to 5, the keys there are, but got -1 for batch 0",
+                "expected nonpad_kv_seqlen from 0 to 5, the number of keys, but got -1 for batch 0",
                 lengths(-1, 6),
             ),
         ):

@@ -557,8 +557,8 @@ LogicalResult Distributor::reduction(vector::MultiDimReductionOp op) {
     return op.emitOpError() << "expected a reduction by add, maxnumf or maxsi in a tile program";
   VectorType source = op.getSourceVectorType();
   if (layout.columnWarps > 1)
-    return op.emitOpError() << "expected rows that a warp has alone, for a reduction of " << source
-                            << ", but " << layout.columnWarps << " warps share them";
+    return op.emitOpError() << "expected one warp for each row of the reduced " << source
+                            << " but got " << layout.columnWarps;
   Value held = withOwnRows(mapped(op.getSource()), source), acc = mapped(op.getAcc());
   SmallVector<bool> reduced = op.getReductionMask();
   if (layout.isTile(source) && ArrayRef<bool>(reduced) == ArrayRef<bool>{false, true}) {

@@ -170,7 +170,7 @@ static LogicalResult convert(gpu::DynamicSharedMemoryOp op, ModelKernel &kernel)
 static LogicalResult convert(gpu::ShuffleOp op, ModelKernel &kernel) {
   Type type = op.getValue().getType();
   if (getBytes(type) != 4)
-    return op.emitOpError("expected a shuffle of 32 bits, which the GPU model supports, but got ")
+    return op.emitOpError("expected a 32-bit shuffle, the only width of the GPU model, but got ")
            << type;
   OpBuilder b(op);
   Location loc = op.getLoc();

@@ -85,7 +85,7 @@ static std::string explainRefusal(ScheduleAttr schedule) {
   if (schedule.getHopper())
     return "expected no warp specialization on the CPU";
   if (schedule.getWarps() != 1 || schedule.getThreadsPerRow() != 1)
-    return llvm::formatv("expected 1 warp and 1 lane on the CPU but got {0} and {1}",
+    return llvm::formatv("expected warps 1 and threads_per_row 1 on the CPU but got {0} and {1}",
                          schedule.getWarps(), schedule.getThreadsPerRow());
   if (!schedule.getDotType().isF32())
     return llvm::formatv("expected dot_type f32 on the CPU but got {0}",

@@ -353,7 +353,7 @@ func.func @shared_rows(%thread: index, %x: f32) {
       schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16, column_warps = 2>) {
     %s = vector.broadcast %x : f32 to vector<64x32xf32>
     %none = arith.constant dense<0.0> : vector<64xf32>
-    // expected-error @+1 {{'vector.multi_reduction' op expected rows that a warp has alone, for a reduction of 'vector<64x32xf32>', but 2 warps share them}}
+    // expected-error @+1 {{'vector.multi_reduction' op expected one warp for each row of the reduced 'vector<64x32xf32>' but got 2}}
     %r = vector.multi_reduction <add>, %s, %none [1] : vector<64x32xf32> to vector<64xf32>
   }
   return

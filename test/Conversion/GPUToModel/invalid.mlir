@@ -29,7 +29,7 @@ module attributes {gpu.container_module} {
     gpu.func @wide(%value: i64) kernel {
       %c1 = arith.constant 1 : i32
       %c32 = arith.constant 32 : i32
-      // expected-error @below {{expected a shuffle of 32 bits, which the GPU model supports, but got 'i64'}}
+      // expected-error @below {{expected a 32-bit shuffle, the only width of the GPU model, but got 'i64'}}
       %other, %valid = gpu.shuffle xor %value, %c1, %c32 : i64
       gpu.return
     }

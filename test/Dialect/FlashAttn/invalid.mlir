@@ -193,18 +193,18 @@ func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, war
 
 // -----
 
-// expected-error@+1 {{expected another field of the schedule, in their order, but got depth}}
+// expected-error@+1 {{expected another field of the schedule, in the fixed order of fields, but got depth}}
 func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, depth = 2>} { return }
 
 // -----
 
 // Fields come in their order.
-// expected-error@+1 {{expected another field of the schedule, in their order, but got pack}}
+// expected-error@+1 {{expected another field of the schedule, in the fixed order of fields, but got pack}}
 func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, splits = 2, pack = 2>} { return }
 
 // -----
 
-// expected-error@+1 {{expected another field of the schedule, in their order, but got none}}
+// expected-error@+1 {{expected another field of the schedule, in the fixed order of fields, but got none}}
 func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, >} { return }
 
 // -----
@@ -806,5 +806,5 @@ func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, war
 
 // -----
 
-// expected-error@+1 {{expected another field of the schedule, in their order, but got apart, which is now named 'separate_dk_dv'}}
+// expected-error@+1 {{expected another field of the schedule, in the fixed order of fields, but got apart, which is now named 'separate_dk_dv'}}
 func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, apart = true>} { return }

@@ -388,7 +388,7 @@ func.func @added_columns(%sums: memref<?x128xf32>, %n: index) {
 // -----
 
 func.func @added_rows(%sums: memref<?x128xf32>, %x: vector<40x128xf32>, %n: index) {
-  // expected-error @+1 {{'flashattn.add_tile' op expected rows in 16s and columns in 8s for each of 1 parts but got 'vector<40x128xf32>'}}
+  // expected-error @+1 {{'flashattn.add_tile' op expected a multiple of 16 rows, and of 8 columns in each of 1 parts, but got 'vector<40x128xf32>'}}
   flashattn.add_tile %x to %sums[%n, %n] parts 1 : vector<40x128xf32>, memref<?x128xf32>
   return
 }
@@ -396,7 +396,7 @@ func.func @added_rows(%sums: memref<?x128xf32>, %x: vector<40x128xf32>, %n: inde
 // -----
 
 func.func @added_parts(%sums: memref<?x128xf32>, %x: vector<64x128xf32>, %n: index) {
-  // expected-error @+1 {{'flashattn.add_tile' op expected rows in 16s and columns in 8s for each of 3 parts but got 'vector<64x128xf32>'}}
+  // expected-error @+1 {{'flashattn.add_tile' op expected a multiple of 16 rows, and of 8 columns in each of 3 parts, but got 'vector<64x128xf32>'}}
   flashattn.add_tile %x to %sums[%n, %n] parts 3 : vector<64x128xf32>, memref<?x128xf32>
   return
 }
@@ -405,7 +405,7 @@ func.func @added_parts(%sums: memref<?x128xf32>, %x: vector<64x128xf32>, %n: ind
 
 // 8 times as many is 0 in 64 bits.
 func.func @added_parts_past_numbers(%sums: memref<?x128xf32>, %x: vector<64x128xf32>, %n: index) {
-  // expected-error @+1 {{'flashattn.add_tile' op expected rows in 16s and columns in 8s for each of 2305843009213693952 parts but got 'vector<64x128xf32>'}}
+  // expected-error @+1 {{'flashattn.add_tile' op expected a multiple of 16 rows, and of 8 columns in each of 2305843009213693952 parts, but got 'vector<64x128xf32>'}}
   flashattn.add_tile %x to %sums[%n, %n] parts 2305843009213693952 : vector<64x128xf32>, memref<?x128xf32>
   return
 }

@@ -164,7 +164,7 @@ func.func @queries(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 // -----
 
 func.func @warps(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{cannot be compiled for cpu with the schedule given: expected 1 warp and 1 lane on the CPU but got 4 and 4}}
+  // expected-error@+1 {{cannot be compiled for cpu with the schedule given: expected warps 1 and threads_per_row 1 on the CPU but got 4 and 4}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>)
     ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)

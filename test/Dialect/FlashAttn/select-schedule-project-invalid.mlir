@@ -86,7 +86,7 @@ func.func @registers(%o: memref<2x8x100x64xf16>, %w: memref<8x64x512xf16>, %p: m
 //--- cpu.mlir
 
 func.func @warps(%o: memref<2x8x100x64xf16>, %w: memref<8x64x512xf16>, %p: memref<2x100x512xf16>) {
-  // expected-error@+1 {{cannot be compiled for cpu with the schedule given: expected 1 warp and 1 lane on the CPU but got 2 and 1}}
+  // expected-error@+1 {{cannot be compiled for cpu with the schedule given: expected warps 1 and threads_per_row 1 on the CPU but got 2 and 1}}
   flashattn.project schedule(<tile_m = 32, tile_n = 64, warps = 2, stages = 1, threads_per_row = 1, dot_type = f32>) ins(%o, %w : memref<2x8x100x64xf16>, memref<8x64x512xf16>) outs(%p : memref<2x100x512xf16>)
   return
 }

@@ -317,8 +317,8 @@ static LogicalResult verifyAdded(Operation *op, VectorType tile, MemRefType memr
   // Not one test for multiples of `8 * parts`, which may overflow.
   if (tile.getDimSize(0) % 16 != 0 || tile.getDimSize(1) % 8 != 0 ||
       tile.getDimSize(1) / 8 % parts != 0)
-    return op->emitOpError() << "expected rows in 16s and columns in 8s for each of " << parts
-                             << " parts but got " << tile;
+    return op->emitOpError() << "expected a multiple of 16 rows, and of 8 columns in each of "
+                             << parts << " parts, but got " << tile;
   return success();
 }
 

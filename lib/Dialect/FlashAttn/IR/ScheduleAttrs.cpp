@@ -126,9 +126,9 @@ struct ScheduleFieldParser {
       return parser.parseGreater();
     llvm::SMLoc location = parser.getCurrentLocation();
     std::string word = readWord();
-    InFlightDiagnostic error = parser.emitError(location)
-                               << "expected another field of the schedule, in their order, but got "
-                               << word;
+    InFlightDiagnostic error =
+        parser.emitError(location)
+        << "expected another field of the schedule, in the fixed order of fields, but got " << word;
     return addNewName(std::move(error), word);
   }
 };
