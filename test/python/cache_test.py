@@ -336,7 +336,7 @@ class CacheTest(unittest.TestCase):
         # Whether an output may be written is asked at every call.
         o.flags.writeable = False
         for call in (calls[0], calls[7]):
-            with self.assertRaisesRegex(flashattn.ArgumentError, "'o' that can be written"):
+            with self.assertRaisesRegex(flashattn.ArgumentError, "'o' to be writable"):
                 call()
 
 

@@ -492,7 +492,7 @@ CASES = [
     (
         lambda: launch(array(2, 5, 4, 16).swapaxes(1, 2), K, K, array(2, 4, 5, 16)),
         ArgumentError,
-        "expected dense rows, as compiled, but got strided ones",
+        "expected dense rows, as compiled, but got strided rows",
     ),
 ]
 
