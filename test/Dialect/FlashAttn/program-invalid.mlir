@@ -663,6 +663,16 @@ func.func @foreign_rows(%k: memref<?x64xbf16>, %n: index, %rows: !flashattn.rows
 
 // -----
 
+func.func @rows_of_another_op(%k: memref<?x64xbf16>, %n: index) {
+  %rows = builtin.unrealized_conversion_cast %n : index to !flashattn.rows
+  // expected-error @+1 {{'flashattn.load_tile' op expected 'rows' to be defined by an op with RowMapOpInterface but got another op's}}
+  %t = flashattn.load_tile %k[%n, %n] dims [0, 1] rows %rows in_bounds [false, false]
+      : memref<?x64xbf16> -> vector<32x64xbf16>
+  return
+}
+
+// -----
+
 func.func @granularity(%k: memref<?x64xbf16>, %n: index) {
   %rows = flashattn.compact_rows starts(%n) skips(%n) lower_bounds [0]
   // expected-error @+1 {{'flashattn.load_tile' op expected a multiple of 8 rows along one dimension, as the row map has them, but got 'vector<20x64xbf16>'}}
