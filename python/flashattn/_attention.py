@@ -7,25 +7,19 @@ building its key costs three times as much.
 
 from __future__ import annotations
 
-from typing import Any, List, Literal, Optional, Tuple, TypeVar, Union, overload
+from typing import TYPE_CHECKING, Any, Dict, List, Literal, Optional, Tuple, TypeVar, Union, overload
 
 import numpy
 
-from . import (
-    _cache,
-    _features,
-    _kernel,
-    _library,
-    _module,
-    _plans,
-    _tensors,
-    _torch,
-    _trace,
-)
+from . import _cache, _features, _kernel, _library, _module, _options, _plans, _tensors, _torch, _trace
 from ._checks import ALIGNMENT, model_chip
-from ._library import DEVICE_CPU, pack_objects
+from ._library import pack_objects
+from ._options import AttentionOptions, new
 from .errors import ArgumentError
 from .masks import Mask
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 #: The number of recent plans that the library compares with a call, one by one.
 _MAX_RECENT = 4
@@ -50,75 +44,15 @@ class _Plan(_plans.Plan):
 
 @overload
 def attention(
-    q: _Given,
-    k: Any,
-    v: Any,
-    *,
-    mask: Optional[Mask] = ...,
-    scale: Optional[float] = ...,
-    align: _module.Align = ...,
-    layout: _module.Layout = ...,
-    return_lse: Literal[False] = ...,
-    out: Any = ...,
-    schedule: Optional[_kernel.Schedule] = ...,
-    dtype: Any = ...,
-    stream: Any = ...,
-    device: Optional[str] = ...,
-    bias: Any = ...,
-    attn_mask: Any = ...,
-    softcap: Optional[float] = ...,
-    sink_logits: Any = ...,
-    kv_len: Any = ...,
-    offset: Optional[int] = ...,
-    score_mod: Optional[_trace.ScoreMod] = ...,
+    q: _Given, k: Any, v: Any, *, return_lse: Literal[False] = ..., **options: Unpack[_options.Keywords]
 ) -> _Given: ...
 @overload
 def attention(
-    q: _Given,
-    k: Any,
-    v: Any,
-    *,
-    mask: Optional[Mask] = ...,
-    scale: Optional[float] = ...,
-    align: _module.Align = ...,
-    layout: _module.Layout = ...,
-    return_lse: Literal[True],
-    out: Any = ...,
-    schedule: Optional[_kernel.Schedule] = ...,
-    dtype: Any = ...,
-    stream: Any = ...,
-    device: Optional[str] = ...,
-    bias: Any = ...,
-    attn_mask: Any = ...,
-    softcap: Optional[float] = ...,
-    sink_logits: Any = ...,
-    kv_len: Any = ...,
-    offset: Optional[int] = ...,
-    score_mod: Optional[_trace.ScoreMod] = ...,
+    q: _Given, k: Any, v: Any, *, return_lse: Literal[True], **options: Unpack[_options.Keywords]
 ) -> Tuple[_Given, Any]: ...
 @overload
 def attention(
-    q: _Given,
-    k: Any,
-    v: Any,
-    *,
-    mask: Optional[Mask] = ...,
-    scale: Optional[float] = ...,
-    align: _module.Align = ...,
-    layout: _module.Layout = ...,
-    return_lse: bool,
-    out: Any = ...,
-    schedule: Optional[_kernel.Schedule] = ...,
-    dtype: Any = ...,
-    stream: Any = ...,
-    device: Optional[str] = ...,
-    bias: Any = ...,
-    attn_mask: Any = ...,
-    softcap: Optional[float] = ...,
-    sink_logits: Any = ...,
-    kv_len: Any = ...,
-    offset: Optional[int] = ...,
-    score_mod: Optional[_trace.ScoreMod] = ...,
+    q: _Given, k: Any, v: Any, *, return_lse: bool, **options: Unpack[_options.Keywords]
 ) -> Union[_Given, Tuple[_Given, Any]]: ...
 def attention(
     q: Any,
@@ -131,7 +65,7 @@ def attention(
     layout: _module.Layout = "bhsd",
     return_lse: bool = False,
     out: Any = None,
-    schedule: Optional[_kernel.Schedule] = None,
+    schedule: Optional[_module.Schedule] = None,
     dtype: Any = None,
     stream: Any = None,
     device: Optional[str] = None,
@@ -223,45 +157,31 @@ def attention(
     """
     if unknown:
         _features.check_keywords("attention", unknown, attention.__kwdefaults__)
-    if _torch.attend is not None and _torch.is_compiling():
-        if score_mod is not None and _torch.in_dynamo():
-            return _torch.outside(
-                attention, q, k, v, mask=mask, scale=scale, align=align, layout=layout, return_lse=return_lse,
-                out=out, schedule=schedule, dtype=dtype, stream=stream, softcap=softcap, score_mod=score_mod,
-                bias=bias, attn_mask=attn_mask, sink_logits=sink_logits, kv_len=kv_len, offset=offset, device=device,
-            )  # fmt: skip
-        # torch traces the call of the operator, not the lookup of plans.
+    traces = _torch.attend is not None and _torch.is_compiling()
+    names: Tuple[str, ...] = ()
+    values: Tuple[Any, ...] = ()
+    text: Any = None
+    operands: Any = None
+    if not (
+        bias is attn_mask is softcap is sink_logits is kv_len is offset is None and score_mod is None
+    ):
         operands = {
             "bias": bias, "attn_mask": attn_mask, "sink_logits": sink_logits, "kv_len": kv_len,
             "offset": offset,
         }  # fmt: skip
-        return _torch.attend(
-            q, k, v, operands, mask=mask, align=align, layout=layout, return_lse=return_lse,
-            out=out, schedule=schedule, dtype=dtype, stream=stream, scale=scale, softcap=softcap,
-            score_mod=None if score_mod is None else _trace.text_of(score_mod), device=device,
-        )  # fmt: skip
-    if schedule is not None and schedule.__class__ is not str:
-        schedule = _plans.hashable(schedule)
-    names = values = ()
-    text = None
-    if not (
-        bias is attn_mask is softcap is sink_logits is kv_len is offset is None and score_mod is None
-    ):
-        softcap = _features.check_options(softcap)
-        text = None if score_mod is None else _trace.text_of(score_mod)
-        names, values = _features.normalize(
-            {
-                "bias": bias,
-                "attn_mask": attn_mask,
-                "sink_logits": sink_logits,
-                "kv_len": kv_len,
-                "offset": offset,
-            }
-        )
-    # Every option that a plan depends on is part of its key.
-    options = (
-        mask, align, layout, return_lse, schedule, dtype, softcap, text, names, device, out is None
+        text = score_mod
+        if not traces:
+            softcap = _features.check_options(softcap)
+            text = None if score_mod is None else _trace.text_of(score_mod)
+            names, values = _features.normalize(operands)
+    if schedule is not None and schedule.__class__ is not str and not traces:
+        schedule = _options.hashable(schedule)
+    fields: Tuple[Any, ...] = (
+        mask, align, layout, softcap, text, device, False, schedule, dtype, names, (), out is None, return_lse
     )  # fmt: skip
+    if traces:
+        return _attend_traced(q, k, v, out, stream, AttentionOptions(*fields), operands or {}, scale)
+    options = new(AttentionOptions, fields)
     if out is None:
         outs: Tuple[Any, ...] = ()
     elif not return_lse:
@@ -297,6 +217,43 @@ def attention(
     return out
 
 
+def _attend_traced(
+    q: Any,
+    k: Any,
+    v: Any,
+    out: Any,
+    stream: Any,
+    options: AttentionOptions,
+    operands: Dict[str, Any],
+    scale: Any,
+) -> Any:
+    """Runs a call that torch traces: torch sees the operator, not the lookup of plans. The score_mod in
+    `options` is the caller's function."""
+    if options.score_mod is not None:
+        if _torch.in_dynamo():
+            return _torch.outside(_attend_untraced, q, k, v, out, stream, options, operands, scale)
+        options = options._replace(score_mod=_trace.text_of(options.score_mod))
+    return _torch.attend(q, k, v, out, stream, options, operands, scale)
+
+
+def _attend_untraced(
+    q: Any,
+    k: Any,
+    v: Any,
+    out: Any,
+    stream: Any,
+    options: AttentionOptions,
+    operands: Dict[str, Any],
+    scale: Any,
+) -> Any:
+    """Runs a call as if torch did not trace it."""
+    known = attention.__kwdefaults__ or {}
+    given = {name: value for name, value in options._asdict().items() if name in known}
+    return attention(
+        q, k, v, out=out, stream=stream, scale=scale, device=options.model, **operands, **given
+    )
+
+
 def _call_torch(
     q: Any,
     k: Any,
@@ -306,17 +263,17 @@ def _call_torch(
     values: Tuple[Any, ...],
     scale: Any,
     stream: Any,
-    options: Tuple[Any, ...],
+    options: AttentionOptions,
 ) -> Any:
     # The key of a plan does not contain these properties, so each call checks them.
     for t in (k, v, *outs):
         if t.__class__ is not _torch.Tensor:
             return _attend(q, k, v, out, stream, options, None, values, scale)
-    records = _torch.grad_enabled() and (
+    records: Any = _torch.grad_enabled() and (
         q.requires_grad
         or k.requires_grad
         or v.requires_grad
-        or any(getattr(value, "requires_grad", False) for value in values)
+        or (values and any(getattr(value, "requires_grad", False) for value in values))
     )
     if (
         _torch.any_autocast()
@@ -327,19 +284,17 @@ def _call_torch(
     ):
         return _attend(q, k, v, out, stream, options, None, values, scale)
     # A call that autograd records always computes lse, for the backward pass.
-    wanted = (*options[:3], True, *options[4:]) if records else options
+    wanted = options.with_lse() if records else options
     plan: Optional[_Plan] = None
     key = None
     words: List[int] = []
     match = 0
-    if _torch.exchange and all(value.__class__ is int for value in values):
-        ids = [id(t) for t in outs] + [0] * (2 - len(outs))
+    if _torch.exchange and (not values or all(value.__class__ is int for value in values)):
+        ids = id(q), id(k), id(v), *map(id, outs), 0, 0
         try:
             for recent in _cache.cache.recent:
                 if recent.options == wanted:
-                    match = recent.match(
-                        recent.match_head + pack_objects(id(q), id(k), id(v), *ids)
-                    )
+                    match = recent.match(recent.match_head + pack_objects(*ids[:5]))
                     if match:
                         plan = recent
                         break
@@ -361,7 +316,7 @@ def _call_torch(
     if out is None:
         o = out = _torch.empty_like(plan.like[0])
         at = [o.data_ptr()]
-        if wanted[3]:
+        if wanted.return_lse:
             lse = _torch.empty_like(plan.like[1])
             at.append(lse.data_ptr())
             out = o, lse
@@ -387,59 +342,37 @@ def _attend(
     v: Any,
     out: Any,
     stream: Any,
-    options: Tuple[Any, ...],
+    options: AttentionOptions,
     key: Any,
     values: Tuple[Any, ...],
     scale: Any,
 ) -> Any:
     """Runs a call that has no plan: checks it, then compiles and launches a kernel or calls torch's operator.
     Stores the plan under `key`, unless `key` is None."""
-    mask, align, layout, return_lse, schedule, dtype, softcap, score_mod, names, device, _ = options
-    operands = dict(zip(names, values))
+    operands = dict(zip(options.operands, values))
     _torch.detect_torch()
-    _module.check_options(mask, align, layout)
+    _module.check_options(options.mask, options.align, options.layout)
     scale_bits = None if scale is None else _module.scale_bits(scale)
     tensors = {"q": q, "k": k, "v": v}
     _tensors.check_layouts({**tensors, **operands})
     _torch.refuse_tangents(**tensors, **operands)
     if _tensors.is_torch(q) and _torch.has_to_dispatch((q, k, v, *values)):
-        return _torch.operators()(
-            q, k, v, operands, mask=mask, align=align, layout=layout, return_lse=return_lse,
-            out=out, schedule=schedule, dtype=dtype, stream=stream, scale=scale, softcap=softcap,
-            score_mod=score_mod, device=device,
-        )  # fmt: skip
+        return _torch.operators()(q, k, v, out, stream, options, operands, scale)
     if _tensors.is_torch(q):
         given = q, k, v, *values
-        laid_out = tuple(map(_torch.lay_out, ("q", "k", "v", *names), given))
+        laid_out = tuple(map(_torch.lay_out, ("q", "k", "v", *options.operands), given))
         if any(one is not other for one, other in zip(laid_out, given)):
             outs = () if out is None else tuple(out) if isinstance(out, (tuple, list)) else (out,)
             return _call_torch(*laid_out[:3], out, outs, laid_out[3:], scale, stream, options)
-    model_chip(device)
-    bits = _plans.is_bf16(dtype)
-    call = _plans.check_call("attention", tensors, operands, layout, bits, device=device)
-    given = zip(("o", "lse") if return_lse else ("o",), _split_out(out, return_lse))
-    outputs = {name: _plans.output_of(call, name, tensor) for name, tensor in given}
-    queries = None
-    if schedule is None:
-        queries = _module.few_queries(call.sizes["N"], call.views["q"].device == DEVICE_CPU)
-    made = _plans.run(
-        call,
-        outputs,
-        _Plan,
-        key,
-        options,
-        stream,
-        scale_bits,
-        schedule=schedule,
-        mask=mask,
-        align=align,
-        layout=layout,
-        lse=bool(return_lse),
-        softcap=softcap,
-        score_mod=score_mod,
-        queries=queries,
-    )
-    return made if return_lse else made[0]
+    model_chip(options.model)
+    call = _plans.check_call("attention", tensors, operands, options)
+    names = ("o", "lse") if options.return_lse else ("o",)
+    outputs = {
+        name: _plans.output_of(call, name, tensor)
+        for name, tensor in zip(names, _split_out(out, options.return_lse))
+    }
+    made = _plans.run(call, outputs, _Plan, key, options, stream, scale_bits)
+    return made if options.return_lse else made[0]
 
 
 def _split_out(out: Any, return_lse: bool) -> Tuple[Any, Any]:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Literal, Mapping, Optional, Tuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Dict, List, Literal, Optional, Tuple, TypeVar, overload
 
 import numpy
 
-from . import _cache, _features, _kernel, _module, _plans, _tensors, _torch, _trace
+from . import _cache, _features, _module, _options, _plans, _tensors, _torch, _trace
 from ._checks import model_chip
+from ._options import AttentionOptions
 from .errors import ArgumentError
 from .masks import Mask
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    class _Keywords(_options.Keywords, total=False):
+        d_lse: Any
+        deterministic: bool
 
 _OP = "attention_backward"
 _GRADIENTS = ("dq", "dk", "dv")  #: the outputs of every call
@@ -27,26 +35,9 @@ def attention_backward(
     lse: Any,
     do: Any,
     *,
-    d_lse: Any = ...,
-    mask: Optional[Mask] = ...,
-    scale: Optional[float] = ...,
-    align: _module.Align = ...,
-    layout: _module.Layout = ...,
-    deterministic: bool = ...,
     return_d_bias: Literal[False] = ...,
     return_d_sink_logits: Literal[False] = ...,
-    out: Any = ...,
-    schedule: Optional[_kernel.Schedule] = ...,
-    dtype: Any = ...,
-    stream: Any = ...,
-    device: Optional[str] = ...,
-    bias: Any = ...,
-    attn_mask: Any = ...,
-    softcap: Optional[float] = ...,
-    sink_logits: Any = ...,
-    kv_len: Any = ...,
-    offset: Optional[int] = ...,
-    score_mod: Optional[_trace.ScoreMod] = ...,
+    **options: Unpack[_Keywords],
 ) -> Tuple[_Given, _Given, _Given]: ...
 @overload
 def attention_backward(
@@ -57,26 +48,9 @@ def attention_backward(
     lse: Any,
     do: Any,
     *,
-    d_lse: Any = ...,
-    mask: Optional[Mask] = ...,
-    scale: Optional[float] = ...,
-    align: _module.Align = ...,
-    layout: _module.Layout = ...,
-    deterministic: bool = ...,
     return_d_bias: bool = ...,
     return_d_sink_logits: bool = ...,
-    out: Any = ...,
-    schedule: Optional[_kernel.Schedule] = ...,
-    dtype: Any = ...,
-    stream: Any = ...,
-    device: Optional[str] = ...,
-    bias: Any = ...,
-    attn_mask: Any = ...,
-    softcap: Optional[float] = ...,
-    sink_logits: Any = ...,
-    kv_len: Any = ...,
-    offset: Optional[int] = ...,
-    score_mod: Optional[_trace.ScoreMod] = ...,
+    **options: Unpack[_Keywords],
 ) -> Tuple[Any, ...]: ...
 def attention_backward(
     q: Any,
@@ -95,7 +69,7 @@ def attention_backward(
     return_d_bias: bool = False,
     return_d_sink_logits: bool = False,
     out: Any = None,
-    schedule: Optional[_kernel.Schedule] = None,
+    schedule: Optional[_module.Schedule] = None,
     dtype: Any = None,
     stream: Any = None,
     device: Optional[str] = None,
@@ -143,45 +117,51 @@ def attention_backward(
     if unknown:
         _features.check_keywords(_OP, unknown, attention_backward.__kwdefaults__)
     if schedule is not None and schedule.__class__ is not str:
-        schedule = _plans.hashable(schedule)
+        schedule = _options.hashable(schedule)
     softcap = _features.check_options(softcap)
     text = None if score_mod is None else _trace.text_of(score_mod)
-    operands = {
-        "d_lse": d_lse, "bias": bias, "attn_mask": attn_mask, "sink_logits": sink_logits, "kv_len": kv_len,
-        "offset": offset,
-    }  # fmt: skip
-    wanted = tuple(
-        ["d_bias"] * bool(return_d_bias) + ["d_sink_logits"] * bool(return_d_sink_logits)
-    )
-    options = (mask, align, layout, bool(deterministic), schedule, dtype, softcap, text, device)
+    names, values = _features.normalize(
+        {
+            "d_lse": d_lse, "bias": bias, "attn_mask": attn_mask, "sink_logits": sink_logits,
+            "kv_len": kv_len, "offset": offset,
+        },
+        _OP,
+    )  # fmt: skip
+    fields = (
+        mask, align, layout, softcap, text, device, bool(deterministic), schedule, dtype, names,
+        gradients_of(return_d_bias, return_d_sink_logits), out is None, False,
+    )  # fmt: skip
+    options = _options.new(AttentionOptions, fields)
     given = q, k, v, o, lse, do
     if _torch.profiler._is_profiler_enabled and _tensors.is_torch(q):
         with _torch.event("flashattn::attention_backward", given):
-            return differentiate(given, operands, wanted, out, stream, scale, options)
-    return differentiate(given, operands, wanted, out, stream, scale, options)
+            return differentiate(given, values, out, stream, scale, options)
+    return differentiate(given, values, out, stream, scale, options)
+
+
+def gradients_of(bias: bool, sink_logits: bool) -> Tuple[str, ...]:
+    """Returns the names of the outputs if the gradients of these operands are requested or not."""
+    if not (bias or sink_logits):
+        return _GRADIENTS
+    return _GRADIENTS + ("d_bias",) * bool(bias) + ("d_sink_logits",) * bool(sink_logits)
 
 
 def differentiate(
     given: Tuple[Any, ...],
-    operands: Mapping[str, Any],
-    wanted: Tuple[str, ...],
+    values: Tuple[Any, ...],
     out: Any,
     stream: Any,
     scale: Any,
-    options: Tuple[Any, ...],
+    options: AttentionOptions,
 ) -> Tuple[Any, ...]:
-    """Computes `attention_backward` for `given`: q, k, v, o, lse and do. `wanted` names the requested
-    gradients of operands. The score_mod in `options` is MLIR text."""
-    names, values = _features.normalize(operands, _OP)
-    wanted = (*_GRADIENTS, *wanted)
-    # Every option that a plan depends on is part of its key.
-    options = (*options, names, wanted, out is None)
+    """Computes `attention_backward` for `given`: q, k, v, o, lse and do. `values` are those of the operands in
+    `options`."""
     outs = tuple(out) if isinstance(out, (tuple, list)) else ()
     tensors = (*given, *values, *outs)
     kind = type(given[0])
     plan = key = None
     words: List[int] = []
-    if out is not None and len(outs) != len(wanted):
+    if out is not None and len(outs) != len(options.gradients):
         pass  # `_run` reports the error
     elif kind is numpy.ndarray:
         plan, key, words = _plans.find_numpy(tensors, options, _cache.cache.plans)
@@ -192,10 +172,13 @@ def differentiate(
     return _start(plan, kind, outs, words, stream, scale)
 
 
-def replay(given: Tuple[Any, ...], scale: Any, options: Tuple[Any, ...]) -> Any:
-    """Runs `differentiate` on torch tensors, without operands, with the plan of an earlier call. Returns
-    None if there is no such plan. The caller is responsible for autograd."""
-    options = (*options, (), _GRADIENTS, True)
+def replay(
+    given: Tuple[Any, ...], scale: Any, forward: AttentionOptions, deterministic: bool
+) -> Any:
+    """Computes the gradients of a call on torch tensors, with the options `forward` and without operands,
+    with the plan of an earlier call. Returns None if there is no such plan. The caller is responsible for
+    autograd."""
+    options = forward.backward(deterministic, _GRADIENTS)
     plan, _, words = _plans.find_torch(given, options, _cache.cache.plans, records=True)
     return None if plan is None else _start(plan, _torch.Tensor, (), words, None, scale)
 
@@ -227,18 +210,17 @@ def _run(
     tensors: Tuple[Any, ...],
     out: Any,
     stream: Any,
-    options: Tuple[Any, ...],
+    options: AttentionOptions,
     key: Any,
     values: Tuple[Any, ...],
     scale: Any,
 ) -> Tuple[Any, ...]:
     """Checks, compiles and launches a call that has no plan. Stores the plan under `key`, unless `key` is None."""
-    mask, align, layout, deterministic, schedule, dtype, softcap, score_mod, device = options[:9]
-    names, wanted, _ = options[9:]
-    model_chip(device)
-    operands = dict(zip(names, values))
+    model_chip(options.model)
+    operands = dict(zip(options.operands, values))
+    wanted = options.gradients
     _torch.detect_torch()
-    _module.check_options(mask, align, layout)
+    _module.check_options(options.mask, options.align, options.layout)
     scale_bits = None if scale is None else _module.scale_bits(scale)
     sources = {"d_bias": "bias", "d_sink_logits": "sink_logits"}
     for name in wanted[3:]:
@@ -254,33 +236,15 @@ def _run(
             {name: _torch.lay_out(name, x) for name, x in inputs.items()}
             for inputs in (given, operands)
         )
-    call = _plans.check_call(
-        _OP, given, operands, layout, _plans.is_bf16(dtype), has_gradient="d_bias" in wanted,
-        device=device,
-    )
+    call = _plans.check_call(_OP, given, operands, options)
     found = _split_out(out, wanted)
     outputs = {name: _plans.output_of(call, name, found[name]) for name in wanted}
     if "d_bias" in wanted:
-        bias = _tensors.view("bias", operands["bias"], call.bf16_bits, device)
+        bias = _tensors.view("bias", operands["bias"], call.bf16_bits, options.model)
         outputs["d_bias"] = _plans.Output(
             found["d_bias"], bias.shape, bias.element, operands["bias"]
         )
-    return _plans.run(
-        call,
-        outputs,
-        _plans.Plan,
-        key,
-        options,
-        stream,
-        scale_bits,
-        schedule=schedule,
-        mask=mask,
-        align=align,
-        layout=layout,
-        deterministic=deterministic,
-        softcap=softcap,
-        score_mod=score_mod,
-    )
+    return _plans.run(call, outputs, _plans.Plan, key, options, stream, scale_bits)
 
 
 def _split_out(out: Any, wanted: Tuple[str, ...]) -> Dict[str, Any]:

@@ -92,11 +92,9 @@ def normalize(
     """Returns the names and the values of the operands that are not None, in the order of the function's
     arguments. Scalars become integers, and lists become arrays. NumPy arrays of another integer or float
     type are converted to the operand's type, unless the operand allows several types."""
-    found = [role for role in roles(op) if operands.get(role.name) is not None]
-    return (
-        tuple(role.name for role in found),
-        tuple(_settle_value(role, operands[role.name]) for role in found),
-    )
+    given = ((role, operands.get(role.name)) for role in roles(op))
+    found = {role.name: _settle_value(role, value) for role, value in given if value is not None}
+    return tuple(found), tuple(found.values())
 
 
 def _settle_value(role: Role, value: Any) -> Any:

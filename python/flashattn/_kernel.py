@@ -14,44 +14,6 @@ from ._library import DEVICE_AUTO, DEVICE_CPU, DEVICE_MODEL
 from .errors import ArgumentError, CompileError, DeviceError, UnsupportedError
 from .masks import Mask
 
-Schedule = Union[str, Mapping[str, Any]]
-
-
-def _format_fields(fields: Mapping[str, Any]) -> str:
-    """Returns the text of a mapping, as in `a = 1, b = <c = 2, d = x>`, in which b is a mapping too."""
-    parts = []
-    for name, value in fields.items():
-        if isinstance(value, Mapping):
-            value = f"<{_format_fields(value)}>"
-        elif isinstance(value, bool):
-            value = str(value).lower()
-        parts.append(f"{name} = {value}")
-    return ", ".join(parts)
-
-
-def format_schedule(schedule: Optional[Schedule], element: str, is_cpu: bool) -> Optional[str]:
-    """Returns the fields of a schedule as text. The library completes the missing fields."""
-    if schedule is None:
-        return None
-    if isinstance(schedule, Mapping):
-        schedule = dict(schedule)
-        hopper = schedule.get("hopper", "<>")
-        if hopper is None:
-            del schedule["hopper"]
-        elif not isinstance(hopper, Mapping) and not (
-            isinstance(hopper, str) and hopper.startswith("<")
-        ):
-            raise ArgumentError(
-                f"expected schedule field hopper to be a mapping or a text in <> but got {hopper!r}"
-            )
-        schedule = _format_fields(schedule)
-    if not isinstance(schedule, str):
-        raise ArgumentError(
-            f"expected schedule to be a mapping, a text or None but got {type(schedule).__name__}"
-        )
-    return _library.get().complete_schedule(schedule, element, is_cpu)
-
-
 def _caller_level() -> int:
     """Returns the `stacklevel` of the first caller outside of this package, for warnings."""
     here = os.path.dirname(__file__) + os.sep
@@ -158,12 +120,12 @@ class Kernel:
         """Whether `launch` can run. A kernel for a chip that this machine lacks only has texts."""
         return self._info.is_launchable
 
-    def explain_schedule(self, schedule: Schedule) -> str:
+    def explain_schedule(self, schedule: _module.Schedule) -> str:
         """Returns the reason why this schedule is not possible for the kernel, or an empty string. The check
         stops before code generation, so it takes a hundredth of the time of a compilation and may miss errors
         that only code generation finds."""
         problem, chip, device, _, function, _ = self._recipe
-        fields = format_schedule(schedule, problem.element, self.chip == "cpu")
+        fields = _module.format_schedule(schedule, problem.element, self.chip == "cpu")
         text = _module.make_module(problem._replace(schedule=None), function)
         try:
             self._library.check(text, chip=chip, device=device, schedule=fields, tuned=False)
@@ -232,7 +194,7 @@ def compile(
     align: _module.Align = "bottom_right",
     layout: _module.Layout = "bhsd",
     return_lse: bool = False,
-    schedule: Optional[Schedule] = None,
+    schedule: Optional[_module.Schedule] = None,
     chip: Optional[str] = None,
     device: Union[None, int, str] = None,
     rows: _module.Rows = "dense",
@@ -310,7 +272,7 @@ def compile(
         align,
         layout,
         bool(return_lse),
-        format_schedule(schedule, element, is_cpu),
+        _module.format_schedule(schedule, element, is_cpu),
         "strided" if is_cpu and rows == "aligned" else rows,
         softcap=_features.check_options(softcap),
         operands=_features.parse_operands(

@@ -6,7 +6,7 @@ from typing import Any, List, Mapping, Tuple, Union
 
 import numpy
 
-from . import _cache, _features, _kernel, _module, _plans, _tensors, _torch
+from . import _cache, _features, _kernel, _module, _options, _plans, _tensors, _torch
 from ._checks import device_name
 from ._tensors import View
 from .errors import ArgumentError, UnsupportedError
@@ -78,11 +78,12 @@ def _plan_of(
         raise ArgumentError("expected lse for a kernel with return_lse but got None")
     if not problem.lse and lse is not None:
         raise ArgumentError("expected no lse for a kernel without return_lse but got one")
-    bits = problem.element == "bf16"
-    tensors = {"q": q, "k": k, "v": v}
-    call = _plans.check_call(
-        "attention", tensors, operands, problem.layout, bits, problem, device=kernel.device
+    options = _options.AttentionOptions(
+        layout=problem.layout,
+        model=kernel.device if isinstance(kernel.device, str) else None,
+        dtype="bf16" if problem.element == "bf16" else None,
     )
+    call = _plans.check_call("attention", {"q": q, "k": k, "v": v}, operands, options, problem)
     sizes, found = call.sizes, call.views["q"]
     for name, width, size in (
         ("D", problem.d, sizes["D"]),

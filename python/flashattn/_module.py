@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import struct
-from typing import Any, List, Literal, Mapping, NamedTuple, Optional, Sequence, Tuple, get_args
+from typing import Any, List, Literal, Mapping, NamedTuple, Optional, Sequence, Tuple, Union, get_args
 
 from . import _library, _torch
 from ._texts import show
@@ -18,6 +18,8 @@ Layout = Literal["bhsd", "bshd"]
 LAYOUTS = get_args(Layout)
 #: Optional outputs of the backward pass.
 GRADIENTS = ("d_bias", "d_sink_logits")
+#: The fields of a schedule that are pinned, as a mapping or as the text of the attribute.
+Schedule = Union[str, Mapping[str, Any]]
 ELEMENT_BYTES = {"f16": 2, "bf16": 2, "f32": 4}
 
 #: The layout of rows in memory. `dense`: every operand is contiguous and, on a GPU, its rows begin at
@@ -51,8 +53,8 @@ class Problem(NamedTuple):
     d: int  #: elements of a query or key row
     dv: int  #: elements of a value or output row
     mask: Optional[Mask] = None
-    align: str = "bottom_right"
-    layout: str = "bhsd"
+    align: Align = "bottom_right"
+    layout: Layout = "bhsd"
     lse: bool = False
     schedule: Optional[str] = (
         None  #: fields of #flashattn.schedule; None leaves the choice to the compiler
@@ -118,6 +120,41 @@ def check_options(mask: Any, align: Any, layout: Any) -> None:
         raise ArgumentError(f"expected align top_left or bottom_right but got {align!r}")
     if layout not in LAYOUTS:
         raise ArgumentError(f"expected layout bhsd or bshd but got {layout!r}")
+
+
+def _format_fields(fields: Mapping[str, Any]) -> str:
+    """Returns the text of a mapping, as in `a = 1, b = <c = 2, d = x>`, in which b is a mapping too."""
+    parts = []
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            value = f"<{_format_fields(value)}>"
+        elif isinstance(value, bool):
+            value = str(value).lower()
+        parts.append(f"{name} = {value}")
+    return ", ".join(parts)
+
+
+def format_schedule(schedule: Optional[Schedule], element: str, is_cpu: bool) -> Optional[str]:
+    """Returns the fields of a schedule as text. The library completes the missing fields."""
+    if schedule is None:
+        return None
+    if isinstance(schedule, Mapping):
+        schedule = dict(schedule)
+        hopper = schedule.get("hopper", "<>")
+        if hopper is None:
+            del schedule["hopper"]
+        elif not isinstance(hopper, Mapping) and not (
+            isinstance(hopper, str) and hopper.startswith("<")
+        ):
+            raise ArgumentError(
+                f"expected schedule field hopper to be a mapping or a text in <> but got {hopper!r}"
+            )
+        schedule = _format_fields(schedule)
+    if not isinstance(schedule, str):
+        raise ArgumentError(
+            f"expected schedule to be a mapping, a text or None but got {type(schedule).__name__}"
+        )
+    return _library.get().complete_schedule(schedule, element, is_cpu)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
-import numpy
+from numpy import ndarray
 
-from . import _cache, _features, _kernel, _library, _module, _tensors, _torch
+from . import _cache, _features, _kernel, _library, _module, _options, _tensors, _torch
 from ._checks import ALIGNMENT, Sizes, check_inputs, check_output, device_name, normalize
 from ._library import DEVICE_CPU, Role
+from ._options import AttentionOptions
 from ._tensors import View
 from .errors import ArgumentError
 
@@ -78,24 +79,6 @@ def words_of(values: Sequence[Union[View, int]]) -> List[int]:
     return [value.pointer if isinstance(value, View) else value & WORD for value in values]
 
 
-class _Fields(tuple):
-    """The items of a mapping, for the key of a plan."""
-
-
-def hashable(fields: Any) -> Any:
-    """Returns the fields of a schedule in a hashable form, for the key of a plan."""
-    if not isinstance(fields, Mapping):
-        return fields
-    return _Fields((name, hashable(value)) for name, value in fields.items())
-
-
-def mapping(fields: Any) -> Any:
-    """Converts the result of `hashable` back to a mapping."""
-    if not isinstance(fields, _Fields):
-        return fields
-    return {name: mapping(value) for name, value in fields}
-
-
 #: The plan, its key and words. The plan is Any, because its type depends on the caller's options.
 Found = Tuple[Any, Any, List[int]]
 
@@ -107,17 +90,16 @@ def find_numpy(tensors: Tuple[Any, ...], options: Any, plans: Mapping[Any, Plan]
     words: List[int] = []
     bits = 0
     for t in tensors:
-        kind = t.__class__
-        if kind is int:
-            key.append(kind)
+        if t.__class__ is ndarray:
+            at, is_read_only = t.__array_interface__["data"]
+            words.append(at)
+            bits |= at
+            key += t.dtype, t.shape, t.strides, is_read_only
+        elif t.__class__ is int:
+            key.append(int)
             words.append(t & WORD)
-            continue
-        if kind is not numpy.ndarray:
+        else:
             return None, None, words
-        at, is_read_only = t.__array_interface__["data"]
-        words.append(at)
-        bits |= at
-        key += t.dtype, t.shape, t.strides, is_read_only
     # Only the alignment of addresses is in the key.
     key.append(bits & (ALIGNMENT - 1))
     found = tuple(key)
@@ -136,22 +118,20 @@ def find_torch(
     words: List[int] = []
     if _torch.forward_ad._current_level >= 0:
         return None, None, words  # the full call reports which tensor has a tangent
+    kind = _torch.Tensor
     try:
         for t in tensors:
-            kind = t.__class__
-            if kind is int:
-                key.append(kind)
+            if t.__class__ is kind:
+                at = t.data_ptr()
+                if t.requires_grad and not records and _torch.grad_enabled() or not at and t.is_meta:
+                    return None, None, words
+                words.append(at)
+                key += t.dtype, t.shape, t.stride(), t.get_device(), t.is_cuda, at & (ALIGNMENT - 1)
+            elif t.__class__ is int:
+                key.append(int)
                 words.append(t & WORD)
-                continue
-            if kind is not _torch.Tensor or (
-                t.requires_grad and not records and _torch.grad_enabled()
-            ):
+            else:
                 return None, None, words
-            at = t.data_ptr()
-            if not at and t.is_meta:
-                return None, None, words
-            words.append(at)
-            key += t.dtype, t.shape, t.stride(), t.get_device(), t.is_cuda, at & (ALIGNMENT - 1)
         found = tuple(key)
         return plans.get(found), found, words
     except (TypeError, ValueError, RuntimeError, BufferError):
@@ -192,14 +172,12 @@ def check_call(
     op: str,
     tensors: Dict[str, Any],
     operands: Mapping[str, Any],
-    layout: str,
-    bf16_bits: bool,
+    options: AttentionOptions,
     compiled: Optional[_module.Problem] = None,
-    has_gradient: bool = False,
-    device: Union[None, int, str] = None,
 ) -> Call:
-    """Checks rule R1 at run time for `tensors`, the required inputs with q first, and for `operands`. `device` is
-    as in `_tensors.view`, and the other arguments are as in `_features.check`."""
+    """Checks rule R1 at run time for `tensors`, the required inputs with q first, and for `operands`. `compiled` is
+    the problem of the kernel, if it is known."""
+    device, bf16_bits = options.model, is_bf16(options.dtype)
     views = {n: _tensors.view(n, tensor, bf16_bits, device) for n, tensor in tensors.items()}
     if isinstance(device, str) and views["q"].device != device:
         raise ArgumentError(
@@ -207,8 +185,9 @@ def check_call(
         )
     _torch.refuse_gradients(**tensors, **operands)
     roles = {role.name: role for role in _library.get().roles(op)}
-    sizes = check_inputs(views, roles, layout)
+    sizes = check_inputs(views, roles, options.layout)
     q = views["q"]
+    has_gradient = "d_bias" in options.gradients
     extras = _features.check(operands, q, sizes, bf16_bits, compiled, op, has_gradient)
     return Call(op, tensors["q"], views, roles, sizes, extras, bf16_bits)
 
@@ -256,23 +235,30 @@ def check_outputs(call: Call, outputs: Mapping[str, Output]) -> _Checked:
     return _Checked(tuple(tensors), views, values, tuple(gradients), rows)
 
 
-def problem_of(
-    call: Call, checked: _Checked, *, schedule: Any, queries: Optional[int] = None, **fields: Any
-) -> _module.Problem:
-    """Returns the problem of a call. `fields` are its fields that do not follow from the tensors."""
+#: The options that are compiled in as they are.
+_COMPILED = ("mask", "align", "layout", "softcap", "score_mod")
+
+
+def problem_of(call: Call, checked: _Checked, options: AttentionOptions) -> _module.Problem:
+    """Returns the problem of a call."""
     view, sizes = call.views["q"], call.sizes
-    is_cpu = view.device == DEVICE_CPU
+    is_cpu, is_forward = view.device == DEVICE_CPU, call.op == "attention"
+    queries = None
+    if is_forward and options.schedule is None:
+        queries = _module.few_queries(sizes["N"], is_cpu)
     problem = _module.Problem(
         view.element,
         sizes["D"],
         sizes["V"],
-        schedule=_kernel.format_schedule(mapping(schedule), view.element, is_cpu),
+        lse=is_forward and "lse" in checked.views,
+        schedule=_module.format_schedule(_options.mapping(options.schedule), view.element, is_cpu),
         rows=checked.rows,
         heads=_module.grouped_heads(sizes["H"], sizes["G"], queries, is_cpu),
         queries=queries,
         operands=call.extras.operands + checked.gradients,
         op=call.op,
-        **fields,
+        deterministic=options.deterministic and not is_forward,
+        **{name: getattr(options, name) for name in _COMPILED},
     )
     return _module.canonicalize(problem, is_cpu)
 
@@ -282,19 +268,15 @@ def run(
     outputs: Mapping[str, Output],
     plan_type: Any,
     key: Any,
-    options: Any,
+    options: AttentionOptions,
     stream: Any,
     scale_bits: Optional[int],
-    *,
-    schedule: Any,
-    **fields: Any,
 ) -> Tuple[Any, ...]:
     """Compiles the kernel if necessary, launches it and returns the outputs. With a `key`, stores a plan of type
-    `plan_type`, with `options`, for the next call with this key. `fields` are as in `problem_of`."""
+    `plan_type` for the next call with this key."""
     view = call.views["q"]
     checked = check_outputs(call, outputs)
-    problem = problem_of(call, checked, schedule=schedule, **fields)
-    kernel = _kernel.cached(problem, view.device)
+    kernel = _kernel.cached(problem_of(call, checked, options), view.device)
     plan = plan_type(kernel, checked.values, [output.shape for output in outputs.values()])
     if stream is None:
         stream = _torch.stream_of(call.q, view)

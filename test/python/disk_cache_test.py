@@ -20,7 +20,7 @@ from pathlib import Path
 from unittest import mock
 
 import flashattn
-from flashattn import _kernel, _library, _tuned
+from flashattn import _library, _module, _tuned
 
 sys.path.insert(0, str(Path(__file__).parent / "Inputs"))
 import race  # noqa: E402
@@ -172,7 +172,7 @@ class DiskCacheTest(unittest.TestCase):
         environment = {"FLASHATTN_CACHE": str(self.folder), "FLASHATTN_KERNELS": "off", "XDG_CACHE_HOME": str(self.root),
                        "FLASHATTN_TUNED": "1"}  # fmt: skip
         with mock.patch.dict(os.environ, environment):
-            schedule = _kernel.format_schedule({"tile_m": 8, "tile_n": 16}, "f32", True)
+            schedule = _module.format_schedule({"tile_m": 8, "tile_n": 16}, "f32", True)
             _tuned.store("cpu/16/16/f32/full", {"schedule": schedule})
             self.assertEqual((count(), count()), (1, 1))
             for name, (values, is_other, beside) in fields.items():

@@ -17,7 +17,7 @@ import numpy
 from flashattn import (
     _bench_backward,
     _cache,
-    _kernel,
+    _module,
     _reference,
     _tuned,
     affine_set,
@@ -314,7 +314,7 @@ class TuneTest(unittest.TestCase):
         kernel = flashattn.compile(head_dim=16, dtype="f32", mask=causal, chip="cpu")
         self.assertEqual(kernel.schedule, found["schedule"])
         # What an earlier run has kept is tried too, and what becomes of it is said.
-        slow = _kernel.format_schedule({"tile_m": 2, "tile_n": 8}, "f32", True)
+        slow = _module.format_schedule({"tile_m": 2, "tile_n": 8}, "f32", True)
         _tuned.store("cpu/16/16/f32/triangular", {"schedule": slow})
         done = command("flashattn.tune", *arguments)
         self.assertIn(f"| {slow} (kept so far) |", done.stdout)
@@ -363,7 +363,7 @@ class TuneTest(unittest.TestCase):
         )
         # What was found is what gradients take, and nobody else.
         own = flashattn.compile(head_dim=16, dtype="f32", chip="cpu").schedule
-        found = _kernel.format_schedule({"tile_m": 8, "tile_n": 24}, "f32", True)
+        found = _module.format_schedule({"tile_m": 8, "tile_n": 24}, "f32", True)
         _tuned.store("cpu/16/16/f32/full/backward", {"schedule": found})
         x = numpy.zeros((1, 1, 4, 16), numpy.float32)
         o, lse = flashattn.attention(x, x, x, return_lse=True)
@@ -381,7 +381,7 @@ class TuneTest(unittest.TestCase):
 
     def test_a_finding_is_read_unless_told_not_to(self):
         own = flashattn.compile(head_dim=16, dtype="f32", chip="cpu").schedule
-        found = _kernel.format_schedule({"tile_m": 8, "tile_n": 16}, "f32", True)
+        found = _module.format_schedule({"tile_m": 8, "tile_n": 16}, "f32", True)
         self.assertNotEqual(own, found)
         _tuned.store("cpu/16/16/f32/full", {"schedule": found})
         self.assertEqual(flashattn.compile(head_dim=16, dtype="f32", chip="cpu").schedule, found)

@@ -7,8 +7,9 @@ from typing import Any, Dict, Optional
 
 import jax.numpy as jnp
 
-from .. import _features, _kernel, _module, _plans, _trace
+from .. import _features, _module, _trace
 from .._checks import model_chip
+from .._options import AttentionOptions, hashable
 from ..errors import ArgumentError
 from ..masks import Mask
 from . import _calls, _shards
@@ -28,7 +29,7 @@ def as_array(name: str, value: Any) -> Any:
 
 def _hashable(schedule: Any) -> Any:
     """Returns a schedule as a hashable value, for the key of JAX's compiled programs. Raises ArgumentError."""
-    fields = _plans.hashable(schedule)
+    fields = hashable(schedule)
     try:
         hash(fields)
     except TypeError:
@@ -48,7 +49,7 @@ def attention(
     align: _module.Align = "bottom_right",
     layout: _module.Layout = "bhsd",
     return_lse: bool = False,
-    schedule: Optional[_kernel.Schedule] = None,
+    schedule: Optional[_module.Schedule] = None,
     device: Optional[str] = None,
     bias: Any = None,
     attn_mask: Any = None,
@@ -98,18 +99,18 @@ def attention(
         {"bias": bias, "attn_mask": attn_mask, "sink_logits": sink_logits, "kv_len": kv_len, "offset": offset}
     )
     given = dict(zip(names, values))
-    options = _calls.Options(
+    scale = None if scale is None else _module.check_factor("scale", scale)
+    chosen = AttentionOptions(
         mask=mask,
-        scale=None if scale is None else _module.check_factor("scale", scale),
         align=align,
         layout=layout,
         softcap=_features.check_options(softcap),
         score_mod=None if score_mod is None else _trace.text_of(score_mod),
-        offset=given.pop("offset", None),
-        schedule=_hashable(schedule),
+        model=device,
         deterministic=bool(deterministic),
-        device=device,
+        schedule=_hashable(schedule),
     )
+    options = _calls.Options(chosen, scale, given.pop("offset", None))
     inputs: Dict[str, Any] = {
         name: as_array(name, value)
         for name, value in {"q": q, "k": k, "v": v, **given}.items()

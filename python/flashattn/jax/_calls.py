@@ -24,8 +24,8 @@ from jax.sharding import PartitionSpec
 from .. import _features, _kernel, _library, _module, _plans, _tensors
 from .._checks import model_chip
 from .._library import DEVICE_CPU
+from .._options import AttentionOptions
 from ..errors import UnsupportedError
-from ..masks import Mask
 from . import _shards
 
 _TARGET = "flashattn"
@@ -36,18 +36,11 @@ _DTYPES = {"f16": jnp.float16, "bf16": jnp.bfloat16, "f32": jnp.float32}
 
 
 class Options(NamedTuple):
-    """The options that are constant at compile time or attributes of the XLA call."""
+    """The options that are constant at compile time, and the numbers that are attributes of the XLA call."""
 
-    mask: Optional[Mask] = None
-    scale: Optional[float] = None
-    align: str = "bottom_right"
-    layout: str = "bhsd"
-    softcap: Optional[float] = None
-    score_mod: Optional[str] = None
-    offset: Optional[int] = None
-    schedule: Any = None  #: the result of `_plans.hashable`; for the forward pass only
-    deterministic: bool = False  #: for the backward pass only
-    device: Optional[str] = None  #: a GPU model, or None for the device that JAX selects
+    chosen: AttentionOptions  #: without the schedule in the backward pass
+    scale: Optional[float]
+    offset: Optional[int]
 
 
 class _Call(NamedTuple):
@@ -74,18 +67,14 @@ def _plan(
     call: _Call, avals: Sequence[Any], device: Union[int, str]
 ) -> Tuple[_plans.Call, Dict[str, _plans.Output]]:
     """Checks the call on `device` (rule R1). Returns the call and its outputs."""
-    options = call.options
-    if options.device is not None:
-        device = options.device
+    options = call.options.chosen
+    device = options.model or device
     views = {name: _view(name, aval, device) for name, aval in zip(call.names, avals)}
     roles = {role.name: role for role in _features.roles(call.op)}
     tensors = {name: view for name, view in views.items() if name not in roles}
     operands: Dict[str, Any] = {name: view for name, view in views.items() if name in roles}
-    operands["offset"] = options.offset
-    checked = _plans.check_call(
-        call.op, tensors, operands, options.layout, False, has_gradient="d_bias" in call.outputs,
-        device=options.device,
-    )  # fmt: skip
+    operands["offset"] = call.options.offset
+    checked = _plans.check_call(call.op, tensors, operands, options)
     outputs = {}
     for name in call.outputs:
         output = _plans.output_of(checked, name, None)
@@ -173,36 +162,13 @@ def _batch_first(
     return [x.reshape(size, batch, *x.shape[1:]) for x in primitive.bind(*folded, call=call)]
 
 
-def _problem(call: _Call, avals: Sequence[Any], device: Union[int, str]) -> _module.Problem:
-    options = call.options
-    checked, outputs = _plan(call, avals, device)
-    fields: Dict[str, Any] = {"deterministic": options.deterministic}
-    schedule = None
-    if call.op == "attention":
-        schedule = options.schedule
-        fields = {"lse": "lse" in outputs}
-        if schedule is None:
-            is_cpu = checked.views["q"].device == DEVICE_CPU
-            fields["queries"] = _module.few_queries(checked.sizes["N"], is_cpu)
-    return _plans.problem_of(
-        checked,
-        _plans.check_outputs(checked, outputs),
-        schedule=schedule,
-        mask=options.mask,
-        align=options.align,
-        layout=options.layout,
-        softcap=options.softcap,
-        score_mod=options.score_mod,
-        **fields,
-    )
-
-
 def _lower(device: int, context: Any, *operands: Any, call: _Call) -> Any:
     """Emits the XLA custom call for the platform of `device`: the CPU or the first GPU."""
     options, library = call.options, _library.get()
-    problem = _problem(call, context.avals_in, device)
+    checked, outputs = _plan(call, context.avals_in, device)
+    problem = _plans.problem_of(checked, _plans.check_outputs(checked, outputs), options.chosen)
     text = _module.make_module(problem._replace(schedule=None))
-    model = model_chip(options.device)
+    model = model_chip(options.chosen.model)
     if model or device == DEVICE_CPU or _kernel._has_cuda():
         library.check(
             text, chip=model, device=_library.DEVICE_MODEL if model else device,
@@ -226,9 +192,10 @@ def _refuse_platform(context: Any, *operands: Any, call: _Call) -> Any:
 
 
 def _lower_on_cuda(context: Any, *operands: Any, call: _Call) -> Any:
-    if call.options.device is not None:
+    model = call.options.chosen.model
+    if model is not None:
         raise UnsupportedError(
-            f"expected the platform cpu for {call.options.device} but got cuda; "
+            f"expected the platform cpu for {model} but got cuda; "
             "jax.default_device puts it there"
         )
     return _lower(0, context, *operands, call=call)
@@ -315,12 +282,13 @@ def _attend_backward(
     operands = {name: x for name, x in values.items() if name not in tensors}
     if d_lse is not None and not _is_zero(d_lse):
         operands["d_lse"] = d_lse
+    gradients = ("dq", "dk", "dv", *wanted)
     found = _bind(
         _backward_p,
         "attention_backward",
         _shards.unify({**tensors, **operands}),
-        ("dq", "dk", "dv", *wanted),
-        options._replace(schedule=None),
+        gradients,
+        options._replace(chosen=options.chosen._replace(schedule=None, gradients=gradients)),
     )
     return ({name: found.get(f"d{name}", found.get(f"d_{name}")) for name in values},)
 

@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 from .. import _features, _module, _tensors, _torch
+from .._options import schema_of
 from ..errors import ArgumentError, UnsupportedError
 from ..masks import Mask, causal
 from ._ops import _forward, _library, check_rows, is_seen
 
-_OPTIONS = "float? scale=None, str? mask=None, str layout='bhsd', float? softcap=None"
+_OPTIONS = f"float? scale=None, {schema_of('mask', 'layout', 'softcap')}"
 _library.define(
     "decode(Tensor q, Tensor k_cache, Tensor v_cache, Tensor kv_len, Tensor? sink_logits, *, "
     f"{_OPTIONS}) -> (Tensor o, Tensor lse)",

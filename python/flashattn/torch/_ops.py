@@ -7,31 +7,26 @@ Every attention in a graph of torch is a call of these operators, except for dec
 from __future__ import annotations
 
 import functools
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
-from .. import _attention, _kernel, _module, _plans, _tensors, _torch
-from .._backward import differentiate, replay
+from .. import _attention, _module, _plans, _tensors, _torch
+from .._backward import differentiate, gradients_of, replay
 from .._checks import model_chip
+from .._options import OPERANDS, SHARED, AttentionOptions, mapping, schema_of
 from ..errors import ArgumentError, UnsupportedError
 from ..masks import Mask
 from . import _flops, _vmap
 
-#: The optional operands, in the order of the arguments.
-OPERANDS = ("bias", "attn_mask", "sink_logits", "kv_len", "offset")
 _INPUTS = "Tensor q, Tensor k, Tensor v"
-_OPERANDS = "Tensor? bias, Tensor? attn_mask, Tensor? sink_logits, Tensor? kv_len, SymInt? offset"
-#: Masks and score modifications are MLIR text, as in the modules that are compiled.
-_OPTIONS = (
-    "float? scale=None, str? mask=None, str align='bottom_right', str layout='bhsd', "
-    "float? softcap=None, str? score_mod=None, str? model=None"
-)
+_OPERANDS = ", ".join(f"{kind} {name}" for name, kind in OPERANDS.items())
+_OPTIONS = f"float? scale=None, {schema_of(*SHARED)}"
 _FORWARD = f"{_INPUTS}, {_OPERANDS}, *, {_OPTIONS}, str? schedule=None, int? stream=None"
 _BACKWARD = (
     f"Tensor d_o, Tensor? d_lse, {_INPUTS}, Tensor o, Tensor lse, {_OPERANDS}, *, {_OPTIONS}, "
-    "bool needs_bias=False, bool needs_sink_logits=False, bool deterministic=False"
+    f"bool needs_bias=False, bool needs_sink_logits=False, {schema_of('deterministic')}"
 )
 
 _library = torch.library.Library("flashattn", "DEF")
@@ -47,80 +42,55 @@ _attention_op = torch.ops.flashattn.attention.default
 _backward_op = torch.ops.flashattn.attention_backward.default
 
 
+#: The scale and the options of a call that autograd records.
+_Given = Tuple[Any, AttentionOptions]
+
+
 def attend(
     q: Any,
     k: Any,
     v: Any,
-    operands: Mapping[str, Any],
-    *,
-    mask: Optional[Mask],
-    align: str,
-    layout: str,
-    return_lse: bool,
     out: Any,
-    schedule: Any,
-    dtype: Any,
     stream: Any,
-    scale: Optional[float],
-    softcap: Optional[float],
-    score_mod: Optional[str],
-    device: Optional[str],
+    options: AttentionOptions,
+    operands: Dict[str, Any],
+    scale: Any,
 ) -> Any:
     """Computes `flashattn.attention` through the operator, if torch records, traces, batches or autocasts the
-    call. `score_mod` is MLIR text; `operands` holds only the operands of the call."""
-    _torch.refuse_gradients(scale=scale, softcap=softcap)
+    call. `operands` holds only the operands of the call."""
+    _torch.refuse_gradients(scale=scale, softcap=options.softcap)
     if out is not None:
         raise UnsupportedError(
             "expected no out with tensors that require gradients, or in what torch traces, batches or "
             "casts, but got one; call it under torch.no_grad(), or on tensor.detach()"
         )
-    if device is not None:
-        model_chip(device)
-    if dtype is not None:
-        _plans.is_bf16(dtype)
+    if options.model is not None:
+        model_chip(options.model)
+    if options.dtype is not None:
+        _plans.is_bf16(options.dtype)
+    schedule = options.schedule
     if schedule is not None:
         element = _tensors.parse_element(q.dtype)
-        is_cpu = device is None and not q.is_cuda
-        schedule = _kernel.format_schedule(_plans.mapping(schedule), element, is_cpu)
-    inputs = (
-        q,
-        _as_tensor(k, q),
-        _as_tensor(v, q),
-        _as_tensor(operands.get("bias"), q),
-        _as_tensor(operands.get("attn_mask"), q),
-        _as_tensor(operands.get("sink_logits"), q),
-        _as_tensor(operands.get("kv_len"), q),
-        operands.get("offset"),
-    )
-    options = _fields(scale, mask, align, layout, softcap, score_mod, device)
-    options["schedule"] = schedule
-    options["stream"] = None if stream is None else _tensors.stream_pointer(stream)
+        is_cpu = options.model is None and not q.is_cuda
+        schedule = _module.format_schedule(mapping(schedule), element, is_cpu)
+    given = (operands.get(name) for name in OPERANDS if name != "offset")
+    inputs = (q, *(_as_tensor(x, q) for x in (k, v, *given)), operands.get("offset"))
+    fields = _fields(scale, options)
+    fields["schedule"] = schedule
+    fields["stream"] = None if stream is None else _tensors.stream_pointer(stream)
     if is_seen(inputs) or _torch.in_transform():
-        o, lse = _call(_attention_op, _BatchedAttention, inputs, options)
+        o, lse = _call(_attention_op, _BatchedAttention, inputs, fields)
     else:
-        o, lse = _Attention.apply(options, *inputs)
-    return (o, lse) if return_lse else o
+        o, lse = _Attention.apply(fields, *inputs)
+    return (o, lse) if options.return_lse else o
 
 
-def _fields(
-    scale: Optional[float],
-    mask: Optional[Mask],
-    align: str,
-    layout: str,
-    softcap: Optional[float],
-    score_mod: Optional[str],
-    model: Optional[str],
-) -> Dict[str, Any]:
-    """Returns the options that both operators take."""
-    return {
-        "scale": None if scale is None else _as_float(scale),
-        "mask": None if mask is None else str(mask),
-        "align": align,
-        "layout": layout,
-        "softcap": softcap,
-        "score_mod": score_mod,
-        "model": model,
-    }
+def _fields(scale: Any, options: AttentionOptions) -> Dict[str, Any]:
+    """Returns the arguments of both operators for these options."""
+    found = {name: getattr(options, name) for name in SHARED}
+    found["mask"] = None if options.mask is None else str(options.mask)
+    found["scale"] = None if scale is None else _as_float(scale)
+    return found
 
 
 def _as_float(scale: Any) -> float:
@@ -135,17 +105,15 @@ def record(
     rows: Tuple[Tensor, Tensor, Tensor],
     values: Tuple[Any, ...],
     scale: Optional[float],
-    options: Tuple[Any, ...],
+    options: AttentionOptions,
 ) -> Any:
-    """Records the results of a plan in autograd. Returns o, or (o, lse) if `options`, in which
-    `flashattn.attention` looks up plans, request lse. The attributes of the operator are computed in the
-    backward pass only, to save host time."""
-    names = options[8]
-    if not names:
+    """Records the results of a plan in autograd. Returns o, or (o, lse) if `options` request lse. The
+    arguments of the operator are computed in the backward pass only, to save host time."""
+    if not values:
         return _apply_planned((found, scale, options), *rows)
-    given = dict(zip(names, values))
+    given = dict(zip(options.operands, values))
     o, lse = _Attention.apply((found, scale, options), *rows, *map(given.get, OPERANDS))
-    return (o, lse) if options[3] else o
+    return (o, lse) if options.return_lse else o
 
 
 def is_seen(inputs: Sequence[Any]) -> bool:
@@ -191,47 +159,27 @@ def _lay_out(name: str, tensor: Optional[Tensor]) -> Any:
     return tensor.detach() if tensor.requires_grad else tensor
 
 
-def _normalize(
-    bias: Optional[Tensor],
-    attn_mask: Optional[Tensor],
-    sink_logits: Optional[Tensor],
-    kv_len: Optional[Tensor],
-    offset: Optional[int],
-) -> Tuple[Tuple[str, ...], Tuple[Any, ...]]:
+def _normalize(operands: Sequence[Any]) -> Tuple[Tuple[str, ...], Tuple[Any, ...]]:
     """Returns the names and the values of the operands that are not None, in order."""
-    tensors = zip(OPERANDS, (bias, attn_mask, sink_logits, kv_len))
-    values = (*(_lay_out(name, tensor) for name, tensor in tensors), offset)
-    found = [(name, value) for name, value in zip(OPERANDS, values) if value is not None]
-    return tuple(name for name, _ in found), tuple(value for _, value in found)
+    values = (*map(_lay_out, OPERANDS, operands[:-1]), operands[-1])
+    found = {name: value for name, value in zip(OPERANDS, values) if value is not None}
+    return tuple(found), tuple(found.values())
 
 
 def _forward(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    bias: Optional[Tensor],
-    attn_mask: Optional[Tensor],
-    sink_logits: Optional[Tensor],
-    kv_len: Optional[Tensor],
-    offset: Optional[int],
-    *,
+    *operands: Any,
     scale: Optional[float] = None,
     mask: Optional[str] = None,
-    align: str = "bottom_right",
-    layout: str = "bhsd",
-    softcap: Optional[float] = None,
-    score_mod: Optional[str] = None,
-    model: Optional[str] = None,
-    schedule: Optional[str] = None,
     stream: Optional[int] = None,
+    **fields: Any,
 ) -> Tuple[Tensor, Tensor]:
     with torch.no_grad(), torch._C._DisableAutocast():
-        names, values = _normalize(bias, attn_mask, sink_logits, kv_len, offset)
-        options = (
-            _mask_of(mask), align, layout, True, schedule, None, softcap, score_mod, names, model,
-            True,
-        )  # fmt: skip
-        q, k, v = (_lay_out(name, x) for name, x in zip("qkv", (q, k, v)))
+        names, values = _normalize(operands)
+        options = AttentionOptions(_mask_of(mask), return_lse=True, operands=names, **fields)
+        q, k, v = map(_lay_out, "qkv", (q, k, v))
         return _attention._call_torch(q, k, v, None, (), values, scale, stream, options)
 
 
@@ -244,38 +192,23 @@ def _backward(
     o: Tensor,
     lse: Tensor,
     bias: Optional[Tensor],
-    attn_mask: Optional[Tensor],
-    sink_logits: Optional[Tensor],
-    kv_len: Optional[Tensor],
-    offset: Optional[int],
-    *,
+    *operands: Any,
     scale: Optional[float] = None,
     mask: Optional[str] = None,
-    align: str = "bottom_right",
-    layout: str = "bhsd",
-    softcap: Optional[float] = None,
-    score_mod: Optional[str] = None,
-    model: Optional[str] = None,
     needs_bias: bool = False,
     needs_sink_logits: bool = False,
-    deterministic: bool = False,
+    **fields: Any,
 ) -> Tuple[Tensor, ...]:
     if needs_bias and bias is not None and 0 in bias.stride():
         bias = bias.contiguous()  # rule B5: one gradient per element of an expanded bias
     with torch.no_grad():
-        names, values = _normalize(bias, attn_mask, sink_logits, kv_len, offset)
-        given = zip(("q", "k", "v", "o", "lse", "d_o"), (q, k, v, o, lse, d_o))
-        found = differentiate(
-            tuple(_lay_out(name, x) for name, x in given),
-            {**dict(zip(names, values)), "d_lse": _lay_out("d_lse", d_lse)},
-            ("d_bias",) * needs_bias + ("d_sink_logits",) * needs_sink_logits,
-            out=None,
-            stream=None,
-            scale=scale,
-            options=(
-                _mask_of(mask), align, layout, deterministic, None, None, softcap, score_mod, model,
-            ),
-        )  # fmt: skip
+        names, values = _normalize((bias, *operands))
+        if d_lse is not None:
+            names, values = ("d_lse", *names), (_lay_out("d_lse", d_lse), *values)
+        gradients = gradients_of(needs_bias, needs_sink_logits)
+        options = AttentionOptions(_mask_of(mask), operands=names, gradients=gradients, **fields)
+        rows = tuple(map(_lay_out, ("q", "k", "v", "o", "lse", "d_o"), (q, k, v, o, lse, d_o)))
+        found = differentiate(rows, values, None, None, scale, options)
     rest = iter(found[3:])
     return (
         *found[:3],
@@ -354,23 +287,20 @@ def _fake_backward(
     )
 
 
-def _save(ctx: Any, options: Any, inputs: Tuple[Any, ...], output: Any) -> None:
+def _save(ctx: Any, given: Any, inputs: Tuple[Any, ...], output: Any) -> None:
+    """Saves a call for the backward pass. `given` are the arguments of the operator, or the scale and the
+    options. The schedule and the stream apply to the forward pass only; the backward pass runs on the current
+    stream."""
+    if isinstance(given, dict):
+        fields = {name: x for name, x in given.items() if name in SHARED}
+        given = given.get("scale"), AttentionOptions(**fields)._replace(mask=_mask_of(given.get("mask")))
     ctx.set_materialize_grads(False)
-    ctx.options, ctx.offset = options, inputs[7]
+    ctx.given, ctx.offset = given, inputs[7]
     # torch detects in-place changes of saved tensors.
     ctx.save_for_backward(*inputs[:7], *output)
 
 
-def _saved_options(options: Any) -> Dict[str, Any]:
-    """Returns the options that `_save` stored, as arguments of the backward operator. The schedule and the
-    stream apply to the forward pass only; the backward pass runs on the current stream."""
-    if isinstance(options, dict):
-        return {name: x for name, x in options.items() if name not in ("schedule", "stream")}
-    scale, (mask, align, layout, _, _, _, softcap, score_mod, _, model, _) = options
-    return _fields(scale, mask, align, layout, softcap, score_mod, model)
-
-
-def _replay(options: Any, tensors: Tuple[Any, ...]) -> Any:
+def _replay(scale: Any, options: AttentionOptions, tensors: Tuple[Any, ...]) -> Any:
     """Computes the gradients from `tensors`, (q, k, v, o, lse, d_o), with the plan of an earlier call. Returns
     None if there is no such plan, or if the call must go through torch's dispatcher. `_backward` without
     this shortcut costs three times as much on the host."""
@@ -378,29 +308,19 @@ def _replay(options: Any, tensors: Tuple[Any, ...]) -> Any:
         return None
     if _torch.any_autocast() or _torch.count_modes():
         return None
-    if isinstance(options, dict):
-        # A direct call of the operator omits options with default values.
-        fields = {**(_forward.__kwdefaults__ or {}), **options}
-        names = ("scale", "mask", "align", "layout", "softcap", "score_mod", "model")
-        scale, mask, align, layout, softcap, score_mod, model = map(fields.__getitem__, names)
-        mask = _mask_of(mask)
-    else:
-        scale, (mask, align, layout, _, _, _, softcap, score_mod, _, model, _) = options
-    is_deterministic = torch.are_deterministic_algorithms_enabled()
-    chosen = (mask, align, layout, is_deterministic, None, None, softcap, score_mod, model)
-    return replay(tensors, scale, chosen)
+    return replay(tensors, scale, options, torch.are_deterministic_algorithms_enabled())
 
 
-def _differentiate(options: Any, saved: Tuple[Any, ...], *others: Any) -> Tuple[Optional[Tensor], ...]:
+def _differentiate(given: _Given, saved: Tuple[Any, ...], *others: Any) -> Tuple[Optional[Tensor], ...]:
     """Runs `_find_gradients`, as an event if a profiler is running."""
     if _torch.profiler._is_profiler_enabled:
         with _torch.event("flashattn::attention_backward", saved):
-            return _find_gradients(options, saved, *others)
-    return _find_gradients(options, saved, *others)
+            return _find_gradients(given, saved, *others)
+    return _find_gradients(given, saved, *others)
 
 
 def _find_gradients(
-    options: Any,
+    given: _Given,
     saved: Tuple[Any, ...],
     offset: Optional[int],
     needs: Sequence[bool],
@@ -415,7 +335,7 @@ def _find_gradients(
     _torch.refuse_tangents(d_o=d_o, d_lse=d_lse, q=q, k=k, v=v, bias=bias, sink_logits=sink_logits)
     found = None
     if bias is attn_mask is sink_logits is kv_len is offset is d_lse is None:
-        found = _replay(options, (q, k, v, o, lse, d_o))
+        found = _replay(*given, (q, k, v, o, lse, d_o))
     if found is None:
         inputs = (
             torch.zeros_like(o) if d_o is None else d_o,
@@ -423,7 +343,7 @@ def _find_gradients(
             *(q, k, v, o, lse, bias, attn_mask, sink_logits, kv_len, offset),
         )
         fields = {
-            **_saved_options(options),
+            **_fields(*given),
             "needs_bias": bool(needs[3]),
             "needs_sink_logits": bool(needs[5]),
             "deterministic": torch.are_deterministic_algorithms_enabled(),
@@ -443,9 +363,9 @@ class _Planned(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, given: Tuple[Any, ...], *rows: Tensor) -> Any:
-        found, *ctx.options = given
+        found, *ctx.given = given
         ctx.save_for_backward(*rows, *found)
-        if given[2][3]:
+        if given[2].return_lse:
             ctx.set_materialize_grads(False)
             return found
         return found[0]
@@ -455,7 +375,7 @@ class _Planned(torch.autograd.Function):
         q, k, v, o, lse = ctx.saved_tensors
         needs = (*ctx.needs_input_grad[1:], *(False,) * len(OPERANDS))
         saved = q, k, v, None, None, None, None, o, lse
-        return (None, *_differentiate(ctx.options, saved, None, needs, d_o, d_lse)[:3])
+        return (None, *_differentiate(ctx.given, saved, None, needs, d_o, d_lse)[:3])
 
     jvp = staticmethod(_torch.refuse_forward_mode)
 
@@ -465,26 +385,26 @@ _apply_planned = super(torch.autograd.Function, _Planned).apply
 
 
 class _Attention(torch.autograd.Function):
-    """The autograd function of the operator. `options` are the operator's options or, from `record`, a tuple
-    of the results of a plan, the scale and the plan's options."""
+    """The autograd function of the operator. `given` are the operator's arguments or, from `record`, a tuple
+    of the results of a plan, the scale and the options."""
 
     @staticmethod
-    def forward(ctx: Any, options: Any, *inputs: Any) -> Any:
-        if isinstance(options, tuple):
-            output, *options = options
+    def forward(ctx: Any, given: Any, *inputs: Any) -> Any:
+        if isinstance(given, tuple):
+            output, *given = given
         elif is_seen(inputs):
             with torch._C._AutoDispatchBelowAutograd():
-                output = _attention_op(*inputs, **options)
+                output = _attention_op(*inputs, **given)
         else:
-            output = _forward(*inputs, **options)
-        _save(ctx, options, inputs, output)
+            output = _forward(*inputs, **given)
+        _save(ctx, given, inputs, output)
         return output
 
     @staticmethod
     def backward(ctx: Any, d_o: Optional[Tensor], d_lse: Optional[Tensor]) -> Any:
         needs = ctx.needs_input_grad[1:]
         return (
-            None, *_differentiate(ctx.options, ctx.saved_tensors, ctx.offset, needs, d_o, d_lse),
+            None, *_differentiate(ctx.given, ctx.saved_tensors, ctx.offset, needs, d_o, d_lse),
         )  # fmt: skip
 
     jvp = staticmethod(_torch.refuse_forward_mode)
