@@ -15,7 +15,7 @@ supports autograd instead. `compile` returns a kernel whose code can be inspecte
 `python -m flashattn doctor` reports the installed components and the devices of this machine.
 """
 
-from . import math
+from . import _torch, math
 from ._attention import attention
 from ._backward import attention_backward
 from ._cache import CacheInfo, cache_info, set_cache_limits
@@ -34,6 +34,13 @@ from .masks import Mask, affine_set, causal, sink, window
 from .math import where
 
 __version__ = "0.1.0"
+
+
+def _import_operators() -> None:
+    from .torch import _ops  # noqa: F401
+
+
+_torch.import_operators = _import_operators
 
 __all__ = [
     "ArgumentError",

@@ -371,7 +371,7 @@ def _attend(
         name: _plans.output_of(call, name, tensor)
         for name, tensor in zip(names, _split_out(out, options.return_lse))
     }
-    made = _plans.run(call, outputs, _Plan, key, options, stream, scale_bits)
+    made = _kernel.run(call, outputs, _Plan, key, options, stream, scale_bits)
     return made if options.return_lse else made[0]
 
 

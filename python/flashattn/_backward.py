@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Literal, Optional, Tuple, Typ
 
 import numpy
 
-from . import _cache, _features, _module, _options, _plans, _tensors, _torch, _trace
+from . import _cache, _features, _kernel, _module, _options, _plans, _tensors, _torch, _trace
 from ._checks import model_chip
 from ._options import AttentionOptions
 from .errors import ArgumentError
@@ -244,7 +244,7 @@ def _run(
         outputs["d_bias"] = _plans.Output(
             found["d_bias"], bias.shape, bias.element, operands["bias"]
         )
-    return _plans.run(call, outputs, _plans.Plan, key, options, stream, scale_bits)
+    return _kernel.run(call, outputs, _plans.Plan, key, options, stream, scale_bits)
 
 
 def _split_out(out: Any, wanted: Tuple[str, ...]) -> Dict[str, Any]:

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import itertools
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 
 from . import _environment
+from ._module import Problem
 from .errors import ArgumentError
 
-if TYPE_CHECKING:
-    from ._kernel import Kernel
-    from ._module import Problem
-
-_Key = Tuple["Problem", Union[int, str]]
+_Key = Tuple[Problem, Union[int, str]]
+Kernel = Any  # `_kernel.Kernel`, which is built on the cache
 
 #: Returns a larger number at each call.
 clock: Callable[[], int] = itertools.count(1).__next__

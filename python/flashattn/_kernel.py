@@ -8,9 +8,13 @@ import warnings
 import weakref
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
-from . import _cache, _features, _library, _module, _texts, _trace
-from ._checks import model_chip
+import numpy
+
+from . import _cache, _features, _library, _module, _plans, _tensors, _texts, _torch, _trace
+from ._checks import ALIGNMENT, device_name, model_chip
 from ._library import DEVICE_AUTO, DEVICE_CPU, DEVICE_MODEL
+from ._options import AttentionOptions
+from ._tensors import View
 from .errors import ArgumentError, CompileError, DeviceError, UnsupportedError
 from .masks import Mask
 
@@ -159,10 +163,27 @@ class Kernel:
         `flashattn.attention`. `out` and `lse` must share no memory with each other or with other
         tensors. On a GPU, the call returns before the work is done.
         """
-        from . import _launch
-
+        bits = self._scale_bits if scale is None else _module.scale_bits(scale)
         given = _features.given("launch", operands) if operands else {}
-        _launch.launch_kernel(self, q, k, v, out, lse, scale, stream, given)
+        names, values = _features.normalize(given) if given else ((), ())
+        tensors = (q, k, v, out, *values) if lse is None else (q, k, v, out, lse, *values)
+        kind = type(q)
+        plan, key = None, None
+        words: List[int] = []
+        if kind is numpy.ndarray:
+            plan, key, words = _plans.find_numpy(tensors, (names, lse is None), self._plans)
+        elif kind is _torch.Tensor:
+            plan, key, words = _plans.find_torch(tensors, (names, lse is None), self._plans)
+        if plan is not None:
+            plan.start(_torch.stream_or(stream, plan.device), [*words, bits])
+            return
+        plan, checked = self._plan_of(q, k, v, out, lse, dict(zip(names, values)))
+        plan.start(_torch.stream_of(stream, q, checked[0]), [*_plans.words_of(checked), bits])
+        if key is not None:
+            plan.kernel = None  # avoids a reference cycle, because the kernel keeps the plan
+            if len(self._plans) >= _cache.MAX_PLANS:
+                self._plans.clear()
+            self._plans[key] = plan
 
     def get_workspace_bytes(
         self, q: Any, k: Any, v: Any, out: Any, lse: Any = None, **operands: Any
@@ -170,10 +191,61 @@ class Kernel:
         """Returns the peak GPU memory in bytes that `launch` with the same arguments allocates besides them,
         before the driver rounds it up. This call allocates and launches nothing. It raises the errors of
         `launch`."""
-        from . import _launch
+        names, values = _features.normalize(_features.given("get_workspace_bytes", operands))
+        plan, checked = self._plan_of(q, k, v, out, lse, dict(zip(names, values)))
+        if plan.is_empty:
+            return 0
+        words = [*_plans.words_of(checked), self._scale_bits]
+        for tensor, word in zip(plan.tensors, words):
+            tensor.scalar = word  # ignored unless the argument is a scalar
+        return self._library.workspace(self._handle, plan.tensors, len(words))
 
-        given = _features.given("get_workspace_bytes", operands)
-        return _launch.measure_workspace(self, q, k, v, out, lse, given)
+    def _plan_of(
+        self, q: Any, k: Any, v: Any, out: Any, lse: Any, operands: Mapping[str, Any]
+    ) -> Tuple[_plans.Plan, Tuple[Union[View, int], ...]]:
+        """Checks the tensors. Returns a new plan, and the values of its arguments."""
+        _torch.detect_torch()
+        if not self.is_launchable:
+            raise UnsupportedError(
+                f"the kernel cannot be launched: {self._info.not_launchable_reason}"
+            )
+        problem = self.problem
+        if problem.lse and lse is None:
+            raise ArgumentError("expected lse for a kernel with return_lse but got None")
+        if not problem.lse and lse is not None:
+            raise ArgumentError("expected no lse for a kernel without return_lse but got one")
+        options = AttentionOptions(
+            layout=problem.layout,
+            model=self.device if isinstance(self.device, str) else None,
+            dtype="bf16" if problem.element == "bf16" else None,
+        )
+        call = _plans.check_call("attention", {"q": q, "k": k, "v": v}, operands, options, problem)
+        sizes, found = call.sizes, call.views["q"]
+        for name, width, size in (
+            ("D", problem.d, sizes["D"]),
+            ("Dv", problem.dv, sizes["V"]),
+            ("Nq", problem.queries, sizes["N"]),
+        ):
+            if width is not None and width != size:
+                raise ArgumentError(f"expected {name} to be {width}, as compiled, but got {size}")
+        if found.element != problem.element:
+            raise ArgumentError(
+                f"expected element type {problem.element}, as compiled, but got {found.element}"
+            )
+        if found.device != self.device:
+            raise ArgumentError(
+                f"expected tensors on {device_name(self.device)}, as compiled, but got "
+                f"{device_name(found.device)}"
+            )
+        given = {"o": out} if lse is None else {"o": out, "lse": lse}
+        outputs = {name: _plans.output_of(call, name, tensor) for name, tensor in given.items()}
+        checked = _plans.check_outputs(call, outputs)
+        if _module.ROWS.index(checked.rows) > _module.ROWS.index(problem.rows):
+            raise ArgumentError(
+                f"expected {problem.rows} rows, as compiled, but got {checked.rows} rows"
+            )
+        shapes = [output.shape for output in outputs.values()]
+        return _plans.Plan(self, checked.values, shapes), checked.values
 
 
 def cached(problem: _module.Problem, device: Union[int, str]) -> Kernel:
@@ -182,6 +254,44 @@ def cached(problem: _module.Problem, device: Union[int, str]) -> Kernel:
     if isinstance(number, str):
         chip, number = model_chip(number), DEVICE_MODEL
     return _cache.cache.find(problem, device, lambda: Kernel(problem, chip, number))
+
+
+def run(
+    call: _plans.Call,
+    outputs: Mapping[str, _plans.Output],
+    plan_type: Any,
+    key: Any,
+    options: AttentionOptions,
+    stream: Any,
+    scale_bits: Optional[int],
+) -> Tuple[Any, ...]:
+    """Compiles the kernel if necessary, launches it and returns the outputs. With a `key`, stores a plan of type
+    `plan_type` for the next call with this key."""
+    view = call.views["q"]
+    checked = _plans.check_outputs(call, outputs)
+    kernel = cached(_plans.problem_of(call, checked, options), view.device)
+    plan = plan_type(kernel, checked.values, [output.shape for output in outputs.values()])
+    stream = _torch.stream_of(stream, call.q, view)
+    plan.start(
+        stream, [*_plans.words_of(checked.values), plan.scale_bits if scale_bits is None else scale_bits]
+    )
+    if key is None:
+        return checked.tensors
+    if all(output.tensor is None for output in outputs.values()):
+        # A plan without out= assumes that allocated outputs are aligned.
+        if any(checked.views[name].pointer % ALIGNMENT for name in outputs):
+            return checked.tensors
+        plan.like = tuple(
+            (
+                _tensors.shape_like(output.like, output.shape, output.element)
+                if _tensors.is_torch(output.like)
+                else tensor.dtype
+            )
+            for output, tensor in zip(outputs.values(), checked.tensors)
+        )
+    plan.options = options
+    _cache.cache.keep_plan(kernel, key, plan)
+    return checked.tensors
 
 
 def compile(
@@ -235,9 +345,7 @@ def compile(
       CompileError, UnsupportedError: with the compiler's diagnostic.
       LibraryError, DeviceError: the library or the device is missing.
     """
-    from ._tensors import parse_element
-
-    element = parse_element(getattr(dtype, "__name__", dtype))
+    element = _tensors.parse_element(getattr(dtype, "__name__", dtype))
     if element not in _module.ELEMENT_BYTES:
         raise UnsupportedError(f"expected dtype f16, bf16 or f32 but got {element}")
     for name, value in (("head_dim", head_dim), ("value_dim", value_dim), ("queries", queries)):

@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 
 from numpy import ndarray
 
-from . import _cache, _features, _kernel, _library, _module, _options, _tensors, _torch
+from . import _features, _library, _module, _options, _tensors, _torch
 from ._checks import ALIGNMENT, Sizes, check_inputs, check_output, device_name, normalize
 from ._library import DEVICE_CPU, Role
 from ._options import AttentionOptions
@@ -32,14 +32,14 @@ class Plan:
 
     def __init__(
         self,
-        kernel: _kernel.Kernel,
+        kernel: Any,
         values: Sequence[Union[View, int]],
         shapes: Sequence[Tuple[int, ...]],
     ):
         """`values` are the function's arguments in order, except for the last one, the scale. Scalars are
         integers. `shapes` are the shapes of the outputs."""
-        #: None in a plan that the kernel itself keeps.
-        self.kernel: Optional[_kernel.Kernel] = kernel
+        #: The `_kernel.Kernel`; None in a plan that the kernel itself keeps.
+        self.kernel = kernel
         self.library = kernel._library
         device = next(view.device for view in values if isinstance(view, View))
         #: The device of the tensors' memory; the CPU for a model.
@@ -261,44 +261,3 @@ def problem_of(call: Call, checked: _Checked, options: AttentionOptions) -> _mod
         **{name: getattr(options, name) for name in _COMPILED},
     )
     return _module.canonicalize(problem, is_cpu)
-
-
-def run(
-    call: Call,
-    outputs: Mapping[str, Output],
-    plan_type: Any,
-    key: Any,
-    options: AttentionOptions,
-    stream: Any,
-    scale_bits: Optional[int],
-) -> Tuple[Any, ...]:
-    """Compiles the kernel if necessary, launches it and returns the outputs. With a `key`, stores a plan of type
-    `plan_type` for the next call with this key."""
-    view = call.views["q"]
-    checked = check_outputs(call, outputs)
-    kernel = _kernel.cached(problem_of(call, checked, options), view.device)
-    plan = plan_type(kernel, checked.values, [output.shape for output in outputs.values()])
-    if stream is None:
-        stream = _torch.stream_of(call.q, view)
-    else:
-        stream = _tensors.stream_pointer(stream)
-    plan.start(
-        stream, [*words_of(checked.values), plan.scale_bits if scale_bits is None else scale_bits]
-    )
-    if key is None:
-        return checked.tensors
-    if all(output.tensor is None for output in outputs.values()):
-        # A plan without out= assumes that allocated outputs are aligned.
-        if any(checked.views[name].pointer % ALIGNMENT for name in outputs):
-            return checked.tensors
-        plan.like = tuple(
-            (
-                _tensors.shape_like(output.like, output.shape, output.element)
-                if _tensors.is_torch(output.like)
-                else tensor.dtype
-            )
-            for output, tensor in zip(outputs.values(), checked.tensors)
-        )
-    plan.options = options
-    _cache.cache.keep_plan(kernel, key, plan)
-    return checked.tensors

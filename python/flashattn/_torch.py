@@ -50,6 +50,8 @@ in_transform: Any = None
 attend: Any = None
 record: Any = None
 outside: Any = None
+#: Imports `flashattn.torch._ops`, which requires PyTorch. The package sets it.
+import_operators: Any = None
 
 
 def detect_torch() -> None:
@@ -104,8 +106,10 @@ def stream_or(stream: Any, device: Union[int, str]) -> int:
     return 0 if isinstance(device, str) or device < 0 else raw_stream(device)
 
 
-def stream_of(tensor: Any, view: _tensors.View) -> int:
-    """Returns the stream of a launch if the caller passes none."""
+def stream_of(stream: Any, tensor: Any, view: Any) -> int:
+    """Returns the caller's stream, or the current stream of the tensor's library if `stream` is None."""
+    if stream is not None:
+        return _tensors.stream_pointer(stream)
     if _tensors.is_torch(tensor):
         return stream_or(None, view.device)
     return _tensors.current_stream(view)
@@ -186,7 +190,7 @@ def _never() -> bool:
 def operators() -> Any:
     """Returns `attend`, with the operators that it needs registered."""
     if attend is None:
-        from .torch import _ops  # noqa: F401  # requires PyTorch
+        import_operators()
     return attend
 
 

@@ -1,8 +1,10 @@
 # Type checkers see what a call takes and gives: a wrong mask, align or score_mod is found, and a result
-# is no Any.
+# is no Any. The modules import each other in one direction.
 # REQUIRES: python-package
 # RUN: %flashattn_python %s
 
+import ast
+import graphlib
 import importlib.util
 import inspect
 import os
@@ -90,6 +92,31 @@ class TypesTest(unittest.TestCase):
             self.assertTrue(inspect.isfunction(getattr(math, name)), name)
         for name in flashattn.__all__:
             self.assertTrue(hasattr(flashattn, name), name)
+
+    def imported(self, name, paths):
+        """What a module imports anywhere: in functions and for type checkers too."""
+        package = name if paths[name].name == "__init__.py" else name.rpartition(".")[0]
+        for node in ast.walk(ast.parse(paths[name].read_text())):
+            if isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                source = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+                modules = (f"{source}.{alias.name}" for alias in node.names)
+                yield from (module if module in paths else source for module in modules)
+
+    def test_no_module_imports_itself_through_others(self):
+        folder = Path(flashattn.__file__).parent
+        paths = {}
+        for path in folder.rglob("*.py"):
+            name = ".".join(path.relative_to(folder.parent).with_suffix("").parts)
+            paths[name[: -len(".__init__")] if name.endswith(".__init__") else name] = path
+        graph = {name: set(self.imported(name, paths)) & set(paths) for name in paths}
+        self.assertIn("flashattn._library", graph["flashattn._module"])
+        self.assertIn("flashattn.torch._ops", graph["flashattn"])  # in a function
+        try:
+            graphlib.TopologicalSorter(graph).prepare()
+        except graphlib.CycleError as error:
+            self.fail(" imports ".join(reversed(error.args[1])))
 
     def check(self, text):
         with tempfile.TemporaryDirectory() as folder:
