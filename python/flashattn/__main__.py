@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 from typing import List, Optional, Tuple
 
-from . import __version__, _environment, _flags, _library, _signals, _timing, _tuned
+from . import __version__, _environment, _flags, _library, _signals, _tuned
+from .bench import _timing
 from .errors import FlashAttnError
 
 Finding = Tuple[str, str, str]  # level ("ok", "note" or "missing"), name, text
@@ -163,17 +164,17 @@ def doctor() -> int:
     return 1 if any(level == "missing" for level, _, _ in findings) else 0
 
 
-#: Commands whose flags a module of the same name parses, and their help texts.
+#: Commands with the modules that parse their flags, and their help texts.
 MODULES = {
-    "bench": "time attention beside other implementations",
-    "tune": "find the fastest schedule of a shape and keep it",
+    "bench": (".bench._command", "time attention beside other implementations"),
+    "tune": (".tune", "find the fastest schedule of a shape and keep it"),
 }
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments and arguments[0] in MODULES:
-        return importlib.import_module(f".{arguments[0]}", __package__).main(arguments[1:])
+        return importlib.import_module(MODULES[arguments[0]][0], __package__).main(arguments[1:])
     parser = _flags.Parser(prog="python -m flashattn", description=__doc__)
     parser.add_argument("--version", action="version", version=f"flashattn {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command", required=True)
@@ -181,7 +182,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     commands.add_parser("doctor", help=text, description=text).add_argument(
         "--timing", action="store_true", help="instead, show where the time of a first call goes"
     )
-    for name, text in MODULES.items():
+    for name, (_, text) in MODULES.items():
         commands.add_parser(name, help=text)
     if not parser.parse_args(arguments).timing:
         return doctor()

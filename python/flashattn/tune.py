@@ -19,7 +19,8 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 
 import numpy
 
-from . import _bench_backward, _flags, _kernel, _library, _tuned, attention_backward, bench
+from . import _flags, _kernel, _library, _tuned, attention_backward
+from .bench import _backward, _command as bench
 from .errors import CompileError, DeviceError, UnsupportedError
 
 #: Minimum gain of a schedule over the compiler's own choice, as a fraction of the time.
@@ -77,7 +78,7 @@ def forward_maker(backend, shape: Dict[str, Any], options: Dict[str, Any]) -> Ma
 def gradient_maker(backend, shape: Dict[str, Any], deterministic: bool) -> Maker:
     """Returns the maker of backward passes."""
     q, k, v = backend.tensors(shape)
-    forward = _bench_backward.Backward(backend, shape, q, k, v)
+    forward = _backward.Backward(backend, shape, q, k, v)
     tensors = q, k, v, forward.o, forward.lse, forward.do
     options = dict(forward.options, deterministic=deterministic)
 

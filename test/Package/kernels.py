@@ -14,7 +14,8 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from flashattn import _kernel, _library, _timing, bench
+from flashattn import _kernel, _library
+from flashattn.bench import _command as bench, _timing
 
 MAKER = Path(__file__).resolve().parents[2] / "tools" / "kernels" / "make_kernels.py"
 PTXAS = sys.argv.pop() if len(sys.argv) > 1 else None
@@ -23,7 +24,8 @@ NARROW = {"B": 1, "Hq": 6, "Hkv": 2, "Nq": 32, "Nk": 32, "D": 96, "dtype": "f16"
 # In a process of its own, which reads the archive once: calls, and prints what was found.
 CALL = """
 import time
-from flashattn import _library, _timing
+from flashattn import _library
+from flashattn.bench import _timing
 for shape in {shapes!r}:
     _timing.measure(time.perf_counter(), shape, False, True)
 print(_library.get().disk_cache().archive_found)
@@ -79,7 +81,7 @@ class KernelsTest(unittest.TestCase):
         listed, driver = set(load_maker().list_problems()), _timing._open_driver()
         shapes = bench.load_shapes()
         for shape, backward in [(shape, False) for shape in shapes] + [
-            (shape, True) for shape in bench._bench_backward.with_gradients(shapes)
+            (shape, True) for shape in bench._backward.with_gradients(shapes)
         ]:
             # As large as they are, they have no room here.
             small = {**shape, "B": 1, "Nq": min(shape["Nq"], 32), "Nk": 64}

@@ -13,7 +13,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from flashattn import _bench_read
+from flashattn.bench import _read
 from flashattn.errors import DeviceError
 
 try:
@@ -39,7 +39,7 @@ class ReadTest(unittest.TestCase):
     def test_assembles(self):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "read.ptx")
-            path.write_text(_bench_read.ptx())
+            path.write_text(_read.ptx())
             for chip in ("sm_80", "sm_90a"):
                 done = subprocess.run(
                     [PTXAS, "-v", f"-arch={chip}", str(path), "-o", str(Path(folder, "cubin"))],
@@ -49,7 +49,7 @@ class ReadTest(unittest.TestCase):
                 self.assertIn("0 bytes spill stores", done.stderr)
                 # Room for every word, so that all loads are on their way together; 8 blocks fit a multiprocessor.
                 registers = int(re.search(r"Used (\d+) registers", done.stderr)[1])
-                self.assertTrue(4 * _bench_read.LOADS < registers <= 32, registers)
+                self.assertTrue(4 * _read.LOADS < registers <= 32, registers)
 
     def test_what_reaches_the_driver(self):
         self.push_context()
@@ -57,34 +57,34 @@ class ReadTest(unittest.TestCase):
         first = self.driver.fakeCUDAWatch(0, ctypes.c_size_t(8))
         stream = ctypes.c_void_p()
         before = self.driver.fakeCUDALaunches(ctypes.byref(stream))
-        _bench_read.ReadKernel().launch(0x123400, 3 * _bench_read.BLOCK_BYTES, 0x70)
+        _read.ReadKernel().launch(0x123400, 3 * _read.BLOCK_BYTES, 0x70)
         self.assertEqual(self.driver.fakeCUDALaunches(ctypes.byref(stream)), before + 1)
         self.assertEqual((stream.value, first[0]), (0x70, 0x123400))
 
     def test_refusals(self):
-        kernel = _bench_read.ReadKernel()
+        kernel = _read.ReadKernel()
         message = "^expected cuLaunchKernel of the read kernel to succeed but got error 201$"
         with self.assertRaisesRegex(DeviceError, message):  # no context
-            kernel.launch(0x123400, _bench_read.BLOCK_BYTES, 0)
+            kernel.launch(0x123400, _read.BLOCK_BYTES, 0)
         message = "^expected cuModuleLoadDataEx of the read kernel to succeed but got error 218$"
         with mock.patch.dict(os.environ, FAKE_CUDA_FAIL="cuModuleLoadDataEx=218"):
             with self.assertRaisesRegex(DeviceError, message):
-                _bench_read.ReadKernel()
+                _read.ReadKernel()
         with mock.patch.dict(os.environ, FLASHATTN_CUDA_DRIVER="/nowhere/libcuda.so.1"):
             with self.assertRaisesRegex(
                 DeviceError, "^expected the CUDA driver but got: .*No such file"
             ):
-                _bench_read.ReadKernel()
+                _read.ReadKernel()
 
     @unittest.skipUnless(torch and torch.cuda.is_available(), "no GPU")
     def test_reads_every_word(self):
         """A thread that finds the mark says so, and any of its words may hold it."""
-        words = 5 * _bench_read.BLOCK_BYTES // 4
-        mark = _bench_read.MARK - (1 << 32)
+        words = 5 * _read.BLOCK_BYTES // 4
+        mark = _read.MARK - (1 << 32)
         torch.cuda.synchronize()
         with mock.patch.dict(os.environ):
             del os.environ["FLASHATTN_CUDA_DRIVER"]
-            kernel = _bench_read.ReadKernel()
+            kernel = _read.ReadKernel()
         # One word of each load of each warp, in the first block, an inner one and the last.
         for place in range(4, words, 4 * 31 + 1):
             x = torch.zeros(words, dtype=torch.int32, device="cuda")

@@ -17,15 +17,8 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from flashattn import (
-    _backends,
-    _bench_counters,
-    _bench_peers,
-    _bench_power,
-    _bench_stack,
-    _reference,
-    bench,
-)
+from flashattn import _reference
+from flashattn.bench import _backends, _command as bench, _counters, _peers, _power, _stack
 
 try:
     import torch
@@ -73,7 +66,7 @@ class InstrumentsTest(unittest.TestCase):
         self.calls = Path(self.folder, "calls")
         self.calls.write_text("")
         path = os.pathsep.join([str(Path(self.folder, "bin")), os.environ["PATH"]])
-        enter(self, mock.patch.object(_bench_power, "LIBRARY", self.nvml))
+        enter(self, mock.patch.object(_power, "LIBRARY", self.nvml))
         self.set(PATH=path, FAKE_NCU="", FAKE_NVML="", FAKE_NCU_CALLS=str(self.calls))
 
     def set(self, **environment):
@@ -130,7 +123,7 @@ class CountersTest(InstrumentsTest):
             "--profile-from-start off",
         ):
             self.assertIn(option, options)
-        self.assertEqual(call[-3:-1], ["-m", "flashattn._bench_counters"])
+        self.assertEqual(call[-3:-1], ["-m", "flashattn.bench._counters"])
         self.assertEqual(
             json.loads(call[-1]), {"shape": SHAPE, "names": ["ours", "numpy"], "backward": False}
         )
@@ -183,17 +176,17 @@ class CountersTest(InstrumentsTest):
             self.assertEqual(self.refusal("--sustained"), message % "sustained")
 
     def test_what_it_cannot_run(self):
-        profiler = _bench_counters.Profiler()
+        profiler = _counters.Profiler()
         profiler.ncu = str(INPUTS / "fake_nvml.c")  # no program
-        with self.assertRaisesRegex(_bench_counters.CountersError, "^cannot run ncu: ") as caught:
+        with self.assertRaisesRegex(_counters.CountersError, "^cannot run ncu: ") as caught:
             profiler.count(SHAPE, ["ours"], False)
         self.assertTrue(caught.exception.is_final)
         slow = subprocess.TimeoutExpired("ncu", 1)
-        with mock.patch.object(_bench_counters.subprocess, "run", side_effect=slow):
+        with mock.patch.object(_counters.subprocess, "run", side_effect=slow):
             with self.assertRaisesRegex(
-                _bench_counters.CountersError, "^expected ncu to end within 600 s but it did not$"
+                _counters.CountersError, "^expected ncu to end within 600 s but it did not$"
             ):
-                _bench_counters.Profiler().count(SHAPE, ["ours"], False)
+                _counters.Profiler().count(SHAPE, ["ours"], False)
 
     def test_the_program_that_ncu_runs(self):
         events = []
@@ -209,7 +202,7 @@ class CountersTest(InstrumentsTest):
         backend.ours = lambda *given: lambda: events.append("ours")
         backend.numpy_peer = lambda *given: lambda: events.append("numpy")
         names = ["ours", "numpy"]
-        _bench_counters.run_marked(backend, {"shape": SHAPE, "names": names, "backward": False})
+        _counters.run_marked(backend, {"shape": SHAPE, "names": names, "backward": False})
         expected = [e for name in names for e in (name, name, "start", "marker", name, "stop")]
         self.assertEqual(events, expected)
 
@@ -247,8 +240,8 @@ class SustainedTest(InstrumentsTest):
 
     def test_energy_or_else_power(self):
         clock = mock.Mock(side_effect=iter(range(1000)))
-        with mock.patch.object(_bench_power.time, "perf_counter", clock):
-            meter = _bench_power.Meter(BUS_ID)
+        with mock.patch.object(_power.time, "perf_counter", clock):
+            meter = _power.Meter(BUS_ID)
             meter.start()
             for _ in range(6):
                 meter.sample()
@@ -264,8 +257,8 @@ class SustainedTest(InstrumentsTest):
     def test_calls_go_on_without_a_pause(self):
         events = []
         timer = types.SimpleNamespace(mark=lambda: lambda: events.append("wait"))
-        meter = _bench_power.Meter(BUS_ID)
-        found = _bench_power.sustain(
+        meter = _power.Meter(BUS_ID)
+        found = _power.sustain(
             lambda: events.append("batch"), 2, timer, 0.01, meter
         )
         # A second batch before the first is waited for.
@@ -284,13 +277,13 @@ class SustainedTest(InstrumentsTest):
             return {"ms": 100.0 if len(seen) == 1 else len(seen), "watts": 700.0}
 
         calls = {name: functools.partial(seen.append, name) for name in ("ours", "fa3")}
-        call_ms = {"ours": _bench_power.BATCH_MS, "fa3": _bench_power.BATCH_MS / 3.5}
+        call_ms = {"ours": _power.BATCH_MS, "fa3": _power.BATCH_MS / 3.5}
         timer = types.SimpleNamespace(repeat=lambda call, count: call)
-        with mock.patch.object(_bench_power, "sustain", sustain):
-            found = _bench_power.sustain_all(calls, timer, call_ms, 1.0, None, 2e9)
+        with mock.patch.object(_power, "sustain", sustain):
+            found = _power.sustain_all(calls, timer, call_ms, 1.0, None, 2e9)
         first, second = (name for name, _ in seen[1:3])
         self.assertEqual(
-            [name for name, _ in seen], [first, *([first, second] * _bench_power.TURNS)]
+            [name for name, _ in seen], [first, *([first, second] * _power.TURNS)]
         )
         self.assertEqual(dict(seen), {"ours": 1, "fa3": 3})
         # Medians of turns 2, 4 and 6, and of 3, 5 and 7.
@@ -323,7 +316,7 @@ class SustainedTest(InstrumentsTest):
             events.clear()
 
     def test_what_it_needs(self):
-        with mock.patch.object(_bench_power, "LIBRARY", "/nowhere/libnvidia-ml.so.1"):
+        with mock.patch.object(_power, "LIBRARY", "/nowhere/libnvidia-ml.so.1"):
             self.assertRegex(
                 self.refusal("--sustained"),
                 "^error: expected NVML \\(/nowhere/libnvidia-ml.so.1\\) for --sustained but got: .*No such file",
@@ -342,17 +335,17 @@ class SustainedTest(InstrumentsTest):
 
     def test_the_bus_id(self):
         self.set(FLASHATTN_CUDA_DRIVER=self.nvml)
-        self.assertEqual(_bench_power.bus_id(0), BUS_ID)
+        self.assertEqual(_power.bus_id(0), BUS_ID)
         with self.assertRaisesRegex(
-            _bench_power.PowerError, "^expected the PCI bus id of device 1 but got CUDA error 101$"
+            _power.PowerError, "^expected the PCI bus id of device 1 but got CUDA error 101$"
         ):
-            _bench_power.bus_id(1)
+            _power.bus_id(1)
         self.set(FLASHATTN_CUDA_DRIVER="/nowhere/libcuda.so.1")
         with self.assertRaisesRegex(
-            _bench_power.PowerError,
+            _power.PowerError,
             "^expected the CUDA driver for --sustained but got: .*No such file",
         ):
-            _bench_power.bus_id(0)
+            _power.bus_id(0)
 
     def test_arguments(self):
         for given in ("0", "-1", "inf", "nan"):
@@ -386,7 +379,7 @@ class PeerNamesTest(unittest.TestCase):
         self.assertEqual(refusal(_backends.CPUBackend, "numpy", "fa3"), message)
         message = "error: expected peers cudnn, fa2, fa3, fa4, efficient, flex but got fa5"
         self.assertEqual(refusal(_backends.CUDABackend, "cudnn", "fa5"), message)
-        with mock.patch.object(_bench_peers.importlib.util, "find_spec", lambda module: None):
+        with mock.patch.object(_peers.importlib.util, "find_spec", lambda module: None):
             message = "error: expected flash_attn.cute, the peer fa4, but it is not installed"
             self.assertEqual(refusal(_backends.CUDABackend, "fa4"), message)
         self.assertEqual(bench.parse_arguments(["--peers="]).peers, [])
@@ -440,9 +433,9 @@ class PeersTest(unittest.TestCase):
             "flash_attn_interface": package("fa3", gives_lse=False),
             "flash_attn.cute": package("fa4", gives_lse=True),
         }
-        enter(self, mock.patch.object(_bench_peers.importlib.util, "find_spec", modules.get))
+        enter(self, mock.patch.object(_peers.importlib.util, "find_spec", modules.get))
         find = modules.__getitem__
-        enter(self, mock.patch.object(_bench_peers.importlib, "import_module", find))
+        enter(self, mock.patch.object(_peers.importlib, "import_module", find))
         torch.manual_seed(0)
         sizes = ((2, 4, 8, 16), (2, 2, 8, 16), (2, 2, 8, 16), (2, 4, 8, 16))
         self.q, self.k, self.v, self.do = (torch.randn(size) for size in sizes)
@@ -454,8 +447,8 @@ class PeersTest(unittest.TestCase):
             *leaves, is_causal=True, enable_gqa=True
         )
         wanted = torch.autograd.grad(o, leaves, self.do)
-        calls = _bench_peers.forward_makers(self.shape, self.q, self.k, self.v)
-        gradients = _bench_peers.gradient_makers(torch, self.shape, self.q, self.k, self.v, self.do)
+        calls = _peers.forward_makers(self.shape, self.q, self.k, self.v)
+        gradients = _peers.gradient_makers(torch, self.shape, self.q, self.k, self.v, self.do)
         self.assertEqual((list(calls), list(gradients)), (["fa3", "fa4"], ["fa3", "fa4"]))
         for name in calls:
             found = calls[name]()().transpose(1, 2)
@@ -467,7 +460,7 @@ class PeersTest(unittest.TestCase):
         def options_of(**fields):
             shape = dict(self.shape, **fields)
             self.given.clear()
-            for make in _bench_peers.forward_makers(shape, self.q, self.k, self.v).values():
+            for make in _peers.forward_makers(shape, self.q, self.k, self.v).values():
                 make()()
             return self.given
 
@@ -531,11 +524,11 @@ class PeersTest(unittest.TestCase):
             return call(x, y, z, attn_mask=seen, enable_gqa=True).transpose(1, 2), None
 
         enter(self, mock.patch.object(
-            _bench_peers.importlib, "import_module", lambda name: types.SimpleNamespace(flash_attn_func=flash_attn_func)
+            _peers.importlib, "import_module", lambda name: types.SimpleNamespace(flash_attn_func=flash_attn_func)
         ))  # fmt: skip
         q, do = (torch.randn(1, 4, 300, 16) for _ in range(2))
         k, v = (torch.randn(1, 2, 500, 16) for _ in range(2))
-        makers = _bench_peers.forward_makers(shape, q, k, v)
+        makers = _peers.forward_makers(shape, q, k, v)
         self.assertEqual(list(makers), ["fa4"])
         makers["fa4"]()()
         rows, keys = (torch.arange(n).numpy() for n in (300, 500))
@@ -543,14 +536,14 @@ class PeersTest(unittest.TestCase):
             bench.mask_of(shape), rows[:, None] + 200, keys[None, :], 300, 500
         )
         self.assertTrue((self.given["seen"].numpy() == wanted).all())
-        gradients = _bench_peers.gradient_makers(torch, shape, q, k, v, do)["fa4"]()()
+        gradients = _peers.gradient_makers(torch, shape, q, k, v, do)["fa4"]()()
         self.assertEqual(
             [tuple(x.shape) for x in gradients], [(1, 300, 4, 16)] + 2 * [(1, 500, 2, 16)]
         )
 
     def test_only_those_that_are_installed(self):
-        with mock.patch.object(_bench_peers.importlib.util, "find_spec", side_effect=ImportError):
-            self.assertEqual(_bench_peers.forward_makers(self.shape, self.q, self.k, self.v), {})
+        with mock.patch.object(_peers.importlib.util, "find_spec", side_effect=ImportError):
+            self.assertEqual(_peers.forward_makers(self.shape, self.q, self.k, self.v), {})
 
 
 def run_stacks(*arguments):
@@ -568,7 +561,7 @@ class StacksTest(unittest.TestCase):
     @unittest.skipIf(torch is None or not importlib.util.find_spec("transformers"), "transformers")
     def test_a_step_of_each(self):
         _, _, *rows = run_stacks("--stacks").splitlines()
-        self.assertEqual([row.split()[1] for row in rows], list(_bench_stack.STACKS))
+        self.assertEqual([row.split()[1] for row in rows], list(_stack.STACKS))
         for row in rows:
             self.assertRegex(row, r"^\| \S+ \| eager \| [\d.]+ \| eager [\d.]+ \([\d.]+\) \|$")
         alone = run_stacks("--stacks=gpt-oss", "--peers=", "--tokens=7").splitlines()

@@ -18,7 +18,8 @@ from pathlib import Path
 from unittest import mock
 
 import flashattn
-from flashattn import __main__, _bench_record, _bench_stack, _environment, _files, _signals, bench, tune
+from flashattn import __main__, _environment, _files, _signals, tune
+from flashattn.bench import _command as bench, _record, _stack
 
 
 class OutputTest(unittest.TestCase):
@@ -71,7 +72,7 @@ class OutputTest(unittest.TestCase):
         self.assertEqual([path.read_text() for path in self.folder.iterdir()], ["old"])
         with self.assertRaisesRegex(SystemExit, "error: cannot write '.*': Is a directory"):
             self.write("")
-        _bench_record.write_json({"a": 1}, str(self.folder / "new" / "record.json"))
+        _record.write_json({"a": 1}, str(self.folder / "new" / "record.json"))
         self.assertEqual((self.folder / "new" / "record.json").read_text(), '{\n "a": 1\n}\n')
 
 
@@ -150,9 +151,9 @@ class SignalTest(unittest.TestCase):
 class ProgressTest(unittest.TestCase):
     def test_stacks_say_what_they_time(self):
         said = []
-        with mock.patch.object(_bench_stack, "Timer") as timer:
+        with mock.patch.object(_stack, "Timer") as timer:
             timer.return_value.step.side_effect = range(1, 100)
-            _bench_stack.measure("llama3-8b", ["eager"], "cpu", None, False, 2, said.append)
+            _stack.measure("llama3-8b", ["eager"], "cpu", None, False, 2, said.append)
         steps = ["making 4 layers", "first steps with flashattn", "first steps with eager", "round 1 of 2", "round 2 of 2"]
         self.assertEqual(said, [f"llama3-8b: {step}" for step in steps])
 

@@ -15,18 +15,17 @@ from unittest import mock
 import flashattn
 import numpy
 from flashattn import (
-    _bench_backward,
     _cache,
     _module,
     _reference,
     _tuned,
     affine_set,
-    bench,
     causal,
     sink,
     tune,
     window,
 )
+from flashattn.bench import _backward, _command as bench
 
 HIDDEN_DRIVER = {"FLASHATTN_CUDA_DRIVER": "/nowhere/libcuda.so"}
 
@@ -220,7 +219,7 @@ class BenchTest(unittest.TestCase):
         for feature in (None, "softcap", "alibi", "attn_mask"):
             shape.update(feature=feature, documents=2)
             backend = bench.CPUBackend()
-            backward = _bench_backward.Backward(backend, shape, *backend.tensors(shape))
+            backward = _backward.Backward(backend, shape, *backend.tensors(shape))
             found = backward.ours()()
             backward.check(found)
             for name, gradient in zip(("dq", "dk", "dv"), found):

@@ -175,7 +175,7 @@ def check_speed():
     beside_all = [record for record in records if {row["peer"] for row in record["rows"]} >= PEERS.keys()]
     forward = speeds_of(next(record for record in beside_all if not record["backward"]))
     backward = speeds_of(next(record for record in beside_all if record["backward"]))
-    shapes = {shape["name"]: shape for shape in json.loads(read("python/flashattn/shapes.json"))}
+    shapes = {shape["name"]: shape for shape in json.loads(read("python/flashattn/bench/shapes.json"))}
     table = next(tables(readme.replace("fastest peer", "forward peer", 1).replace("fastest peer", "backward peer", 1)))
     if len(table) < 8:
         failures.append(f"README.md, speed: expected at least 8 shapes but got {len(table)}")

@@ -26,8 +26,8 @@ def import_package(*names):
     return [importlib.import_module(f"flashattn.{name}") for name in names]
 
 
-_bench_features, _module, _trace, masks, math = import_package(
-    "_bench_features", "_module", "_trace", "masks", "math"
+_features, _module, _trace, masks, math = import_package(
+    "bench._features", "_module", "_trace", "masks", "math"
 )
 
 MASKS = {
@@ -71,8 +71,8 @@ def take_operands(fields):
 
 def shape_modules():
     """Every shape and feature of the benchmark, as `flashattn.attention` compiles it on a GPU."""
-    shapes = json.loads((PACKAGE / "shapes.json").read_text())
-    for shape in shapes + _bench_features.with_features(shapes):
+    shapes = json.loads((PACKAGE / "bench" / "shapes.json").read_text())
+    for shape in shapes + _features.with_features(shapes):
         queries = _module.few_queries(shape["Nq"], is_cpu=False)
         operand = {
             "bias": _module.Operand(
@@ -82,10 +82,10 @@ def shape_modules():
                 "attn_mask", "i1", "BHNK", (True, True, False, False), has_aligned_rows=True
             ),
         }.get(shape.get("feature"))
-        options = _bench_features.options_of(shape, None, None)
+        options = _features.options_of(shape, None, None)
         score_mod = options.get("score_mod")
         problem = _module.Problem(
-            shape["dtype"], shape["D"], shape["D"], _bench_features.mask_of(shape),
+            shape["dtype"], shape["D"], shape["D"], _features.mask_of(shape),
             heads=_module.grouped_heads(shape["Hq"], shape["Hkv"], queries, is_cpu=False),
             queries=queries, operands=(operand,) if operand else (),
             softcap=options.get("softcap"), score_mod=score_mod and _trace.text_of(score_mod),

@@ -6,8 +6,8 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from . import _environment
-from .errors import DeviceError
+from .. import _environment
+from ..errors import DeviceError
 
 THREADS = 256
 #: Loads of 16 bytes per thread, all in flight before the first result is used.

@@ -7,8 +7,9 @@ from typing import Any, Callable, Dict, List, Tuple
 
 import numpy
 
-from . import _bench_features, _reference
-from ._bench_features import mask_of
+from .. import _reference
+from . import _features
+from ._features import mask_of
 
 #: Operations relative to the forward pass, which has two products. The backward pass has five.
 FLOPS = 2.5
@@ -25,10 +26,10 @@ class Backward:
     """The backward pass of one shape, with its inputs."""
 
     def __init__(self, backend: Any, shape: Dict[str, Any], q: Any, k: Any, v: Any):
-        from . import attention
+        from .. import attention
 
         self.backend, self.shape, self.inputs = backend, shape, (q, k, v)
-        self.options = _bench_features.options_of(shape, backend.bias, backend.attn_mask)
+        self.options = _features.options_of(shape, backend.bias, backend.attn_mask)
         self.options.update(mask=mask_of(shape), dtype=backend.dtype_of(shape))
         self.o, self.lse = attention(q, k, v, return_lse=True, **self.options)
         self.do = backend.gradient(shape)
@@ -40,7 +41,7 @@ class Backward:
         return {ours: self.ours, **peers}
 
     def ours(self) -> Callable[[], Any]:
-        from . import attention_backward
+        from .. import attention_backward
 
         tensors = (*self.inputs, self.o, self.lse, self.do)
         has_bias = self.backend.bias is not None
@@ -59,7 +60,7 @@ class Backward:
         return self.shape["Hq"] // self.shape["Hkv"]
 
     def _check_queries(self, found: Tuple[Any, ...], b: int, h: int) -> None:
-        rows, keys = _bench_features.sample(self.shape["Nq"], 256), numpy.arange(self.shape["Nk"])
+        rows, keys = _features.sample(self.shape["Nq"], 256), numpy.arange(self.shape["Nk"])
         exact, naive = (self._head(b, h, rows, keys, kind) for kind in (numpy.float64, "low"))
         self._compare("dq", self._rows(found[0], b, h)[rows], exact.dq, naive.dq, b, h)
         if self.backend.bias is not None:
@@ -71,7 +72,7 @@ class Backward:
             self._compare("d_bias", self._rows(found[3], 0, h)[rows], exact, naive, 0, h)
 
     def _check_keys(self, found: Tuple[Any, ...], b: int, kv_head: int) -> None:
-        rows, keys = numpy.arange(self.shape["Nq"]), _bench_features.sample(self.shape["Nk"], 64)
+        rows, keys = numpy.arange(self.shape["Nq"]), _features.sample(self.shape["Nk"], 64)
         heads = range(kv_head * self._group, (kv_head + 1) * self._group)
         exact, naive = (
             [self._head(b, h, rows, keys, kind) for h in heads] for kind in (numpy.float64, "low")
@@ -98,8 +99,8 @@ class Backward:
         nq, nk = shape["Nq"], shape["Nk"]
         seen = _reference.visible(mask_of(shape), rows[:, None] + nk - nq, keys[None, :], nq, nk)
         if self.backend.attn_mask is not None:
-            seen = seen & _bench_features.make_attn_mask(shape)[0, 0][rows][:, keys]
-        features = _bench_features.reference_of(
+            seen = seen & _features.make_attn_mask(shape)[0, 0][rows][:, keys]
+        features = _features.reference_of(
             shape, h, rows, lambda h: self._rows(self.backend.bias, 0, h), keys
         )
         lse = self.backend.numbers(self.lse[b, h])[rows].astype(kind)

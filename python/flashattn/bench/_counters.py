@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
-from . import _signals
+from .. import _signals
 
 #: Metrics by the name of the column: percent of the unit's peak, over the whole time of a kernel.
 #: The tensor pipe executes both wgmma and mma.sync. XU computes the exponentials.
@@ -61,7 +61,7 @@ class Profiler:
         all kernels; and "kernels", the result of `parse` for each kernel. Raises CountersError."""
         task = json.dumps({"shape": shape, "names": names, "backward": is_backward})
         while True:
-            log = self._run([sys.executable, "-m", "flashattn._bench_counters", task])
+            log = self._run([sys.executable, "-m", "flashattn.bench._counters", task])
             unknown = [name for name in self.metrics if self._is_unknown(name, log)]
             if not unknown:
                 break
@@ -185,11 +185,11 @@ def average(name: str, kernels: List[Dict[str, Any]]) -> Counters:
 def run_marked(backend: Any, task: Dict[str, Any]) -> None:
     """Runs one call of each implementation after a marker, with the profiler on. Two earlier calls compile and
     warm up."""
-    from . import _backends, _bench_backward
+    from . import _backends, _backward
 
     shape = task["shape"]
     q, k, v = backend.tensors(shape)
-    backward = _bench_backward.Backward(backend, shape, q, k, v) if task["backward"] else None
+    backward = _backward.Backward(backend, shape, q, k, v) if task["backward"] else None
     makers = _backends.makers_of(backend, shape, q, k, v, backward)
     cuda = backend.torch.cuda
     for name in task["names"]:

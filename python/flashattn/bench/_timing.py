@@ -18,8 +18,9 @@ from typing import Any, Callable, Dict, Tuple
 
 import numpy
 
-from . import _attention, _backward, _bench_features, _environment, _library, _signals
-from .errors import DeviceError, FlashAttnError
+from .. import _attention, _backward, _environment, _library, _signals
+from ..errors import DeviceError, FlashAttnError
+from . import _features
 
 #: A shape of the benchmark: sizes B, Hq, Hkv, Nq, Nk and D, dtype, mask, and optional further keys.
 Shape = Dict[str, Any]
@@ -100,10 +101,10 @@ def _make_call(
         for heads, length in (("Hq", "Nq"), ("Hkv", "Nk"))
     )
     q, k, v = (make(sizes, element) for sizes in (q_shape, k_shape, k_shape))
-    bias = _bench_features.make_bias(shape, lambda *sizes: make(sizes, element))
+    bias = _features.make_bias(shape, lambda *sizes: make(sizes, element))
     attn_mask = make((1, 1, shape["Nq"], shape["Nk"]), "i1") if shape.get("feature") == "attn_mask" else None
-    options = _bench_features.options_of(shape, bias, attn_mask)
-    options["mask"] = _bench_features.mask_of(shape)
+    options = _features.options_of(shape, bias, attn_mask)
+    options["mask"] = _features.mask_of(shape)
     if element == "bf16":
         options["dtype"] = element
     o = make(q_shape, element)
@@ -150,7 +151,7 @@ def measure(begin: float, shape: Shape, backward: bool, on_gpu: bool) -> None:
 
 def _run(shape: Shape, backward: bool, on_gpu: bool, folder: str) -> Dict[str, float]:
     """Returns the columns of one new process. Raises DeviceError with the process's error output."""
-    code = "import time; begin = time.perf_counter(); from flashattn import _timing; "
+    code = "import time; begin = time.perf_counter(); from flashattn.bench import _timing; "
     code += f"_timing.measure(begin, {shape!r}, {backward}, {on_gpu})"
     folders = {"FLASHATTN_CACHE": f"{folder}/code", "CUDA_CACHE_PATH": f"{folder}/driver"}
     done = subprocess.run(

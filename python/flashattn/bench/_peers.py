@@ -10,9 +10,9 @@ from typing import Any, Callable, Dict, List, Tuple
 
 import numpy
 
-from . import _reference
-from ._bench_backward import Makers, autograd_call
-from ._bench_features import mask_of
+from .. import _reference
+from ._backward import Makers, autograd_call
+from ._features import mask_of
 
 #: The modules, as the documentation of each package names them.
 MODULES = {"fa3": "flash_attn_interface", "fa4": "flash_attn.cute"}

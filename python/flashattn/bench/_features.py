@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 import numpy
 
-from . import masks, math
+from .. import masks, math
 
 SOFTCAP = 50.0
 DOCUMENTS = 8

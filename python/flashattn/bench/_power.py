@@ -10,7 +10,7 @@ import time
 from collections import deque
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from . import _environment
+from .. import _environment
 
 LIBRARY = "libnvidia-ml.so.1"
 #: Constants of nvml.h: an nvmlReturn_t, an nvmlClockType_t, and the size of a PCI bus id's text.

@@ -10,9 +10,9 @@ import subprocess
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
-from . import __version__, _files
+from .. import __version__, _files
 from ._backends import OURS
-from ._bench_counters import METRICS
+from ._counters import METRICS
 
 Row = Dict[str, Any]  #: figures of one implementation on one shape
 

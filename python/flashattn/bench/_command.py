@@ -25,20 +25,8 @@ from typing import Any, Dict, List, NamedTuple, Optional
 
 import numpy
 
-from . import (
-    _bench_backward,
-    _bench_counters,
-    _bench_features,
-    _bench_peers,
-    _bench_power,
-    _bench_stack,
-    _cache,
-    _files,
-    _flags,
-    _library,
-    _reference,
-    _timing,
-)
+from .. import _cache, _files, _flags, _library, _reference
+from . import _backward, _counters, _features, _peers, _power, _stack, _timing
 from ._backends import (
     OURS,
     CPUBackend,
@@ -48,8 +36,8 @@ from ._backends import (
     makers_of,
     read_gbs,
 )
-from ._bench_features import mask_of
-from ._bench_record import commit, draw, format_table, read_record, write_json
+from ._features import mask_of
+from ._record import commit, draw, format_table, read_record, write_json
 
 BYTES = {"f16": 2, "bf16": 2, "f32": 4}
 
@@ -91,7 +79,7 @@ def visible_pairs(shape: Dict[str, Any]) -> int:
     """Returns the number of pairs of one head that the mask shows."""
     nq, nk = shape["Nq"], shape["Nk"]
     if shape.get("feature") == "attn_mask":
-        return int(_bench_features.make_attn_mask(shape).sum())
+        return int(_features.make_attn_mask(shape).sum())
     if shape["mask"] == "none":
         return nq * nk
     end = numpy.clip(numpy.arange(nq) + nk - nq + 1, 0, nk)
@@ -107,7 +95,7 @@ def visible_pairs(shape: Dict[str, Any]) -> int:
 def flops_of(shape: Dict[str, Any], is_backward: bool = False) -> float:
     pairs = visible_pairs(shape)
     forward = 4.0 * shape["B"] * shape["Hq"] * shape["D"] * pairs
-    return forward * _bench_backward.FLOPS if is_backward else forward
+    return forward * _backward.FLOPS if is_backward else forward
 
 
 def bytes_of(shape: Dict[str, Any], is_backward: bool = False) -> float:
@@ -128,18 +116,18 @@ def check(backend, shape, q, k, v, o) -> None:
     heads = shape["B"] * shape["Hq"]
     nq, nk, group = shape["Nq"], shape["Nk"], shape["Hq"] // shape["Hkv"]
     # Some rows of each head, because all rows of a long sequence would take minutes.
-    rows = _bench_features.sample(nq, 256)
+    rows = _features.sample(nq, 256)
     seen = _reference.visible(
         mask_of(shape), rows[:, None] + nk - nq, numpy.arange(nk)[None, :], nq, nk
     )
     if backend.attn_mask is not None:
-        seen = seen & _bench_features.make_attn_mask(shape)[0, 0, rows]
+        seen = seen & _features.make_attn_mask(shape)[0, 0, rows]
     for index in sorted({n * (heads - 1) // 3 for n in range(4)}):
         b, h = divmod(index, shape["Hq"])
         query, result = (backend.head(x, b, h, shape)[rows] for x in (q, o))
         key, value = (backend.head(x, b, h // group, shape) for x in (k, v))
         scale = 1 / math.sqrt(shape["D"])
-        features = _bench_features.reference_of(
+        features = _features.reference_of(
             shape, h, rows, lambda h: backend.head(backend.bias, 0, h, shape), numpy.arange(nk)
         )
         error, bound = _reference.check_head(
@@ -197,12 +185,12 @@ def make_calls(backend, shape, chosen, tensors, backward):
 
 
 def run_shape(
-    backend, shape, chosen, limits: Limits, meter: Optional[_bench_power.Meter] = None
+    backend, shape, chosen, limits: Limits, meter: Optional[_power.Meter] = None
 ) -> List[Dict[str, Any]]:
     """Returns a row for every implementation, with the sustained speed if there is a `meter`, or with the reason
     why the implementation refuses the shape."""
     tensors = backend.tensors(shape)
-    backward = _bench_backward.Backward(backend, shape, *tensors) if chosen.backward else None
+    backward = _backward.Backward(backend, shape, *tensors) if chosen.backward else None
     calls, first_ms, schedule, refused = make_calls(backend, shape, chosen, tensors, backward)
     flops, moved = (count(shape, chosen.backward) for count in (flops_of, bytes_of))
     # Whether reading the operands once takes longer than the products at the rate of the matmul.
@@ -234,7 +222,7 @@ def run_shape(
             }
         )
     if meter:
-        found = _bench_power.sustain_all(
+        found = _power.sustain_all(
             calls, backend.timer, median, chosen.sustained, meter, flops
         )
         for row in rows:
@@ -244,13 +232,13 @@ def run_shape(
 
 
 def count_shape(
-    profiler: _bench_counters.Profiler, shape: Dict[str, Any], is_backward: bool, rows: List[Any]
-) -> Optional[_bench_counters.CountersError]:
+    profiler: _counters.Profiler, shape: Dict[str, Any], is_backward: bool, rows: List[Any]
+) -> Optional[_counters.CountersError]:
     """Adds "counters" to the rows of a shape, or the reason why there are none, and returns that error."""
     measured = [row for row in rows if "ms" in row]
     try:
         found = profiler.count(shape, [row["peer"] for row in measured], is_backward)
-    except _bench_counters.CountersError as error:
+    except _counters.CountersError as error:
         for row in measured:
             row["counters_refused"] = str(error)
         return error
@@ -278,9 +266,9 @@ def listed_shapes(chosen: argparse.Namespace, on_cpu: bool) -> List[Dict[str, An
     longest = 32768 if not on_cpu else 2048 if chosen.sweep else 1024
     shapes = sweep_shapes(longest) if chosen.sweep else load_shapes()
     if chosen.features:
-        shapes = _bench_features.with_features(shapes)
+        shapes = _features.with_features(shapes)
     if chosen.backward:
-        shapes = _bench_backward.with_gradients(shapes)
+        shapes = _backward.with_gradients(shapes)
     shapes = keep_only(shapes, chosen.only)
     if on_cpu:
         say("the CPU uses smaller shapes, with their sizes in the names")
@@ -327,8 +315,8 @@ def check_peers(names: Optional[List[str]], backend) -> None:
         if name not in backend.peer_names:
             listed = ", ".join(backend.peer_names)
             raise SystemExit(f"error: expected peers {listed} but got {name}")
-        module = _bench_peers.MODULES.get(name)
-        if module and not _bench_peers.is_installed(name):
+        module = _peers.MODULES.get(name)
+        if module and not _peers.is_installed(name):
             raise SystemExit(f"error: expected {module}, the peer {name}, but it is not installed")
 
 
@@ -388,7 +376,7 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
         nargs="?",
         const="",
         metavar="NAMES",
-        help=f"instead, time steps of layers of transformers' models: {', '.join(_bench_stack.STACKS)}, by default all",
+        help=f"instead, time steps of layers of transformers' models: {', '.join(_stack.STACKS)}, by default all",
     )
     parser.add_argument(
         "--compiled", action="store_true", help="with --stacks, layers through torch.compile"
@@ -438,9 +426,9 @@ def start_instruments(chosen: argparse.Namespace, backend):
         if getattr(chosen, flag) and backend.name != "cuda":
             raise SystemExit(f"error: expected a CUDA device for --{flag} but got the CPU")
     try:
-        profiler = _bench_counters.Profiler() if chosen.counters else None
-        meter = _bench_power.Meter(backend.bus_id()) if chosen.sustained else None
-    except (_bench_counters.CountersError, _bench_power.PowerError) as error:
+        profiler = _counters.Profiler() if chosen.counters else None
+        meter = _power.Meter(backend.bus_id()) if chosen.sustained else None
+    except (_counters.CountersError, _power.PowerError) as error:
         raise SystemExit(f"error: {error}") from None
     return profiler, meter
 
@@ -471,7 +459,7 @@ def run(chosen: argparse.Namespace) -> int:
         return show_record(chosen.from_json, chosen.only, chosen.chart)
     backend = choose_backend(chosen.device)
     if chosen.stacks is not None:
-        _bench_stack.report(
+        _stack.report(
             chosen.stacks, chosen.peers, backend.name, chosen.tokens, chosen.compiled, chosen.rounds,
             say,
         )  # fmt: skip
@@ -497,7 +485,7 @@ def run(chosen: argparse.Namespace) -> int:
         "ms": chosen.ms,
         "backward": chosen.backward,
         "sustained_seconds": chosen.sustained,
-        "sustained_turns": _bench_power.TURNS,
+        "sustained_turns": _power.TURNS,
         "shapes": shapes,
         "rows": [],
     }
@@ -528,7 +516,3 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.chart:
         draw(record, chosen.chart)
     return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -15,17 +15,9 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy
 
-from . import (
-    _bench_backward,
-    _bench_features,
-    _bench_peers,
-    _bench_power,
-    _bench_read,
-    _library,
-    _reference,
-    _signals,
-)
-from ._bench_features import mask_of
+from .. import _library, _reference, _signals
+from . import _backward, _features, _peers, _power, _read
+from ._features import mask_of
 
 OURS = "ours"
 
@@ -91,7 +83,7 @@ class CUDATimer(Timer):
         return event.synchronize
 
 
-def makers_of(backend, shape, q, k, v, backward=None) -> _bench_backward.Makers:
+def makers_of(backend, shape, q, k, v, backward=None) -> _backward.Makers:
     """Returns a function for each implementation, ours first, that builds its call: the forward pass, or
     the backward pass if `backward` is given."""
     if backward:
@@ -175,13 +167,13 @@ class CPUBackend:
     def tensors(self, shape):
         generator = numpy.random.default_rng(0)
         make = functools.partial(self.make, generator, shape)
-        self.bias = _bench_features.make_bias(
+        self.bias = _features.make_bias(
             shape,
             lambda b, h, n, m: _reference.bf16_from_f32(
                 generator.standard_normal((b, h, n, m), numpy.float32)
             ),
         )
-        self.attn_mask = _bench_features.make_attn_mask(shape)
+        self.attn_mask = _features.make_attn_mask(shape)
         return (
             make(shape["Hq"], shape["Nq"]),
             make(shape["Hkv"], shape["Nk"]),
@@ -192,10 +184,10 @@ class CPUBackend:
         return _reference.f32_from_bf16(x) if shape["dtype"] == "bf16" else x.astype(numpy.float32)
 
     def ours(self, shape, q, k, v) -> Callable[[], Any]:
-        from . import attention
+        from .. import attention
 
         mask, dtype = mask_of(shape), self.dtype_of(shape)
-        options = _bench_features.options_of(shape, self.bias, self.attn_mask)
+        options = _features.options_of(shape, self.bias, self.attn_mask)
         return lambda: attention(q, k, v, mask=mask, dtype=dtype, **options)
 
     def dtype_of(self, shape):
@@ -207,10 +199,10 @@ class CPUBackend:
         generator = numpy.random.default_rng(1)
         return self.make(generator, shape, shape["Hq"], shape["Nq"])
 
-    def gradient_peers(self, shape, q, k, v, do) -> _bench_backward.Makers:
+    def gradient_peers(self, shape, q, k, v, do) -> _backward.Makers:
         if shape.get("feature"):
             return {}
-        found = {"numpy": lambda: _bench_backward.numpy_peer(self, shape, q, k, v, do)}
+        found = {"numpy": lambda: _backward.numpy_peer(self, shape, q, k, v, do)}
         if self.torch:
             found["torch"] = lambda: self.torch_gradient_peer(shape, q, k, v, do)
         return found
@@ -256,7 +248,7 @@ class CPUBackend:
         call, *leaves = self._torch_attention(shape, q, k, v)
         leaves = tuple(x.requires_grad_() for x in leaves)
         upper = self.torch.from_numpy(self.float32(do, shape)).to(leaves[0].dtype)
-        return _bench_backward.autograd_call(self.torch, call(*leaves), leaves, upper)
+        return _backward.autograd_call(self.torch, call(*leaves), leaves, upper)
 
     def _torch_attention(self, shape, q, k, v):
         """Returns PyTorch's scaled_dot_product_attention, and q, k and v with a K/V head for each query head."""
@@ -297,7 +289,7 @@ class CUDABackend:
         self.torch = torch
         self.timer, self.bias, self.attn_mask = CUDATimer(torch), None, None
         self.ordinal = torch.cuda.current_device()
-        self.read_kernel: Optional[_bench_read.ReadKernel] = None
+        self.read_kernel: Optional[_read.ReadKernel] = None
         self.types = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}
 
     def describe(self) -> Dict[str, Any]:
@@ -314,7 +306,7 @@ class CUDABackend:
 
     def bus_id(self) -> str:
         """Returns the PCI bus id of the GPU."""
-        return _bench_power.bus_id(self.ordinal)
+        return _power.bus_id(self.ordinal)
 
     def matmul_tflops(self, rounds: int, ms: float) -> float:
         x = self.torch.randn(8192, 8192, device="cuda", dtype=self.torch.bfloat16)
@@ -326,9 +318,9 @@ class CUDABackend:
         """Returns kernels that read `size` bytes, rounded up to whole blocks, and write almost none."""
         if self.read_kernel is None:
             self.torch.cuda.synchronize()  # makes the device's context current
-            self.read_kernel = _bench_read.ReadKernel()
-        blocks = -(-size // _bench_read.BLOCK_BYTES)
-        x = self.torch.randn(blocks, _bench_read.BLOCK_BYTES // 4, device="cuda")
+            self.read_kernel = _read.ReadKernel()
+        blocks = -(-size // _read.BLOCK_BYTES)
+        x = self.torch.randn(blocks, _read.BLOCK_BYTES // 4, device="cuda")
         stream = self.torch.cuda.current_stream().cuda_stream
         launch = self.read_kernel.launch
         return {
@@ -343,11 +335,11 @@ class CUDABackend:
     def tensors(self, shape):
         self.torch.manual_seed(0)
         make = functools.partial(self.make, shape)
-        self.bias = _bench_features.make_bias(
+        self.bias = _features.make_bias(
             shape,
             lambda *size: self.torch.randn(size, device="cuda", dtype=self.types[shape["dtype"]]),
         )
-        attn_mask = _bench_features.make_attn_mask(shape)
+        attn_mask = _features.make_attn_mask(shape)
         self.attn_mask = None if attn_mask is None else self.torch.from_numpy(attn_mask).cuda()
         return (
             make(shape["Hq"], shape["Nq"]),
@@ -356,23 +348,23 @@ class CUDABackend:
         )
 
     def ours(self, shape, q, k, v) -> Callable[[], Any]:
-        from . import attention
+        from .. import attention
 
         mask = mask_of(shape)
-        options = _bench_features.options_of(shape, self.bias, self.attn_mask)
+        options = _features.options_of(shape, self.bias, self.attn_mask)
         return lambda: attention(q, k, v, mask=mask, **options)
 
-    def peers(self, shape, q, k, v) -> _bench_backward.Makers:
+    def peers(self, shape, q, k, v) -> _backward.Makers:
         """Returns the peers in PyTorch, and FlashAttention-3 and -4."""
         return {
             **self.torch_peers(shape, q, k, v),
-            **_bench_peers.forward_makers(shape, q, k, v),
+            **_peers.forward_makers(shape, q, k, v),
         }
 
-    def torch_peers(self, shape, q, k, v) -> _bench_backward.Makers:
+    def torch_peers(self, shape, q, k, v) -> _backward.Makers:
         from torch.nn.attention import SDPBackend
 
-        found: _bench_backward.Makers = {}
+        found: _backward.Makers = {}
         if shape["mask"] in ("none", "causal") and not shape.get("feature"):
             found["cudnn"] = lambda: self.sdpa_peer(SDPBackend.CUDNN_ATTENTION, shape, q, k, v)
             found["fa2"] = lambda: self.sdpa_peer(SDPBackend.FLASH_ATTENTION, shape, q, k, v)
@@ -419,14 +411,14 @@ class CUDABackend:
             "sink": lambda b, h, q, k: (q + offset >= k) & ((q + offset - k < near) | (k < sinks)),
         }[shape["mask"]]
         if shape.get("feature") == "attn_mask":
-            length = _bench_features.document_of(shape)
+            length = _features.document_of(shape)
             rule = lambda b, h, q, k: q // length == k // length  # noqa: E731
         block_mask = rule and create_block_mask(
             rule, None, None, shape["Nq"], shape["Nk"], device="cuda"
         )
         compiled = self.torch.compile(flex_attention, dynamic=False)
         grouped = shape["Hq"] != shape["Hkv"]
-        score_mod = _bench_features.flex_score_mod(self.torch, shape, self.bias)
+        score_mod = _features.flex_score_mod(self.torch, shape, self.bias)
         return lambda: compiled(
             q, k, v, score_mod=score_mod, block_mask=block_mask, enable_gqa=grouped
         )
@@ -445,18 +437,18 @@ class CUDABackend:
         """Returns dO with random values."""
         return self.make(shape, shape["Hq"], shape["Nq"])
 
-    def gradient_peers(self, shape, q, k, v, do) -> _bench_backward.Makers:
+    def gradient_peers(self, shape, q, k, v, do) -> _backward.Makers:
         """Returns the backward passes of the peers in PyTorch, through autograd, and of FlashAttention-3 and -4."""
         leaves = tuple(x.detach().requires_grad_() for x in (q, k, v))
         if self.bias is not None:
             self.bias = self.bias.detach().requires_grad_()
             leaves = (*leaves, self.bias)
-        call = functools.partial(_bench_backward.autograd_call, self.torch, leaves=leaves, do=do)
+        call = functools.partial(_backward.autograd_call, self.torch, leaves=leaves, do=do)
         forward = self.torch_peers(shape, *leaves[:3])
         found = {name: lambda make=make: call(make()()) for name, make in forward.items()}
         return {
             **found,
-            **_bench_peers.gradient_makers(self.torch, shape, q, k, v, do),
+            **_peers.gradient_makers(self.torch, shape, q, k, v, do),
         }
 
     def head(self, x, b, h, shape) -> numpy.ndarray:

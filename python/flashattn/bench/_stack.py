@@ -94,7 +94,7 @@ class Timer:
         import torch
         import transformers
 
-        from . import hf
+        from .. import hf
 
         hf.register()
         self.torch, self.is_cuda = torch, device == "cuda"
