@@ -84,9 +84,11 @@ def attention(
     PyTorch tensors that require gradients are supported by autograd. The result can be differentiated
     once, and `out` is not allowed. For other arrays, `attention_backward` computes the gradients.
 
-    The first call that needs a kernel compiles it. A kernel usually serves every sequence length. The
-    exception is decode: each Nq up to 16 on a GPU, where split-KV distributes the keys over thread
-    blocks, and up to 4 on the CPU, where the query tile has Nq rows, has a kernel of its own.
+    The first call that needs a kernel compiles it. A kernel usually serves all batch sizes, head counts
+    and lengths. The exception is decode: each Nq up to 16 on a GPU, where split-KV distributes the keys
+    over thread blocks, and up to 4 on the CPU, where the query tile has Nq rows, needs a separate kernel.
+    Such a kernel, and some kernels for query heads that share key/value heads, serve fixed head counts
+    (docs/features.md, "Static sizes").
 
     Args:
       q: queries, `[B, Hq, Nq, D]`, f16, bf16 or f32: a NumPy array (on the CPU), a PyTorch tensor
@@ -100,7 +102,7 @@ def attention(
       scale: factor of the scores, from 1e-18 to 1e18; None means `1 / sqrt(D)`. One kernel serves all
         values.
       align: the position of query 0 if Nq and Nk differ: Nk - Nq ("bottom_right") or 0 ("top_left").
-      layout: "bhsd", or "bshd" if the sequence dimension precedes the head dimension in q, k, v and o.
+      layout: "bhsd", or "bshd" if the sequence axis precedes the heads axis in q, k, v and o.
       return_lse: also return the log-sum-exp (natural logarithm) of each row's scores, `[B, Hq, Nq]`, f32.
       out: the tensor to write to: o, or the pair (o, lse) with return_lse. Outputs must not share any
         byte with another tensor of the call. Interleaved views, such as the slices of one packed tensor

@@ -73,7 +73,7 @@ def decode(
         written into the caches, from index `kv_len[b] - n` on. None if the caches already contain them.
       mask: the visible pairs of a query and a key, as in `flashattn.attention`; None shows all pairs.
       scale, softcap, sink_logits: as in `flashattn.attention`.
-      layout: "bhsd", or "bshd" if the sequence dimension precedes the head dimension in every tensor.
+      layout: "bhsd", or "bshd" if the sequence axis precedes the heads axis in every tensor.
       return_lse: also return the log-sum-exp (natural logarithm) of each row's scores, `[B, Hq, n]`, f32.
 
     Returns:
