@@ -1,6 +1,6 @@
 // PyTorch 2.11, torch-mlir 20261001, linalg on tensors.
 // RUN: flash-opt %s -flashattn-raise-attention --remarks-filter=flashattn-raise-attention --remark-format=emitRemark 2>&1 | FileCheck %s
-// CHECK: Remark="expected scores and probabilities that nothing else reads but got a use by 'func.return'"
+// CHECK: Remark="expected no other op to read the scores or the probabilities but got a use by 'func.return'"
 // CHECK-NOT: flashattn.attention
 
 #map = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>

@@ -72,16 +72,17 @@ bool AttentionMatcher::findDimensions() {
     else if (keys.contains(variable))
       dims.key.push_back(variable);
     else if (!q.contains(variable))
-      return fail(match.k, "expected keys of the queries' batches and heads");
+      return fail(match.k, "expected keys with the batches and heads of the queries");
   }
   for (unsigned variable : dims.key)
     if (!v.contains(variable) || q.contains(variable))
-      return fail(match.v, "expected values of the keys in the scores");
+      return fail(match.v, "expected values with the same key dimension as the scores");
   for (unsigned variable : inner)
     if (!q.contains(variable) || !k.contains(variable))
-      return fail(match.q, "expected queries and keys of one head dimension");
+      return fail(match.q, "expected queries and keys of the same head dimension");
   if (o.size() != shared.size() + own.size() + dims.value.size())
-    return fail(match.output, "expected a result that differs by query and value alone",
+    return fail(match.output,
+                "expected a result that depends only on the query and the value column",
                 match.output->getName().getStringRef());
   return splitHeads(shared, own);
 }
@@ -122,7 +123,7 @@ bool AttentionMatcher::splitHeads(ArrayRef<unsigned> shared, ArrayRef<unsigned> 
           llvm::find_if(listDigits(exprs, match.q->indices), [&](auto &digit) {
             return digit.first == group || digit.first == variable;
           })->first == group)
-        return fail(match.q, "expected the query heads of a key head to be neighbours");
+        return fail(match.q, "expected the query heads of a key head to be adjacent");
   // The first dimension that queries and keys share is the batch, unless they share only one.
   for (auto &map : {inQ, inK}) {
     llvm::SmallSetVector<unsigned, 4> places;

@@ -250,8 +250,7 @@ bool AttentionMatcher::failAtReshape(Element *x) {
     Element *n = exprs.resolve(work[i]);
     if (opaque &&
         (isExponential(n) || (n->kind == Element::Kind::Reduce && n->name == "arith.addf")))
-      return fail(opaque, "expected a reshape of sizes that are known",
-                  "one by sizes of the run time");
+      return fail(opaque, "expected a reshape to static sizes", "one to dynamic sizes");
     auto reshape = n->kind == Element::Kind::Load ? n->value.getDefiningOp<tensor::ReshapeOp>()
                                                   : tensor::ReshapeOp();
     if (reshape && !opaque && isa<RankedTensorType>(reshape.getSource().getType())) {
@@ -345,7 +344,7 @@ bool AttentionMatcher::matchProbabilities(Product &product) {
     return failAtReshape(exp);
   if (std::abs(product.constant - 1) > 1e-6 || !product.others.empty()) {
     Element *other = product.others.empty() ? exp : product.others[0];
-    return fail(other, "expected probabilities to be used as they are");
+    return fail(other, "expected the second product to read the probabilities unchanged");
   }
   if (product.divisors.size() > 1)
     return fail(product.divisors[1], "expected one sum to divide by");
@@ -454,7 +453,7 @@ std::optional<AttentionMatch> mlir::flashattn::matchAttention(TensorExprs &exprs
     user = findOtherUser(*match, exprs);
   if (!user)
     return match;
-  miss = {user, "expected scores and probabilities that nothing else reads",
+  miss = {user, "expected no other op to read the scores or the probabilities",
           ("a use by '" + user->getName().getStringRef() + "'").str()};
   return std::nullopt;
 }

@@ -60,7 +60,7 @@ bool AttentionMatcher::parseScore(Element *x) {
   if (n->is("arith.select"))
     return parseSelect(n);
   if (!n->is("arith.mulf") && !n->is("arith.divf"))
-    return fail(n, "expected scores that are scaled, capped, masked or have a bias");
+    return fail(n, "expected only a scale, softcap, mask or bias of the scores");
   bool isDivision = n->name == "arith.divf";
   for (unsigned i : {1, 0}) {
     if (isDivision && i == 0)
@@ -92,11 +92,11 @@ bool AttentionMatcher::parseSelect(Element *select) {
     if (*low > lowScore)
       return fail(select, "expected hidden scores of " + Twine(int64_t(lowScore)) + " or less");
     if (hasScores(select->operands[0]))
-      return fail(select->operands[0], "expected a mask that is not made of the scores");
+      return fail(select->operands[0], "expected a mask that does not depend on the scores");
     steps.push_back({ScoreStep::Mask, 1, select->operands[0], i == 2, *low});
     return parseScore(select->operands[3 - i]);
   }
-  return fail(select, "expected hidden scores to be one low number");
+  return fail(select, "expected all hidden scores to be the same low number");
 }
 
 /// Returns the values that `x` takes, from constants and booleans; empty if they are not known.
@@ -155,7 +155,7 @@ bool AttentionMatcher::parseBias(Element *x, double factor) {
   if (std::isfinite(highestLow))
     for (double value : values)
       if (value * factor > -highestLow / 2)
-        return fail(n, "expected summands behind the mask that leave hidden scores low");
+        return fail(n, "expected summands after the mask to keep hidden scores low");
   match.biases.push_back({x, factor});
   return true;
 }
@@ -165,7 +165,7 @@ bool AttentionMatcher::applyFactor(double factor) {
   if (!match.conditions.empty()) {
     highestLow *= factor;
     if (factor <= 0 || highestLow > lowScore)
-      return fail(op, "expected a factor behind the mask that leaves hidden scores low",
+      return fail(op, "expected a factor after the mask to keep hidden scores low",
                   llvm::formatv("{0}", factor).str());
   }
   for (Term &bias : match.biases)
@@ -189,19 +189,21 @@ bool AttentionMatcher::applySteps() {
       break;
     case ScoreStep::MulValue:
       if (!match.conditions.empty() || !match.biases.empty())
-        return fail(op, "expected run-time factors before bias and mask", "one behind them");
+        return fail(op, "expected run-time factors before the bias and the mask", "one after them");
       match.factors.push_back({step.element, step.flag, hasCap});
       break;
     case ScoreStep::MulOperand:
       if (hasCap || !match.conditions.empty() || !match.biases.empty())
-        return fail(step.product, "expected factors of queries or keys before cap, bias and mask");
+        return fail(
+            step.product,
+            "expected factors of queries or keys before the softcap, the bias and the mask");
       exprs.touch(step.element);
       match.operandFactors.push_back(
           {step.element, step.flag, exprs.dependsOn(step.element, match.key), step.product});
       break;
     case ScoreStep::Tanh:
       if (hasCap || !match.biases.empty() || !match.conditions.empty())
-        return fail(op, "expected one softcap before bias and mask", "math.tanh");
+        return fail(op, "expected one softcap, before the bias and the mask", "math.tanh");
       hasCap = true;
       break;
     case ScoreStep::Bias:
@@ -229,7 +231,7 @@ bool AttentionMatcher::applySteps() {
     match.softcap = outside;
   auto isUsable = [](double x) { return x >= 1e-18 && x <= 1e18; };
   if (!isUsable(match.scale) || (hasCap && !isUsable(outside)))
-    return fail(op, "expected a scale and a cap from 1e-18 to 1e18",
+    return fail(op, "expected a scale and a softcap from 1e-18 to 1e18",
                 llvm::formatv("{0}", match.scale).str());
   return true;
 }
@@ -283,7 +285,7 @@ bool AttentionMatcher::matchScores(Element *reduction) {
   for (int64_t size : exprs.getReducedSizes(reduction)) {
     loops.push_back(exprs.makeVariable(size));
     if (size != 1 && match.inner)
-      return fail(reduction, "expected queries and keys to be multiplied along one dimension");
+      return fail(reduction, "expected a product of queries and keys along one dimension");
     if (size != 1 || !match.inner)
       match.inner = loops.back();
   }
@@ -310,7 +312,7 @@ bool AttentionMatcher::matchScores(Element *reduction) {
   bool firstIsKeys = exprs.dependsOn(operands[0], match.key),
        secondIsKeys = exprs.dependsOn(operands[1], match.key);
   if (firstIsKeys == secondIsKeys)
-    return fail(reduction, "expected keys in one operand of the product");
+    return fail(reduction, "expected exactly one operand of the product to depend on the key");
   match.q = peel(operands[firstIsKeys ? 1 : 0], /*takesFactors=*/true);
   match.k = peel(operands[firstIsKeys ? 0 : 1], /*takesFactors=*/true);
   return match.q && match.k;

@@ -301,7 +301,7 @@ bool AttentionEmitter::check(Layout layout) {
       return refuse("expected operands of f16, bf16 or f32",
                     x == match.v ? "other values" : "other queries or keys");
     if (!exprs.isLinear(x))
-      return refuse("expected operands whose dimensions divide evenly", "a reshape that does not");
+      return refuse("expected reshapes that divide dimensions evenly", "an uneven one");
   }
   for (Value value : {match.q->value, match.k->value, match.v->value, match.result})
     if (Attribute encoding = cast<RankedTensorType>(value.getType()).getEncoding())
@@ -321,8 +321,9 @@ bool AttentionEmitter::check(Layout layout) {
   if (!areStatic && !(canMake(match.q, q) && canMake(match.k, k) && canMake(match.v, v) &&
                       (isDirectButForOnes(type, match.indices, o) ||
                        isPermutation(findPermutation(match.indices, o)))))
-    return refuse("expected dimensions that are neither cut nor merged where lengths are dynamic",
-                  "others");
+    return refuse(
+        "expected dimensions that are neither split nor merged, because lengths are dynamic,",
+        "split or merged ones");
   if (!isKnown(getElementTypeOrSelf(match.result.getType())))
     return refuse("expected a result of f16, bf16 or f32", "another type");
   for (const OperandFactor &factor : match.operandFactors) {
@@ -333,16 +334,18 @@ bool AttentionEmitter::check(Layout layout) {
     };
     Element *value = findSource(factor.value, factor.isOfKeys ? k : q);
     if (!value || !isKnown(value->type))
-      return refuseFactor("expected a factor of each query or of each key");
+      return refuseFactor("expected one factor for each query or for each key");
     // If scores are wider than the operand, the multiplied operand is rounded too early.
     if (product->type.getIntOrFloatBitWidth() > operand->type.getIntOrFloatBitWidth())
-      return refuseFactor("expected a factor of scores in the type of queries and keys");
+      return refuseFactor("expected a factor in the element type of queries and keys");
   }
   auto isScore = [&](Element *x) { return findSource(x, pairRoles(x)) != nullptr; };
   if (!llvm::all_of(biases, [&](const Term &bias) { return isScore(bias.element); }) ||
       !llvm::all_of(mask.others, [&](auto &condition) { return isScore(condition.first); }) ||
       (match.sink && !findSource(match.sink, {heads})))
-    return refuse("expected bias and mask for each score, and sinks for each head", "others");
+    return refuse("expected a bias and a mask that broadcast to the scores, and one sink logit for "
+                  "each head,",
+                  "others");
   for (const Term &bias : biases)
     if (!isKnown(findSource(bias.element, pairRoles(bias.element))->type))
       return refuse("expected a bias of f16, bf16 or f32", "another type");

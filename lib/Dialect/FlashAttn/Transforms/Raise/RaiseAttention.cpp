@@ -58,7 +58,7 @@ static bool comesFirst(Operation *last, Value lse, NearMiss &miss) {
     Operation *inBlock = last->getBlock()->findAncestorOpInBlock(*user);
     if (inBlock && last->isBeforeInBlock(inBlock))
       continue;
-    miss = {user, "expected a log-sum-exp that is read behind the attention's result",
+    miss = {user, "expected all uses of the log-sum-exp after the attention's result",
             ("a use before it by '" + user->getName().getStringRef() + "'").str()};
     return false;
   }

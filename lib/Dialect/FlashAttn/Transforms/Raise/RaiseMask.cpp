@@ -360,7 +360,7 @@ std::optional<RaisedMask> mlir::flashattn::raiseMask(TensorExprs &exprs,
   for (bool asBiases : {false, true})
     if (auto mask = MaskRaiser(exprs, match).run(asBiases))
       return mask;
-  miss = {match.output, "expected every query to see a key, where hidden scores are a number",
+  miss = {match.output, "expected every query to see a key, because hidden scores are finite,",
           "a mask that hides whole rows"};
   return std::nullopt;
 }
