@@ -100,12 +100,14 @@ std::string mlir::flashattn::explainRefusal(AttentionOpInterface op, const Machi
 /// Rejects fields of the backward pass for other ops.
 static std::string explainGradientFields(ScheduleAttr schedule) {
   if (schedule.getDqTileM())
-    return llvm::formatv("expected dq_tile_m for gradients alone but got {0}",
+    return llvm::formatv("expected no dq_tile_m outside a backward pass but got {0}",
                          schedule.getDqTileM());
   if (schedule.getColumnWarps() != 1)
-    return llvm::formatv("expected column_warps for gradients alone but got {0}",
+    return llvm::formatv("expected column_warps 1 outside a backward pass but got {0}",
                          schedule.getColumnWarps());
-  return schedule.getSeparateDkDv() ? "expected separate_dk_dv only in a backward pass" : "";
+  return schedule.getSeparateDkDv()
+             ? "expected no separate_dk_dv outside a backward pass but got one"
+             : "";
 }
 
 /// Checks the operands and the threads per row that tensor cores require.
@@ -114,7 +116,7 @@ static std::string explainElementRefusal(FloatType element, ScheduleAttr schedul
     return llvm::formatv("expected dot_type {0}, the operands' element type, but got {1}",
                          getTypeName(element), getTypeName(schedule.getDotType()));
   if (schedule.getThreadsPerRow() != 4)
-    return llvm::formatv("expected 4 lanes a row, as mma.sync has, but got {0}",
+    return llvm::formatv("expected threads_per_row 4, as in mma.sync, but got {0}",
                          schedule.getThreadsPerRow());
   return "";
 }
@@ -148,7 +150,7 @@ std::string mlir::flashattn::explainRefusal(AttentionBackwardOp op, ScheduleAttr
     return llvm::formatv("expected pack 1 in a backward pass without compact_kv but got {0}",
                          schedule.getPack());
   if (schedule.getSplits() != 1)
-    return llvm::formatv("expected splits 1 for gradients but got {0}", schedule.getSplits());
+    return llvm::formatv("expected splits 1 in a backward pass but got {0}", schedule.getSplits());
   if (schedule.getHopper() && schedule.getDqTileM())
     return llvm::formatv("expected no dq_tile_m with warp specialization but got {0}",
                          schedule.getDqTileM());
@@ -166,7 +168,7 @@ std::string mlir::flashattn::explainRefusal(AttentionBackwardOp op, ScheduleAttr
 std::string mlir::flashattn::explainRefusal(ProjectOp op, ScheduleAttr schedule,
                                             const Machine &machine) {
   if (schedule.getHopper())
-    return "expected no warp specialization for a projection";
+    return "expected no schedule field hopper for a projection but got one";
   for (auto [name, value] :
        {std::pair("pack", schedule.getPack()), std::pair("splits", schedule.getSplits())})
     if (value != 1)

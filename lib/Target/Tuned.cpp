@@ -100,8 +100,10 @@ Expected<llvm::json::Object> mlir::flashattn::loadTunedSchedules(StringRef file)
             return std::move(*schedules);
   if (!content)
     llvm::consumeError(content.takeError());
-  return llvm::createStringError(llvm::formatv(
-      "expected tuned schedules of version {0} in {1}; delete it and tune again", kVersion, file));
+  return llvm::createStringError(
+      llvm::formatv("expected tuned schedules of version {0} in {1} but got other content; "
+                    "delete the file and tune again",
+                    kVersion, file));
 }
 
 int64_t mlir::flashattn::applyTunedSchedules(ModuleOp module, const Machine &machine,

@@ -390,14 +390,14 @@ CASES = [
     (
         lambda: attention(Q, K, K, schedule={"tile_n": 16, "hopper": {"consumers": 2}}),
         UnsupportedError,
-        "expected no warp specialization on the CPU",
+        "expected no schedule field hopper on the CPU but got one",
     ),
     (
         lambda: compile(
             head_dim=64, chip="sm_90a", rows="strided", schedule={"tile_n": 64, "hopper": {"consumers": 2}}
         ),
         UnsupportedError,
-        "expected rows of q that begin at multiples of 16 bytes, as tensor copies take them",
+        "expected rows of q that begin at multiples of 16 bytes, which tensor copies require",
     ),
     (
         lambda: attention(Q, K, K, schedule="tile_m = 8, tile_n = wide"),

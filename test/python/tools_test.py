@@ -66,7 +66,7 @@ class DoctorTest(unittest.TestCase):
             path.write_text("{")
             done = command("flashattn", "doctor", XDG_CACHE_HOME=folder)
             self.assertIn(
-                f"expected tuned schedules of version 2 in {path}; delete it", done.stdout
+                f"expected tuned schedules of version 2 in {path} but got other content; delete", done.stdout
             )
 
 
@@ -475,7 +475,7 @@ class TuneTest(unittest.TestCase):
         self.assertIn(
             best.format(
                 "head",
-                "expected a static number of query heads to a key/value head that is a multiple of 3 consumers",
+                "expected a static number of query heads for each key/value head that is a multiple of 3 consumers",
             ),
             lines,
         )

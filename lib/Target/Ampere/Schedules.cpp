@@ -159,7 +159,7 @@ static std::string explainRefusal(ScheduleAttr schedule) {
   if (schedule.getTileN() % 16 != 0)
     return llvm::formatv("expected tile_n to be a multiple of 16 but got {0}", schedule.getTileN());
   if (schedule.getStages() > 2)
-    return llvm::formatv("expected 1 or 2 stages but got {0}", schedule.getStages());
+    return llvm::formatv("expected stages to be 1 or 2 but got {0}", schedule.getStages());
   return "";
 }
 
@@ -223,19 +223,18 @@ static std::string explainColumnRefusal(AttentionBackwardOp op, ScheduleAttr sch
   if (warps == 1)
     return "";
   if (!schedule.addsQueries())
-    return llvm::formatv("expected column_warps only where programs over keys add up the gradients "
-                         "of queries but got {0}",
+    return llvm::formatv("expected column_warps 1, unless programs over keys accumulate the "
+                         "gradients of queries, but got {0}",
                          warps);
   if (schedule.getQInRegisters().value_or(false))
-    return "expected no q_in_registers where warps share rows, as each would hold all "
-           "columns";
+    return "expected q_in_registers false for column_warps above 1 but got true";
   for (auto [name, columns] :
        {std::pair("tile_n", schedule.getTileN()), std::pair("D", padded(op.getD())),
         std::pair("Dv", padded(op.getDv()))})
     if (columns % warps != 0 || !isWholePart(columns / warps))
-      return llvm::formatv("expected {0} to be a power of 2 from 16 on for each of {1} warps that "
-                           "share rows but got {2}",
-                           name, warps, columns);
+      return llvm::formatv(
+          "expected {0} to be column_warps, {1}, times a power of 2 of at least 16 but got {2}",
+          name, warps, columns);
   return "";
 }
 
@@ -243,21 +242,19 @@ static std::string explainColumnRefusal(AttentionBackwardOp op, ScheduleAttr sch
 /// contribution to dQ, and warps with the same rows have equal ranges of its columns.
 static std::string explainShareRefusal(AttentionBackwardOp op, ScheduleAttr schedule) {
   if (op.getDeterministic())
-    return llvm::formatv(
-        "expected tile_m below 128 or a dq_tile_m where sums must be deterministic, as "
-        "programs add theirs in any order, but got {0}",
-        schedule.getTileM());
+    return llvm::formatv("expected tile_m below 128, or a dq_tile_m, for a deterministic backward "
+                         "pass but got tile_m {0}",
+                         schedule.getTileM());
   int64_t n = schedule.getTileN(), rows = 16 * schedule.getColumnWarps() * schedule.getWarps();
   if (rows % n != 0 || n == schedule.getTileM())
-    return llvm::formatv("expected tile_n to divide the {0} rows that {1} warps have at once, and "
-                         "to be less than tile_m, but got {2}",
+    return llvm::formatv("expected tile_n to be below tile_m and to divide {0}, the rows that {1} "
+                         "warps process at once, but got {2}",
                          rows, schedule.getWarps(), n);
   if (int64_t d = padded(op.getD()), parts = schedule.countColumnParts();
       d % parts != 0 || !isWholePart(d / parts))
-    return llvm::formatv(
-        "expected D to be a power of 2 from 16 on for each of {0} warps with the same "
-        "rows but got {1}",
-        parts, d);
+    return llvm::formatv("expected D to be {0} times a power of 2 of at least 16, for {0} warps "
+                         "with the same rows, but got {1}",
+                         parts, d);
   return "";
 }
 
@@ -276,7 +273,7 @@ std::string ampere::explainRefusal(AttentionBackwardOp op, ScheduleAttr schedule
 std::string ampere::explainRefusal(ProjectOp op, ScheduleAttr schedule, const Machine &machine) {
   FloatType element = op.getElementType();
   if (schedule.getQInRegisters())
-    return "expected no q_in_registers for a projection";
+    return "expected no q_in_registers for a projection but got one";
   if (std::string reason = ::explainRefusal(schedule); !reason.empty())
     return reason;
   if (std::string reason =

@@ -83,7 +83,7 @@ Candidates cpu::getCandidates(ProjectOp op, const Machine &machine) {
 /// Checks the fields that attention and projection programs have in common.
 static std::string explainRefusal(ScheduleAttr schedule) {
   if (schedule.getHopper())
-    return "expected no warp specialization on the CPU";
+    return "expected no schedule field hopper on the CPU but got one";
   if (schedule.getWarps() != 1 || schedule.getThreadsPerRow() != 1)
     return llvm::formatv("expected warps 1 and threads_per_row 1 on the CPU but got {0} and {1}",
                          schedule.getWarps(), schedule.getThreadsPerRow());
@@ -91,7 +91,7 @@ static std::string explainRefusal(ScheduleAttr schedule) {
     return llvm::formatv("expected dot_type f32 on the CPU but got {0}",
                          getTypeName(schedule.getDotType()));
   if (schedule.getQInRegisters())
-    return "expected no q_in_registers on the CPU";
+    return "expected no q_in_registers on the CPU but got one";
   return "";
 }
 

@@ -200,11 +200,11 @@ static std::string explainAddRefusal(AttentionBackwardOp op, ScheduleAttr schedu
   bool canAdd = schedule.addsQueries();
   int64_t stages = schedule.getHopper().getDqReduceStages();
   if (stages && !canAdd)
-    return llvm::formatv("'dq_reduce_stages' requires cooperative consumers that do not split "
-                         "their sums, but got {0}",
+    return llvm::formatv("expected dq_reduce_stages 0, unless consumers share a program without "
+                         "splitting its sums, but got {0}",
                          stages);
   if (!stages && canAdd && op.getDeterministic())
-    return "a deterministic backward pass requires dq_reduce_stages 1 or 2 but got 0";
+    return "expected dq_reduce_stages 1 or 2 in a deterministic backward pass but got 0";
   return "";
 }
 
@@ -214,19 +214,17 @@ static std::string explainPersistenceRefusal(AttentionBackwardOp op, ScheduleAtt
   HopperAttr hopper = schedule.getHopper();
   int64_t claims = hopper.getDynamicSchedulerMaxLen(), slots = hopper.getQStages();
   if (hopper.reusesResidentBuffers() && (!schedule.sharesProgram() || schedule.splitsSums()))
-    return llvm::formatv(
-        "'dynamic_scheduler_max_len' with q_stages 1 requires cooperative consumers that "
-        "do not split their sums, but got {0}",
-        claims);
+    return llvm::formatv("expected dynamic_scheduler_max_len 0 with q_stages 1, unless consumers "
+                         "share a program without splitting its sums, but got {0}",
+                         claims);
   if ((claims || slots > 1) && schedule.sharesProgram() && op.getKvLen())
-    return llvm::formatv("cooperative consumers with kv_len require q_stages 1 and "
-                         "dynamic_scheduler_max_len 0 but got {0} and {1}",
+    return llvm::formatv("expected q_stages 1 and dynamic_scheduler_max_len 0 with kv_len, for "
+                         "consumers that share a program, but got {0} and {1}",
                          slots, claims);
   if ((claims || slots > 1) && schedule.addsQueries() && op.getDeterministic())
-    return llvm::formatv(
-        "a deterministic backward pass requires q_stages 1 and dynamic_scheduler_max_len 0 "
-        "but got {0} and {1}",
-        slots, claims);
+    return llvm::formatv("expected q_stages 1 and dynamic_scheduler_max_len 0 in a deterministic "
+                         "backward pass but got {0} and {1}",
+                         slots, claims);
   return "";
 }
 
@@ -236,12 +234,12 @@ static std::string explainSplitRefusal(AttentionBackwardOp op, ScheduleAttr sche
   constexpr int64_t kSums = 2;
   if (schedule.getTileM() != kRows || schedule.getTileN() > kRows ||
       hopper.getConsumers() != kSums || schedule.getWarps() != kSums * kWarps)
-    return llvm::formatv(
-        "expected tile_m 64, tile_n up to 64 and 8 warps for 2 consumers that split sums "
-        "but got {0}, {1} and {2} for {3}",
-        schedule.getTileM(), schedule.getTileN(), schedule.getWarps(), hopper.getConsumers());
+    return llvm::formatv("expected tile_m 64, tile_n up to 64, 8 warps and 2 consumers that split "
+                         "sums but got tile_m {0}, tile_n {1}, {2} warps and {3} consumers",
+                         schedule.getTileM(), schedule.getTileN(), schedule.getWarps(),
+                         hopper.getConsumers());
   if (hopper.getQStages() != 1)
-    return llvm::formatv("expected q_stages 1 where consumers split sums but got {0}",
+    return llvm::formatv("expected q_stages 1 for consumers that split sums but got {0}",
                          hopper.getQStages());
   return "";
 }
@@ -281,25 +279,24 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
     return reason;
   if (int64_t consumers = schedule.getHopper().getConsumers();
       schedule.compactsKV() && consumers != 1)
-    return llvm::formatv("expected one consumer with joins for gradients, whose programs over keys "
-                         "have registers for one, but got {0}",
+    return llvm::formatv("expected consumers 1 with compact_kv in a backward pass but got {0}",
                          consumers);
   // A tile must not have rows of heads that do not exist.
   if (int64_t pack = schedule.getPack(); op.getKnownGroup() % pack != 0)
-    return llvm::formatv("expected a group of query heads that is a multiple of pack {0} for "
-                         "gradients but got {1}",
+    return llvm::formatv("expected pack in a backward pass to divide {1}, the query heads of each "
+                         "key/value head, but got {0}",
                          pack, op.getKnownGroup());
   // The last product of a step overlaps with the first product of the next step, and both read a
   // streamed tile.
   if (schedule.getStages() < 2)
-    return llvm::formatv("expected 2 stages or more, of which a step and the one before it read a "
-                         "tile each, but got {0}",
+    return llvm::formatv("expected stages to be at least 2 in a backward pass but got {0}",
                          schedule.getStages());
   if (schedule.sharesProgram() && schedule.getSeparateDkDv().value_or(false))
-    return "cooperative consumers cannot have 'separate_dk_dv'";
+    return "expected separate_dk_dv false for consumers that share a program but got true";
   if (op.getDeterministic() && schedule.addsQueries() && !canTakeTurns(op, schedule))
-    return "a deterministic backward pass with another tile_m than 64 requires a mask with one "
-           "exact interval of tiles and no attn_mask";
+    return llvm::formatv("expected tile_m 64 in a deterministic backward pass, unless the mask has "
+                         "one exact interval of tiles and there is no attn_mask, but got {0}",
+                         schedule.getTileM());
   for (std::string reason :
        {explainAddRefusal(op, schedule), explainPersistenceRefusal(op, schedule)})
     if (!reason.empty())
@@ -307,14 +304,12 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
   // If a program has more keys than a step has queries, the queries are rows of the product for dQ.
   int64_t m = schedule.getTileM(), n = schedule.getTileN();
   if (schedule.addsQueries() && m > n && (n % kRows != 0 || m % n != 0))
-    return llvm::formatv("expected tile_n to be a multiple of 64 that divides tile_m, or no less "
-                         "than it, but got {0} and {1}",
+    return llvm::formatv("expected tile_n to be a multiple of 64 that divides tile_m, or at least "
+                         "tile_m, but got tile_n {0} and tile_m {1}",
                          n, m);
   if (schedule.addsQueries() && n > m)
     return llvm::formatv(
-        "expected tile_n up to tile_m, {0}, where consumers share a program but got "
-        "{1}",
-        m, n);
+        "expected tile_n up to tile_m, {0}, for consumers that share a program but got {1}", m, n);
   // Each consumer computes a range of the columns of this product.
   if (int64_t parts = m / n;
       schedule.addsQueries() && parts > 1 && op.getD() % (kRows * parts) != 0)

@@ -200,8 +200,8 @@ SharedMemoryPlan warpgroups::planSharedMemory(AttentionOp op, ScheduleAttr sched
 std::string warpgroups::explainRowRefusal(StringRef name, Value operand) {
   if (!isa<MemRefType>(operand.getType()) || hasAlignedRows(operand))
     return "";
-  return llvm::formatv("expected rows of {0} that begin at multiples of 16 bytes, as tensor copies "
-                       "take them; promise them with 'flashattn.aligned_rows'",
+  return llvm::formatv("expected rows of {0} that begin at multiples of 16 bytes, which tensor "
+                       "copies require; promise this by 'flashattn.aligned_rows'",
                        name);
 }
 
@@ -213,7 +213,7 @@ std::string warpgroups::explainShapeRefusal(AttentionOpInterface op, ScheduleAtt
     return llvm::formatv("expected chip {0} for warp specialization but got {1}",
                          listChips(ChipInfo::kWarpgroups), machine.getName());
   if (op.getElementType().isF32())
-    return "expected elements of f16 or bf16, as wgmma has them, but got f32";
+    return "expected element type f16 or bf16 for wgmma but got f32";
   if (n % 16 != 0 || n > 256)
     return llvm::formatv("expected tile_n to be a multiple of 16 up to 256 but got {0}", n);
   if (hidesEveryPair(op.getVisibleSets(), op.getQ().getType().getDimSize(op.getSeqDim()),
@@ -230,13 +230,12 @@ std::string warpgroups::explainShapeRefusal(AttentionOpInterface op, ScheduleAtt
   if (!ShapedType::isDynamic(heads) && !ShapedType::isDynamic(kvHeads) && kvHeads != 0 &&
       llvm::divideCeil(heads / kvHeads, schedule.getPack()) % consumers == 0)
     return "";
-  return llvm::formatv(
-      "expected a static number of query heads to a key/value head that is a multiple of {0} "
-      "consumers{1}",
-      consumers,
-      schedule.getPack() == 1
-          ? ""
-          : llvm::formatv(" of {0} packed heads each", schedule.getPack()).str());
+  return llvm::formatv("expected a static number of query heads for each key/value head that is a "
+                       "multiple of {0} consumers{1}",
+                       consumers,
+                       schedule.getPack() == 1
+                           ? ""
+                           : llvm::formatv(" of {0} packed heads each", schedule.getPack()).str());
 }
 
 std::string warpgroups::explainRegisterRefusal(AttentionOpInterface op, ScheduleAttr schedule,
@@ -255,7 +254,7 @@ std::string warpgroups::explainRegisterRefusal(AttentionOpInterface op, Schedule
   int64_t given = kThreads * warpgroups * std::min(each, kMostOfThread);
   int64_t all = kThreads * (consumers * hopper.getRegisters() + hopper.getProducerRegisters());
   if (all > given)
-    return llvm::formatv("needs {0} registers a block of {1} available", all, given);
+    return llvm::formatv("expected at most {1} registers for a block but got {0}", all, given);
   // ptxas compiles each instruction for this number, regardless of what setmaxnreg sets.
   constexpr int64_t kBeside = 30;
   int64_t ones = schedule.sumsByProducts(dv) ? LoadTileOp::kOnes : 0;
@@ -283,10 +282,9 @@ std::string warpgroups::explainTileRefusal(ScheduleAttr schedule, int64_t most) 
     return llvm::formatv("expected tile_m 64 and 4 warps, the rows and warps of a warpgroup, but "
                          "got {0} and {1}",
                          m, schedule.getWarps());
-  return llvm::formatv(
-      "expected tile_m 64 and 4 warps, the rows and warps of a warpgroup, or as many "
-      "for each of {0} consumers, but got {1} and {2}",
-      most, m, schedule.getWarps());
+  return llvm::formatv("expected tile_m 64 and 4 warps, the rows and warps of a warpgroup, or {0} "
+                       "times both for {0} consumers, but got {1} and {2}",
+                       most, m, schedule.getWarps());
 }
 
 /// Returns what reads the indices of a pair in addition to the mask; empty if nothing does.
@@ -352,17 +350,14 @@ std::string warpgroups::explainRefusal(AttentionOp op, ScheduleAttr schedule,
         !reason.empty())
       return llvm::formatv("in {0} small blocks: {1}", blocks, reason);
   if (schedule.compactsKV() && schedule.getSplits() > 1)
-    return llvm::formatv("expected compact_kv 0 with splits but got splits {0}",
-                         schedule.getSplits());
+    return llvm::formatv("expected splits 1 with compact_kv but got {0}", schedule.getSplits());
   if (int64_t stages = schedule.getHopper().getDqReduceStages())
-    return llvm::formatv(
-        "'dq_reduce_stages' requires a backward pass but got {0} in a forward pass", stages);
+    return llvm::formatv("expected dq_reduce_stages 0 in a forward pass but got {0}", stages);
   HopperAttr hopper = schedule.getHopper();
   if (hopper.reusesResidentBuffers() && (op.getAttnMask() || schedule.compactsKV()))
-    return llvm::formatv(
-        "expected dynamic_scheduler_max_len 0 with q_stages 1 where a program may be left "
-        "without keys, whose end the next one waits for, by {0}, but got {1}",
-        op.getAttnMask() ? "an attn_mask" : "compact_kv", hopper.getDynamicSchedulerMaxLen());
+    return llvm::formatv("expected dynamic_scheduler_max_len 0 with q_stages 1 and {0} but got {1}",
+                         op.getAttnMask() ? "an attn_mask" : "compact_kv",
+                         hopper.getDynamicSchedulerMaxLen());
   // The output, two tiles of scores (one as probabilities P), Q, other inputs of the scores, and
   // addresses.
   int64_t n = schedule.getTileN();

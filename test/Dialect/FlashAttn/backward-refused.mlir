@@ -17,7 +17,7 @@ func.func @pack(%q: memref<1x8x64x64xf16>, %k: memref<1x2x64x64xf16>, %lse: memr
 
 func.func @splits(%q: memref<1x8x64x64xf16>, %lse: memref<1x8x64xf32>, %dq: memref<1x8x64x64xf16>,
                   %dk: memref<1x8x64x64xf16>, %dv: memref<1x8x64x64xf16>) {
-  // expected-error@+1 {{cannot be compiled for sm_90a with the schedule given: expected splits 1 for gradients but got 2}}
+  // expected-error@+1 {{cannot be compiled for sm_90a with the schedule given: expected splits 1 in a backward pass but got 2}}
   flashattn.attention_backward
       schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, splits = 2>)
       ins(%q, %q, %q, %q, %lse, %q : memref<1x8x64x64xf16>, memref<1x8x64x64xf16>, memref<1x8x64x64xf16>,
@@ -57,7 +57,7 @@ func.func @dot_type(%q: memref<1x8x64x64xf16>, %lse: memref<1x8x64xf32>, %dq: me
 
 func.func @added_rows(%q: memref<1x8x64x64xf16>, %lse: memref<1x8x64xf32>, %dq: memref<1x8x64x64xf16>,
                       %dk: memref<1x8x64x64xf16>, %dv: memref<1x8x64x64xf16>) {
-  // expected-error@+1 {{expected tile_n to be a multiple of 64 that divides tile_m, or no less than it, but got 48 and 128}}
+  // expected-error@+1 {{expected tile_n to be a multiple of 64 that divides tile_m, or at least tile_m, but got tile_n 48 and tile_m 128}}
   flashattn.attention_backward
       schedule(<tile_m = 128, tile_n = 48, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16,
           hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>)
@@ -85,7 +85,7 @@ func.func @added_columns(%q: memref<1x8x64x64xf16>, %lse: memref<1x8x64xf32>, %d
 
 func.func @more_queries(%q: memref<1x8x64x64xf16>, %lse: memref<1x8x64xf32>, %dq: memref<1x8x64x64xf16>,
                         %dk: memref<1x8x64x64xf16>, %dv: memref<1x8x64x64xf16>) {
-  // expected-error@+1 {{expected tile_n up to tile_m, 128, where consumers share a program but got 192}}
+  // expected-error@+1 {{expected tile_n up to tile_m, 128, for consumers that share a program but got 192}}
   flashattn.attention_backward
       schedule(<tile_m = 128, tile_n = 192, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16,
           hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>)

@@ -214,22 +214,22 @@ func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, war
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'min_split_tiles' only with splits but got 4 without}}
+// expected-error@+1 {{expected no schedule field 'min_split_tiles' without splits but got 4}}
 func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, min_split_tiles = 4>} { return }
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'small_blocks_per_sm' only with splits and one consumer but got 3 without}}
+// expected-error@+1 {{expected no schedule field 'small_blocks_per_sm' without splits and one consumer but got 3}}
 func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, splits = 2, small_blocks_per_sm = 3>} { return }
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'small_blocks_per_sm' only with splits and one consumer but got 3 without}}
+// expected-error@+1 {{expected no schedule field 'small_blocks_per_sm' without splits and one consumer but got 3}}
 func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, splits = 2, small_blocks_per_sm = 3, hopper = <consumers = 2, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1>>} { return }
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'tile_n' to be a multiple of 2 'threads_per_row', 32, with small_blocks_per_sm but got 48}}
+// expected-error@+1 {{expected schedule field 'tile_n' to be a multiple of twice 'threads_per_row', 32, with 'small_blocks_per_sm' but got 48}}
 func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 48, warps = 4, stages = 2, threads_per_row = 16, dot_type = f16, splits = 2, small_blocks_per_sm = 3, hopper = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1>>} { return }
 
 // -----
@@ -259,12 +259,12 @@ func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, war
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'column_warps' only without warp specialization, whose warps have whole rows, but got 2}}
+// expected-error@+1 {{expected schedule field 'column_warps' to be 1 with 'hopper' but got 2}}
 func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, column_warps = 2, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1>>} { return }
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'q_in_registers' only without warp specialization, whose products read the queries from shared memory}}
+// expected-error@+1 {{expected no schedule field 'q_in_registers' with 'hopper' but got both}}
 func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, q_in_registers = true, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1>>} { return }
 
 // -----

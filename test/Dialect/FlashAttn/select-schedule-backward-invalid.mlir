@@ -91,7 +91,7 @@ func.func @roles(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memre
 // -----
 
 func.func @deterministic(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected tile_m below 128 or a dq_tile_m where sums must be deterministic, as programs add theirs in any order, but got 128}}
+  // expected-error@+1 {{expected tile_m below 128, or a dq_tile_m, for a deterministic backward pass but got tile_m 128}}
   flashattn.attention_backward deterministic schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
@@ -100,7 +100,7 @@ func.func @deterministic(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %d
 // -----
 
 func.func @share_rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected tile_n to divide the 128 rows that 8 warps have at once, and to be less than tile_m, but got 48}}
+  // expected-error@+1 {{expected tile_n to be below tile_m and to divide 128, the rows that 8 warps process at once, but got 48}}
   flashattn.attention_backward schedule(<tile_m = 128, tile_n = 48, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
@@ -109,7 +109,7 @@ func.func @share_rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: 
 // -----
 
 func.func @all_rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected tile_n to divide the 128 rows that 8 warps have at once, and to be less than tile_m, but got 128}}
+  // expected-error@+1 {{expected tile_n to be below tile_m and to divide 128, the rows that 8 warps process at once, but got 128}}
   flashattn.attention_backward schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
@@ -118,7 +118,7 @@ func.func @all_rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: me
 // -----
 
 func.func @share_columns(%q: memref<?x?x?x80xf16>, %dq: memref<?x?x?x80xf16>, %dk: memref<?x?x?x80xf16>, %dv: memref<?x?x?x80xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected D to be a power of 2 from 16 on for each of 2 warps with the same rows but got 80}}
+  // expected-error@+1 {{expected D to be 2 times a power of 2 of at least 16, for 2 warps with the same rows, but got 80}}
   flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x80xf16>, memref<?x?x?x80xf16>, memref<?x?x?x80xf16>, memref<?x?x?x80xf16>, memref<?x?x?xf32>, memref<?x?x?x80xf16>) outs(%dq, %dk, %dv : memref<?x?x?x80xf16>, memref<?x?x?x80xf16>, memref<?x?x?x80xf16>)
   return
@@ -136,7 +136,7 @@ func.func @exchanged(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk:
 // -----
 
 func.func @column_warps_apart(%q: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected column_warps only where programs over keys add up the gradients of queries but got 2}}
+  // expected-error@+1 {{expected column_warps 1, unless programs over keys accumulate the gradients of queries, but got 2}}
   flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, column_warps = 2, separate_dk_dv = true>) ins(%q, %q, %v, %v, %lse, %v
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
@@ -145,7 +145,7 @@ func.func @column_warps_apart(%q: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>
 // -----
 
 func.func @column_warps_hold(%q: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected no q_in_registers where warps share rows, as each would hold all columns}}
+  // expected-error@+1 {{expected q_in_registers false for column_warps above 1 but got true}}
   flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, column_warps = 2, q_in_registers = true>) ins(%q, %q, %v, %v, %lse, %v
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
@@ -154,7 +154,7 @@ func.func @column_warps_hold(%q: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>,
 // -----
 
 func.func @column_warps_queries(%q: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected tile_n to be a power of 2 from 16 on for each of 2 warps that share rows but got 16}}
+  // expected-error@+1 {{expected tile_n to be column_warps, 2, times a power of 2 of at least 16 but got 16}}
   flashattn.attention_backward schedule(<tile_m = 128, tile_n = 16, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, column_warps = 2>) ins(%q, %q, %v, %v, %lse, %v
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
@@ -163,7 +163,7 @@ func.func @column_warps_queries(%q: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf1
 // -----
 
 func.func @column_warps_values(%q: memref<?x?x?x64xf16>, %v: memref<?x?x?x96xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x96xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected Dv to be a power of 2 from 16 on for each of 2 warps that share rows but got 96}}
+  // expected-error@+1 {{expected Dv to be column_warps, 2, times a power of 2 of at least 16 but got 96}}
   flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, column_warps = 2>) ins(%q, %q, %v, %v, %lse, %v
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x96xf16>, memref<?x?x?x96xf16>, memref<?x?x?xf32>, memref<?x?x?x96xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x96xf16>)
   return
@@ -171,7 +171,7 @@ func.func @column_warps_values(%q: memref<?x?x?x64xf16>, %v: memref<?x?x?x96xf16
 
 //--- others.mlir
 func.func @column_warps(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected column_warps for gradients alone but got 2}}
+  // expected-error@+1 {{expected column_warps 1 outside a backward pass but got 2}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, column_warps = 2>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
@@ -179,7 +179,7 @@ func.func @column_warps(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) 
 // -----
 
 func.func @dq_tile_m(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected dq_tile_m for gradients alone but got 128}}
+  // expected-error@+1 {{expected no dq_tile_m outside a backward pass but got 128}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, dq_tile_m = 128>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
@@ -187,7 +187,7 @@ func.func @dq_tile_m(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
 // -----
 
 func.func @apart(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected separate_dk_dv only in a backward pass}}
+  // expected-error@+1 {{expected no separate_dk_dv outside a backward pass but got one}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, separate_dk_dv = true>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
@@ -195,7 +195,7 @@ func.func @apart(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
 // -----
 
 func.func @project(%o: memref<2x8x100x64xf16>, %w: memref<8x64x512xf16>, %p: memref<2x100x512xf16>) {
-  // expected-error@+1 {{expected separate_dk_dv only in a backward pass}}
+  // expected-error@+1 {{expected no separate_dk_dv outside a backward pass but got one}}
   flashattn.project schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, separate_dk_dv = true>)
     ins(%o, %w : memref<2x8x100x64xf16>, memref<8x64x512xf16>) outs(%p : memref<2x100x512xf16>)
   return
@@ -210,7 +210,7 @@ func.func @pinned(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memr
 
 //--- roles.mlir
 func.func @rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected tile_m 64 and 4 warps, the rows and warps of a warpgroup, or as many for each of 2 consumers, but got 192 and 12}}
+  // expected-error@+1 {{expected tile_m 64 and 4 warps, the rows and warps of a warpgroup, or 2 times both for 2 consumers, but got 192 and 12}}
   flashattn.attention_backward schedule(<tile_m = 192, tile_n = 64, warps = 12, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
@@ -220,7 +220,7 @@ func.func @rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref
 
 // B4: under two intervals nobody knows whose turn it is.
 func.func @deterministic(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{a deterministic backward pass with another tile_m than 64 requires a mask with one exact interval of tiles and no attn_mask}}
+  // expected-error@+1 {{expected tile_m 64 in a deterministic backward pass, unless the mask has one exact interval of tiles and there is no attn_mask, but got 128}}
   flashattn.attention_backward mask(#flashattn.any_of<[#flashattn.window<left = 127, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>) deterministic schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
   return
@@ -229,7 +229,7 @@ func.func @deterministic(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, 
 // -----
 
 func.func @fewer_rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected tile_m 64 and 4 warps, the rows and warps of a warpgroup, or as many for each of 3 consumers, but got 128 and 8}}
+  // expected-error@+1 {{expected tile_m 64 and 4 warps, the rows and warps of a warpgroup, or 3 times both for 3 consumers, but got 128 and 8}}
   flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
@@ -256,7 +256,7 @@ func.func @q_register_columns(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16
 // -----
 
 func.func @joins(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected one consumer with joins for gradients, whose programs over keys have registers for one, but got 2}}
+  // expected-error@+1 {{expected consumers 1 with compact_kv in a backward pass but got 2}}
   flashattn.attention_backward schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, compact_kv = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
@@ -265,7 +265,7 @@ func.func @joins(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memre
 // -----
 
 func.func @joins_heads(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected a group of query heads that is a multiple of pack 8 for gradients but got 1}}
+  // expected-error@+1 {{expected pack in a backward pass to divide 1, the query heads of each key/value head, but got 8}}
   flashattn.attention_backward schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 8, hopper = <consumers = 1, along = query_tile, registers = 136, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, blocks_per_sm = 3, compact_kv = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
@@ -275,7 +275,7 @@ func.func @joins_heads(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk:
 
 // B4: warps that add in turns are not the consumers'.
 func.func @turns_of_consumers(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{a deterministic backward pass requires dq_reduce_stages 1 or 2 but got 0}}
+  // expected-error@+1 {{expected dq_reduce_stages 1 or 2 in a deterministic backward pass but got 0}}
   flashattn.attention_backward deterministic schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
@@ -284,7 +284,7 @@ func.func @turns_of_consumers(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16
 // -----
 
 func.func @nobody_adds(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{'dq_reduce_stages' requires cooperative consumers that do not split their sums, but got 1}}
+  // expected-error@+1 {{expected dq_reduce_stages 0, unless consumers share a program without splitting its sums, but got 1}}
   flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dq_reduce_stages = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
@@ -293,7 +293,7 @@ func.func @nobody_adds(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk:
 // -----
 
 func.func @claims_alone(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{'dynamic_scheduler_max_len' with q_stages 1 requires cooperative consumers that do not split their sums, but got 2048}}
+  // expected-error@+1 {{expected dynamic_scheduler_max_len 0 with q_stages 1, unless consumers share a program without splitting its sums, but got 2048}}
   flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
@@ -302,7 +302,7 @@ func.func @claims_alone(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk
 // -----
 
 func.func @claims_lengths(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>, %len: memref<?xi32>) {
-  // expected-error@+1 {{cooperative consumers with kv_len require q_stages 1 and dynamic_scheduler_max_len 0 but got 1 and 2048}}
+  // expected-error@+1 {{expected q_stages 1 and dynamic_scheduler_max_len 0 with kv_len, for consumers that share a program, but got 1 and 2048}}
   flashattn.attention_backward schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) kv_len(%len : memref<?xi32>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
@@ -311,7 +311,7 @@ func.func @claims_lengths(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %
 // -----
 
 func.func @claims_in_turns(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{a deterministic backward pass requires q_stages 1 and dynamic_scheduler_max_len 0 but got 1 and 2048}}
+  // expected-error@+1 {{expected q_stages 1 and dynamic_scheduler_max_len 0 in a deterministic backward pass but got 1 and 2048}}
   flashattn.attention_backward deterministic schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048, dq_reduce_stages = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
@@ -330,7 +330,7 @@ func.func @add_places(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: 
 
 // Gradients of keys and values that are apart have sums of their own.
 func.func @apart(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{cooperative consumers cannot have 'separate_dk_dv'}}
+  // expected-error@+1 {{expected separate_dk_dv false for consumers that share a program but got true}}
   flashattn.attention_backward schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, separate_dk_dv = true, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
@@ -340,7 +340,7 @@ func.func @apart(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memre
 
 // Consumers that have one of the sums each.
 func.func @split_rows(%q: memref<?x?x?x256xf16>, %dq: memref<?x?x?x256xf16>, %dk: memref<?x?x?x256xf16>, %dv: memref<?x?x?x256xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected tile_m 64, tile_n up to 64 and 8 warps for 2 consumers that split sums but got 64, 128 and 8 for 2}}
+  // expected-error@+1 {{expected tile_m 64, tile_n up to 64, 8 warps and 2 consumers that split sums but got tile_m 64, tile_n 128, 8 warps and 2 consumers}}
   flashattn.attention_backward schedule(<tile_m = 64, tile_n = 128, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?xf32>, memref<?x?x?x256xf16>) outs(%dq, %dk, %dv : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>)
   return
@@ -349,7 +349,7 @@ func.func @split_rows(%q: memref<?x?x?x256xf16>, %dq: memref<?x?x?x256xf16>, %dk
 // -----
 
 func.func @split_stages(%q: memref<?x?x?x256xf16>, %dq: memref<?x?x?x256xf16>, %dk: memref<?x?x?x256xf16>, %dv: memref<?x?x?x256xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected q_stages 1 where consumers split sums but got 2}}
+  // expected-error@+1 {{expected q_stages 1 for consumers that split sums but got 2}}
   flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, q_stages = 2>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?xf32>, memref<?x?x?x256xf16>) outs(%dq, %dk, %dv : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>)
   return
@@ -378,7 +378,7 @@ func.func @split_registers(%q: memref<?x?x?x256xf16>, %dq: memref<?x?x?x256xf16>
 // -----
 
 func.func @one_stage(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected 2 stages or more, of which a step and the one before it read a tile each, but got 1}}
+  // expected-error@+1 {{expected stages to be at least 2 in a backward pass but got 1}}
   flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16, hopper = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return

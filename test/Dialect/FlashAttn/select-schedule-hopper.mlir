@@ -13,7 +13,7 @@
 // SM90-COUNT-15: schedule(<tile_m = {{[0-9]+}}, tile_n = {{[0-9]+}}, warps = {{[0-9]+}}, stages = 2, threads_per_row = 4, dot_type = {{b?}}f16>)
 // SM90-NOT: roles =
 // CHIP: error: {{.*}}cannot be compiled for sm_90 with the schedule given: expected chip sm_90a for warp specialization but got sm_90
-// CPU: error: {{.*}}cannot be compiled for cpu with the schedule given: expected no warp specialization on the CPU
+// CPU: error: {{.*}}cannot be compiled for cpu with the schedule given: expected no schedule field hopper on the CPU but got one
 // PINNED: hopper = <consumers = 2, along = query_tile, registers = 200, producer_registers = 40, rescale_threshold = 0, l2_head_group = 2>
 
 //--- defaults.mlir
@@ -222,7 +222,7 @@ func.func @promised(%q: memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>> {
 
 //--- refused.mlir
 func.func @elements(%q: memref<?x?x?x64xf32>, %o: memref<?x?x?x64xf32>) {
-  // expected-error@+1 {{cannot be compiled for sm_90a with the schedule given: expected elements of f16 or bf16, as wgmma has them, but got f32}}
+  // expected-error@+1 {{cannot be compiled for sm_90a with the schedule given: expected element type f16 or bf16 for wgmma but got f32}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, threads_per_row = 4, dot_type = f32, hopper = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1>>)
     ins(%q, %q, %q : memref<?x?x?x64xf32>, memref<?x?x?x64xf32>, memref<?x?x?x64xf32>)
     outs(%o : memref<?x?x?x64xf32>)
@@ -252,7 +252,7 @@ func.func @head_dim(%q: memref<?x?x?x20xf16>, %o: memref<?x?x?x20xf16>) {
 // -----
 
 func.func @lanes(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
-  // expected-error@+1 {{expected 4 lanes a row, as mma.sync has, but got 8}}
+  // expected-error@+1 {{expected threads_per_row 4, as in mma.sync, but got 8}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, threads_per_row = 8, dot_type = f16, hopper = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1>>)
     ins(%q, %q, %q : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
     outs(%o : memref<?x?x?x128xf16>)
@@ -292,7 +292,7 @@ func.func @keys(%q: memref<?x?x?x16xf16>, %o: memref<?x?x?x16xf16>) {
 // -----
 
 func.func @aligned_rows(%q: memref<?x?x?x128xf16, strided<[?, ?, ?, 1], offset: ?>>, %o: memref<?x?x?x128xf16, strided<[?, ?, ?, 1], offset: ?>>) {
-  // expected-error@+1 {{expected rows of q that begin at multiples of 16 bytes, as tensor copies take them; promise them with 'flashattn.aligned_rows'}}
+  // expected-error@+1 {{expected rows of q that begin at multiples of 16 bytes, which tensor copies require; promise this by 'flashattn.aligned_rows'}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1>>)
     ins(%q, %q, %q : memref<?x?x?x128xf16, strided<[?, ?, ?, 1], offset: ?>>, memref<?x?x?x128xf16, strided<[?, ?, ?, 1], offset: ?>>, memref<?x?x?x128xf16, strided<[?, ?, ?, 1], offset: ?>>)
     outs(%o : memref<?x?x?x128xf16, strided<[?, ?, ?, 1], offset: ?>>)
@@ -332,7 +332,7 @@ func.func @registers(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
 // -----
 
 func.func @register_file(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
-  // expected-error@+1 {{needs 98304 registers a block of 65536 available}}
+  // expected-error@+1 {{expected at most 65536 registers for a block but got 98304}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 3, along = query_tile, registers = 240, producer_registers = 48, rescale_threshold = 8, l2_head_group = 1>>)
     ins(%q, %q, %q : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
     outs(%o : memref<?x?x?x128xf16>)
@@ -364,7 +364,7 @@ func.func @blocks_shared_memory(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128x
 // -----
 
 func.func @blocks_registers(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{needs 24576 registers a block of 20480 available}}
+  // expected-error@+1 {{expected at most 20480 registers for a block but got 24576}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1, blocks_per_sm = 3>>)
     ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)
@@ -374,7 +374,7 @@ func.func @blocks_registers(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) 
 // -----
 
 func.func @blocks_of_four(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{needs 65536 registers a block of 32768 available}}
+  // expected-error@+1 {{expected at most 32768 registers for a block but got 65536}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1, blocks_per_sm = 2>>)
     ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)
@@ -409,7 +409,7 @@ func.func @two_blocks(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 
 // Programs of one block read the same key/value head.
 func.func @dynamic_heads(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
-  // expected-error@+1 {{expected a static number of query heads to a key/value head that is a multiple of 3 consumers}}
+  // expected-error@+1 {{expected a static number of query heads for each key/value head that is a multiple of 3 consumers}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 3, along = head, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1>>)
     ins(%q, %q, %q : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
     outs(%o : memref<?x?x?x128xf16>)
@@ -419,7 +419,7 @@ func.func @dynamic_heads(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
 // -----
 
 func.func @group_of_four(%q: memref<?x32x?x128xf16>, %k: memref<?x8x?x128xf16>, %o: memref<?x32x?x128xf16>) {
-  // expected-error@+1 {{expected a static number of query heads to a key/value head that is a multiple of 3 consumers}}
+  // expected-error@+1 {{expected a static number of query heads for each key/value head that is a multiple of 3 consumers}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 3, along = head, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1>>)
     ins(%q, %k, %k : memref<?x32x?x128xf16>, memref<?x8x?x128xf16>, memref<?x8x?x128xf16>)
     outs(%o : memref<?x32x?x128xf16>)
@@ -443,7 +443,7 @@ func.func @packed_group(%q: memref<?x64x?x64xf16>, %k: memref<?x8x?x64xf16>, %o:
   flashattn.attention schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 4, hopper = <consumers = 2, along = head, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>)
     ins(%q, %k, %k : memref<?x64x?x64xf16>, memref<?x8x?x64xf16>, memref<?x8x?x64xf16>)
     outs(%o : memref<?x64x?x64xf16>)
-  // expected-error@+1 {{expected a static number of query heads to a key/value head that is a multiple of 2 consumers of 8 packed heads each}}
+  // expected-error@+1 {{expected a static number of query heads for each key/value head that is a multiple of 2 consumers of 8 packed heads each}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 8, hopper = <consumers = 2, along = head, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>)
     ins(%q, %k, %k : memref<?x64x?x64xf16>, memref<?x8x?x64xf16>, memref<?x8x?x64xf16>)
     outs(%o : memref<?x64x?x64xf16>)
@@ -497,7 +497,7 @@ func.func @packed_score_mod(%q: memref<1x8x?x64xf16>, %out_q: memref<1x8x?x64xf1
 // -----
 
 func.func @dq_reduce_stages(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{'dq_reduce_stages' requires a backward pass but got 1 in a forward pass}}
+  // expected-error@+1 {{expected dq_reduce_stages 0 in a forward pass but got 1}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1, dq_reduce_stages = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
@@ -576,7 +576,7 @@ func.func @late_enough(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
 // -----
 
 func.func @joins_splits(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected compact_kv 0 with splits but got splits 4}}
+  // expected-error@+1 {{expected splits 1 with compact_kv but got 4}}
   flashattn.attention mask(#flashattn.causal) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, splits = 4, hopper = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1, compact_kv = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }

@@ -101,7 +101,7 @@ func.func @keys(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 // -----
 
 func.func @stages(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected 1 or 2 stages but got 3}}
+  // expected-error@+1 {{expected stages to be 1 or 2 but got 3}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 3, threads_per_row = 4, dot_type = f16>)
     ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)
@@ -111,7 +111,7 @@ func.func @stages(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 // -----
 
 func.func @lanes(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected 4 lanes a row, as mma.sync has, but got 8}}
+  // expected-error@+1 {{expected threads_per_row 4, as in mma.sync, but got 8}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 8, dot_type = f16>)
     ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)
@@ -154,7 +154,7 @@ func.func @queries(%q: memref<?x?x?x128xf32>, %o: memref<?x?x?x128xf32>) {
 
 //--- cpu.mlir
 func.func @queries(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected no q_in_registers on the CPU}}
+  // expected-error@+1 {{expected no q_in_registers on the CPU but got one}}
   flashattn.attention schedule(<tile_m = 16, tile_n = 32, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32, q_in_registers = true>)
     ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)
@@ -205,7 +205,7 @@ func.func @rescale(%q: memref<?x?x?x80xbf16>, %o: memref<?x?x?x80xbf16>) {
 // -----
 
 func.func @reloads_attn_mask(%q: memref<1x2x?x64xf16>, %k: memref<1x2x?x64xf16>, %v: memref<1x2x?x64xf16>, %attn_mask: memref<1x1x?x?xi1>, %o: memref<1x2x?x64xf16>) {
-  // expected-error@+1 {{with the schedule given: expected dynamic_scheduler_max_len 0 with q_stages 1 where a program may be left without keys, whose end the next one waits for, by an attn_mask, but got 4096}}
+  // expected-error@+1 {{with the schedule given: expected dynamic_scheduler_max_len 0 with q_stages 1 and an attn_mask but got 4096}}
   flashattn.attention
     schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1, dynamic_scheduler_max_len = 4096>>)
     ins(%q, %k, %v : memref<1x2x?x64xf16>, memref<1x2x?x64xf16>, memref<1x2x?x64xf16>)
@@ -217,7 +217,7 @@ func.func @reloads_attn_mask(%q: memref<1x2x?x64xf16>, %k: memref<1x2x?x64xf16>,
 // -----
 
 func.func @reloads_joins(%q: memref<1x2x?x64xf16>, %k: memref<1x2x?x64xf16>, %v: memref<1x2x?x64xf16>, %o: memref<1x2x?x64xf16>) {
-  // expected-error@+1 {{with the schedule given: expected dynamic_scheduler_max_len 0 with q_stages 1 where a program may be left without keys, whose end the next one waits for, by compact_kv, but got 4096}}
+  // expected-error@+1 {{with the schedule given: expected dynamic_scheduler_max_len 0 with q_stages 1 and compact_kv but got 4096}}
   flashattn.attention mask(#flashattn.window<left = 40, right = 0>)
     schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1, dynamic_scheduler_max_len = 4096, compact_kv = 1>>)
     ins(%q, %k, %v : memref<1x2x?x64xf16>, memref<1x2x?x64xf16>, memref<1x2x?x64xf16>)

@@ -12,7 +12,7 @@
 // CPU-MORE: schedule(<tile_m = 128, tile_n = {{[0-9]+}}, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32>)
 // AMPERE: schedule(<tile_m = 128, tile_n = 48, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16
 // HOPPER: schedule(<tile_m = 64, tile_n = 96, {{.*}}hopper = <
-// NONE: cannot be compiled for sm_80: no schedule with threads_per_row = 2 fits: expected 4 lanes a row, as mma.sync has, but got 2: {{[0-9]+}} schedules, the first of them tile_m = 128, {{.*}}threads_per_row = 2
+// NONE: cannot be compiled for sm_80: no schedule with threads_per_row = 2 fits: expected threads_per_row 4, as in mma.sync, but got 2: {{[0-9]+}} schedules, the first of them tile_m = 128, {{.*}}threads_per_row = 2
 // RANGE: no schedule with tile_m = 5000 fits: expected schedule field 'tile_m' between 1 and 1024 but got 5000: {{.*}}tile_m = 5000
 // ROLES: no schedule with hopper = <consumers = 2, q_stages = 3> fits: expected schedule field 'q_stages' between 1 and 2 but got 3
 // REGISTERS: no schedule with hopper = <consumers = 2, registers = 100> fits: expected schedule field 'registers' to be a multiple of 8, as setmaxnreg requires, but got 100

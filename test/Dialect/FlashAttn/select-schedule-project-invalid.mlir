@@ -6,7 +6,7 @@
 //--- gpu.mlir
 
 func.func @roles(%o: memref<2x8x100x64xf16>, %w: memref<8x64x512xf16>, %p: memref<2x100x512xf16>) {
-  // expected-error@+1 {{cannot be compiled for sm_80 with the schedule given: expected no warp specialization for a projection}}
+  // expected-error@+1 {{cannot be compiled for sm_80 with the schedule given: expected no schedule field hopper for a projection but got one}}
   flashattn.project schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1>>) ins(%o, %w : memref<2x8x100x64xf16>, memref<8x64x512xf16>) outs(%p : memref<2x100x512xf16>)
   return
 }
@@ -38,7 +38,7 @@ func.func @dot(%o: memref<2x8x100x64xf16>, %w: memref<8x64x512xf16>, %p: memref<
 // -----
 
 func.func @lanes(%o: memref<2x8x100x64xf16>, %w: memref<8x64x512xf16>, %p: memref<2x100x512xf16>) {
-  // expected-error@+1 {{cannot be compiled for sm_80 with the schedule given: expected 4 lanes a row, as mma.sync has, but got 2}}
+  // expected-error@+1 {{cannot be compiled for sm_80 with the schedule given: expected threads_per_row 4, as in mma.sync, but got 2}}
   flashattn.project schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 2, dot_type = f16>) ins(%o, %w : memref<2x8x100x64xf16>, memref<8x64x512xf16>) outs(%p : memref<2x100x512xf16>)
   return
 }
@@ -62,7 +62,7 @@ func.func @columns(%o: memref<2x8x100x64xf16>, %w: memref<8x64x512xf16>, %p: mem
 // -----
 
 func.func @stages(%o: memref<2x8x100x64xf16>, %w: memref<8x64x512xf16>, %p: memref<2x100x512xf16>) {
-  // expected-error@+1 {{cannot be compiled for sm_80 with the schedule given: expected 1 or 2 stages but got 3}}
+  // expected-error@+1 {{cannot be compiled for sm_80 with the schedule given: expected stages to be 1 or 2 but got 3}}
   flashattn.project schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 3, threads_per_row = 4, dot_type = f16>) ins(%o, %w : memref<2x8x100x64xf16>, memref<8x64x512xf16>) outs(%p : memref<2x100x512xf16>)
   return
 }

@@ -52,7 +52,7 @@
 // A file that is none of these keeps nobody from computing, but is not written over.
 // RUN: echo '{"version": 1}' > %t/bad.json
 // RUN: flash-run %s --device=cpu --verify --tuned-schedules=%t/bad.json 2>&1 | FileCheck %s --check-prefix=BAD
-// BAD: warning: expected tuned schedules of version 2 in {{.*}}bad.json; delete it and tune again
+// BAD: warning: expected tuned schedules of version 2 in {{.*}}bad.json but got other content; delete the file and tune again
 // BAD: verify o: {{.*}}PASS
 // RUN: not flash-run %s --device=cpu --tune --tuned-schedules=%t/bad.json --bench=0.001 2>&1 | FileCheck %s --check-prefix=KEPT
 // KEPT: error: expected tuned schedules of version 2

@@ -486,20 +486,18 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
     return emitError() << "expected schedule field 'dot_type' to be f16, bf16 or f32 but got "
                        << dotType;
   if (splits == 1 && minSplitTiles != ScheduleFields().minSplitTiles)
-    return emitError() << "expected schedule field 'min_split_tiles' only with splits but got "
-                       << minSplitTiles << " without";
+    return emitError() << "expected no schedule field 'min_split_tiles' without splits but got "
+                       << minSplitTiles;
   if (smallBlocksPerSM != 0 && (splits == 1 || !hopper || hopper.getConsumers() != 1))
-    return emitError() << "expected schedule field 'small_blocks_per_sm' only with splits and one "
+    return emitError() << "expected no schedule field 'small_blocks_per_sm' without splits and one "
                           "consumer but got "
-                       << smallBlocksPerSM << " without";
+                       << smallBlocksPerSM;
   if (smallBlocksPerSM != 0 && tileN % (2 * threadsPerRow) != 0)
     return emitError()
-           << "expected schedule field 'tile_n' to be a multiple of 2 'threads_per_row', "
-           << 2 * threadsPerRow << ", with small_blocks_per_sm but got " << tileN;
+           << "expected schedule field 'tile_n' to be a multiple of twice 'threads_per_row', "
+           << 2 * threadsPerRow << ", with 'small_blocks_per_sm' but got " << tileN;
   if (hopper && qInRegisters)
-    return emitError()
-           << "expected schedule field 'q_in_registers' only without warp specialization, whose "
-              "products read the queries from shared memory";
+    return emitError() << "expected no schedule field 'q_in_registers' with 'hopper' but got both";
   if (!llvm::isPowerOf2_64(columnWarps))
     return emitError() << "expected schedule field 'column_warps' to be a power of 2 but got "
                        << columnWarps;
@@ -507,9 +505,7 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
     return emitError() << "expected schedule field 'warps' to be a multiple of 'column_warps', "
                        << columnWarps << ", but got " << warps;
   if (hopper && columnWarps != 1)
-    return emitError()
-           << "expected schedule field 'column_warps' only without warp specialization, whose "
-              "warps have whole rows, but got "
-           << columnWarps;
+    return emitError() << "expected schedule field 'column_warps' to be 1 with 'hopper' but got "
+                       << columnWarps;
   return success();
 }
