@@ -225,8 +225,7 @@ LogicalResult PrintMaskTiles::draw(AttentionOpInterface op) {
                                           std::tuple(&sizes[1], &nk, "nk", op.getK().getType())}) {
     *size = *option != 0 ? option->getValue() : type.getDimSize(op.getSeqDim());
     if (ShapedType::isDynamic(*size))
-      return op->emitError() << "expected option '" << name << "' as the size is dynamic in "
-                             << type;
+      return op->emitError() << "expected option '" << name << "' for the dynamic size in " << type;
     constexpr int64_t kMostSize = std::numeric_limits<int32_t>::max(); // pairs fit 64 bits
     if (*size < 1 || *size > kMostSize)
       return op->emitError() << "expected a size from 1 to " << kMostSize << " for '" << name
@@ -241,7 +240,8 @@ LogicalResult PrintMaskTiles::draw(AttentionOpInterface op) {
   } else if (Value operand = op.getOffset()) {
     std::optional<int64_t> constant = getConstantIntValue(operand);
     if (!constant)
-      return op->emitError() << "expected option 'offset' as the op's offset is not a constant";
+      return op->emitError()
+             << "expected option 'offset' or a constant offset of the op but got neither";
     start = *constant;
   }
 
@@ -259,7 +259,7 @@ LogicalResult PrintMaskTiles::draw(AttentionOpInterface op) {
   if (down > kMostTiles / across)
     return op->emitError() << "expected at most " << kMostTiles << " tiles but got " << down
                            << " by " << across
-                           << ", which options 'nq', 'nk', 'tile-m' and 'tile-n' can make fewer";
+                           << "; reduce them by the options 'nq', 'nk', 'tile-m' and 'tile-n'";
   printTiles(op, map, TileAxis::Keys);
   if (isa<AttentionBackwardOp>(*op))
     printTiles(op, map, TileAxis::Queries);

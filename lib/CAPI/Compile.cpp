@@ -156,8 +156,8 @@ static int32_t chooseDevice(Kernel &kernel, const FlashAttnCompileOptions &optio
   if (wantsCPU && kernel.chip.empty())
     kernel.chip = "cpu";
   if (kernel.chip == "cpu" ? options.device >= 0 : wantsCPU)
-    return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT, "expected a chip of {0} but got '{1}'",
-                    wantsCPU ? "the CPU, 'cpu'," : "a CUDA device", kernel.chip);
+    return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT, "expected {0} but got '{1}'",
+                    wantsCPU ? "chip 'cpu' for the CPU" : "the chip of a CUDA device", kernel.chip);
   if (kernel.chip != "cpu") {
     int ordinal = std::max(options.device, 0);
     auto device = createCUDADevice(ordinal, /*ownStream=*/false);

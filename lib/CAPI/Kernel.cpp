@@ -48,7 +48,7 @@ int32_t capi::makeHandle(std::unique_ptr<Kernel> kernel, FlashAttnKernel *handle
     return FLASHATTN_OK;
   }
   return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
-                  "expected fewer than {0} kernels at once: free those that are not in use",
+                  "expected at most {0} kernels at once but got one more: free unused kernels",
                   kNumSlots);
 }
 

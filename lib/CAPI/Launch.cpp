@@ -76,7 +76,7 @@ static int32_t checkTensor(const Kernel &kernel, int index, const FlashAttnTenso
                       kChunkBytes / argument.elementBytes, d, name(kernel, index), stride);
     if (stride == 0 && (argument.direction & FLASHATTN_OUTPUT))
       return failWith(FLASHATTN_ERROR_TENSOR,
-                      "expected elements of the output {0} to differ in place but got stride 0 in "
+                      "expected each element of output {0} at its own address but got stride 0 in "
                       "dimension {1} of size {2}",
                       name(kernel, index), d, size);
   }

@@ -100,8 +100,8 @@ extern "C" int32_t flashattnTunedGetPath(const char **path) {
 static llvm::Expected<std::string> getFile(const char *file) {
   std::string path = file ? file : getTunedSchedulesPath();
   if (path.empty())
-    return llvm::createStringError("expected a file for tuned schedules, or a home folder of the "
-                                   "user's, but got none");
+    return llvm::createStringError(
+        "expected a file for tuned schedules or a home folder but got neither");
   return path;
 }
 

@@ -205,8 +205,8 @@ static int32_t readBuffer(const xla::Buffers &buffers, int64_t &next, FlashAttnT
     return FLASHATTN_OK;
   if (buffers.types[index] != xla::Buffers::kBuffer)
     return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
-                    "expected a buffer in place {0} of the call but got something of kind {1}",
-                    index, buffers.types[index]);
+                    "expected a buffer at position {0} of the call but got kind {1}", index,
+                    buffers.types[index]);
   const xla::Buffer &buffer = *buffers.buffers[index];
   if (buffer.rank > FLASHATTN_MAX_RANK)
     return failWith(FLASHATTN_ERROR_TENSOR, "expected a buffer of rank {0} at most but got {1}",

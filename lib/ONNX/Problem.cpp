@@ -126,8 +126,8 @@ Result makeView(const Tensor &tensor, Input input, const char *attribute,
     return refuse("expected ", attribute, " of 1 or more but got ", *heads);
   const int64_t batch = tensor.sizes[0], length = tensor.sizes[1], hidden = tensor.sizes[2];
   if (hidden % *heads != 0)
-    return refuse("expected a hidden size of ", name, " that ", attribute, " ", *heads,
-                  " divides but got ", hidden);
+    return refuse("expected the hidden size of ", name, " to be a multiple of ", attribute, " ",
+                  *heads, " but got ", hidden);
   const int64_t size = hidden / *heads;
   view = {static_cast<char *>(tensor.data),
           {batch, *heads, length, size},
@@ -193,8 +193,8 @@ Result readMask(const Tensor *mask, Problem &p) {
     return refuse("expected attn_mask over ", p.total, " keys at most but got ", sizes[3]);
   // Opset 23 broadcasts such a mask along the keys; opset 24 pads it, like any other shorter mask.
   if (sizes[3] == 1 && p.total > 1)
-    return refuse("expected attn_mask with its value for each of ", p.total,
-                  " keys but got a last dimension of 1, which opsets read differently; expand it");
+    return refuse("expected attn_mask with a last dimension of ", p.total,
+                  ", the number of keys, but got 1, which opsets read differently; expand it");
   p.seen = sizes[3];
   p.mask = denseView(mask->data, sizes, mask->type);
   for (int i = 0; i < kMaxRank; ++i)

@@ -54,8 +54,8 @@ Expected<func::FuncOp> flashattn::findFunction(ModuleOp module, StringRef name, 
   if (candidates.empty()) {
     for (auto lowered : module.getOps<LLVM::LLVMFuncOp>())
       if (!lowered.isExternal())
-        return llvm::createStringError("expected a module that is not lowered yet, with a "
-                                       "func.func, but got llvm.func '" +
+        return llvm::createStringError("expected a module with a func.func but got a module that "
+                                       "is already lowered, with llvm.func '" +
                                        lowered.getName() + "'");
     return llvm::createStringError("the module has no public function with a body");
   }
@@ -109,9 +109,7 @@ LogicalResult flashattn::compile(ModuleOp module, const CompileOptions &options,
   if (!machine->isCPU()) {
     if (options.fuseProjection)
       return emitOptionError(module)
-             << "expected the CPU for projections in the epilogue of attention "
-                "(fuse-projection) but got "
-             << options.chip;
+             << "expected chip cpu for option fuse-projection but got " << options.chip;
     if (options.scheduleOnly) {
       buildFlashAttnSchedulePipeline(pm, options.chip, /*vectorWidth=*/1, options.schedule,
                                      options.visitStage);

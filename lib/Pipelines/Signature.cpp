@@ -177,7 +177,7 @@ void flashattn::describe(Signature &signature, func::FuncOp function, StringRef 
     signature.arguments.push_back(argument);
   }
   if (function.getNumResults() != 0 && signature.reason.empty())
-    signature.reason = llvm::formatv("function '{0}': expected no results, what it computes being "
+    signature.reason = llvm::formatv("function '{0}': expected no results, because results are "
                                      "stored to memrefs, but got {1}",
                                      signature.function, function.getNumResults())
                            .str();

@@ -124,11 +124,11 @@ static void checkOptions(void) {
   options.chip = "cpu";
   options.device = 0;
   FAILS(flashattnCompile(text, length, &options, &unused), FLASHATTN_ERROR_INVALID_ARGUMENT,
-        "expected a chip of a CUDA device but got 'cpu'");
+        "expected the chip of a CUDA device but got 'cpu'");
   options.chip = "sm_80";
   options.device = FLASHATTN_DEVICE_CPU;
   FAILS(flashattnCompile(text, length, &options, &unused), FLASHATTN_ERROR_INVALID_ARGUMENT,
-        "expected a chip of the CPU, 'cpu', but got 'sm_80'");
+        "expected chip 'cpu' for the CPU but got 'sm_80'");
   options.chip = NULL;
   options.device = -7;
   FAILS(flashattnCompile(text, length, &options, &unused), FLASHATTN_ERROR_INVALID_ARGUMENT,
@@ -239,7 +239,7 @@ static void checkNotLaunchable(void) {
   FlashAttnKernel result = compileFor("cpu", "func.func @f(%x: memref<4xf32>) -> memref<4xf32> {\n"
                                              "  return %x : memref<4xf32>\n}");
   FAILS(flashattnLaunch(result, NULL, NULL, 1), FLASHATTN_ERROR_UNSUPPORTED,
-        "function 'f': expected no results, what it computes being stored to memrefs, but got 1");
+        "function 'f': expected no results, because results are stored to memrefs, but got 1");
   FlashAttnKernel tensor = compileFor("cpu", "func.func @f(%x: tensor<4xf32>) {\n  return\n}");
   FAILS(flashattnLaunch(tensor, NULL, NULL, 1), FLASHATTN_ERROR_UNSUPPORTED,
         "argument 0 of function 'f': expected a memref but got tensor<4xf32>");
@@ -339,7 +339,7 @@ static void checkTensors(void) {
       "expected a stride that is a multiple of 4 elements, 16 bytes, in dimension 2 of argument 0 "
       "('q') but got 18");
   BAD(strided, t[3].strides[0] = 0,
-      "expected elements of the output argument 3 ('o') to differ in place but got stride 0 in "
+      "expected each element of output argument 3 ('o') at its own address but got stride 0 in "
       "dimension 0 of size 2");
   BAD(strided, t[1].sizes[0] = 1,
       "expected batch size of argument 1 ('k') to be 2 as in argument 0 ('q') but got 1");

@@ -85,7 +85,7 @@ TEST_F(MaskLimits, SetsOfOtherDialects) {
       {"[affine_set<(p, k)[nq, nk] : (p * nq - k >= 0)>]", "expected a pure affine constraint"},
       {"[affine_set<(p, k)[nq, nk] : (p mod 0 - k >= 0)>]",
        "expected divisors and moduli of at least 1 but got 0"},
-      {"[4 : i32]", "expected the integer sets of a mask but got none in the place of one"},
+      {"[4 : i32]", "expected the integer sets of a mask but got a null set"},
       {"[" + llvm::join(many, ", ") + "]",
        "expected a mask of at most 64 integer sets but got 65"}};
   for (const auto &[mask, expected] : cases)

@@ -113,7 +113,7 @@ class ErrorsTest(unittest.TestCase):
             "expected q_num_heads of 1 or more but got 0", base=PACKED, **{**HEADS, "q_num_heads": 0}
         )
         self.refuses(
-            "expected a hidden size of V that kv_num_heads 2 divides but got 13",
+            "expected the hidden size of V to be a multiple of kv_num_heads 2 but got 13",
             {"V": zeros(2, 5, 13)},
             base=PACKED,
             **HEADS,
@@ -220,7 +220,7 @@ class ErrorsTest(unittest.TestCase):
             ),
             ("expected attn_mask over 5 keys at most but got 6", zeros(3, 6)),
             (
-                "expected attn_mask with its value for each of 5 keys but got a last dimension of 1, "
+                "expected attn_mask with a last dimension of 5, the number of keys, but got 1, "
                 "which opsets read differently; expand it",
                 zeros(3, 1),
             ),

@@ -117,7 +117,7 @@ struct ConvertFlashAttnToCPUPass
     WalkResult walk = getOperation().walk([&](LoadTileOp op) {
       if (op.getOnes() || !op.getSegments().empty()) {
         op.emitOpError() << "expected " << (op.getOnes() ? "ones" : "compacted rows")
-                         << " only where the schedule has warp specialization";
+                         << " only with warp specialization";
         return WalkResult::interrupt();
       }
       expandToTransfer(rewriter, op);

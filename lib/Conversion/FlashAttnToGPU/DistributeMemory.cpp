@@ -28,7 +28,7 @@ LogicalResult Distributor::read(vector::TransferReadOp op) {
     return success();
   if (!layout.isTile(op.getVectorType()) || layout.columnWarps > 1)
     return op.emitOpError() << "expected a tile of " << layout.tileM
-                            << " rows, each of which one warp has, but got " << op.getVectorType();
+                            << " rows, each held by one warp, but got " << op.getVectorType();
   values[op] = loadTileFromShared(op);
   return success();
 }
@@ -39,7 +39,7 @@ LogicalResult Distributor::load(LoadTileOp op) {
                                "flashattn-stage-shared first";
   if (op.getOnes() || !op.getSegments().empty())
     return op.emitOpError() << "expected " << (op.getOnes() ? "ones" : "compacted rows")
-                            << " only where a contraction reads them";
+                            << " only in a tile that a contraction reads";
   bool hasEnds = op.getBeginRow() || op.getEndRow();
   if (op.getTileType().getRank() == 1 && op.getDims().size() <= 2 && !hasEnds && op.getRowDim() &&
       layout.isRow(op.getTileType())) {
@@ -48,7 +48,7 @@ LogicalResult Distributor::load(LoadTileOp op) {
   }
   if (op.getDims().size() != 2 || hasEnds || !layout.isTile(op.getTileType()))
     return op.emitOpError() << "expected a tile of " << layout.tileM
-                            << " rows along one dimension and no ends of its own";
+                            << " rows along one dimension, without 'from' and 'below'";
   values[op] = loadTileFromGlobal(op);
   return success();
 }
@@ -115,9 +115,8 @@ LogicalResult Distributor::addTile(AddTileOp op) {
   auto tile = cast<VectorType>(op.getTile().getType());
   Value held = mapped(op.getTile());
   if (op.getOrder())
-    return op.emitOpError()
-           << "expected no order, which only warpgroups with warp specialization keep, but got "
-           << op.getOrder().getType();
+    return op.emitOpError() << "expected no 'order' without warp specialization but got "
+                            << op.getOrder().getType();
   if (!held || !layout.isPart(tile) ||
       static_cast<int64_t>(op.getParts()) != layout.countParts(tile.getDimSize(0)))
     return op.emitOpError() << "has no distribution to threads of " << tile << " in "

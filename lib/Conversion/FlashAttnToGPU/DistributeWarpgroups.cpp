@@ -116,8 +116,8 @@ LogicalResult Distributor::wgmma(hopper::WgmmaOp op) {
     // A column range begins with a panel.
     if (!op.getTransposed() || memref.getDimSize(0) % parts != 0 ||
         memref.getDimSize(0) * memref.getDimSize(2) != tile.getDimSize(1))
-      return op.emitOpError() << "expected panels of columns for each of " << parts
-                              << " warpgroups, and no more than those of " << tile << ", but got "
+      return op.emitOpError() << "expected whole panels of columns for each of " << parts
+                              << " warpgroups, and the columns of " << tile << ", but got "
                               << memref;
     rhs = sliceForWarpgroup(rhs, 0, memref.getDimSize(0) / parts);
   }
@@ -138,9 +138,10 @@ LogicalResult Distributor::contractPanels(vector::ContractionOp op) {
   int64_t k = op.getLhsType().getDimSize(1), n = op.getRhsType().getDimSize(0);
   if (!lhs || !acc || isRhsTransposed(op) != true || warpgroup || n % kRows != 0 ||
       op.getLhsType().getDimSize(0) != hopper::kWarpgroupRows)
-    return op.emitOpError() << "expected lhs[m,k] of " << hopper::kWarpgroupRows
-                            << " rows times rhs[n,k] of a multiple of " << kRows
-                            << ", both in shared memory, in a product of some warps of a group";
+    return op.emitOpError()
+           << "expected lhs[m,k] of " << hopper::kWarpgroupRows
+           << " rows times rhs[n,k] of a multiple of " << kRows
+           << ", both in shared memory, for a product that only some warps of a warpgroup compute";
   // LLVM cannot analyze a shuffle. Otherwise it would hoist the addresses out of the surrounding
   // loop, into registers that are needed there.
   Value thread = arith::IndexCastOp::create(b, loc, b.getI32Type(), program.getThread());

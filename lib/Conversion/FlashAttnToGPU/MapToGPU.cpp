@@ -39,15 +39,14 @@ static LogicalResult mapToGPU(RewriterBase &b, ProgramOp program) {
   Location loc = program.getLoc();
   ScheduleAttr schedule = program.getScheduleAttr();
   if (!schedule)
-    return program.emitOpError() << "expected a schedule, which says how many warps run it";
+    return program.emitOpError() << "expected a schedule with the number of warps but got none";
   ValueRange sizes = program.getSizes();
   if (sizes.size() > 4)
     return program.emitOpError() << "expected a tile program of 1 to 4 sizes but got "
                                  << sizes.size();
   for (auto signal : program.getBody()->getOps<SignalAddedOp>())
-    return signal.emitOpError()
-           << "expected a program whose schedule has warp specialization with warps that "
-              "add, but got one without";
+    return signal.emitOpError() << "expected a schedule with warp specialization and "
+                                   "dq_reduce_stages but got one without";
   b.setInsertionPoint(program);
   Value one = build.index(1);
   Value blocks = sizes[0];

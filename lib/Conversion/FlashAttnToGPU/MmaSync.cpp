@@ -394,8 +394,7 @@ LogicalResult Distributor::contractPart(vector::ContractionOp op) {
   if (!lhs || !rhs || !acc || !layout.isPart(type) || !isWholePart(columns) ||
       op.getLhsType().getElementTypeBitWidth() != 16)
     return op.emitOpError()
-           << "expected tiles of 16 bits in shared memory, and rows and columns of "
-              "their product for each of "
+           << "expected 16-bit tiles in shared memory, whose product has an equal part for each of "
            << layout.warps << " warps, but got " << type;
   values[op] = contractTransposed(lhs, rhs, acc, columns);
   return success();

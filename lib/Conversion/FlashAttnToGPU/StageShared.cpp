@@ -294,11 +294,12 @@ static LogicalResult verifyChunks(LoadTileOp load) {
   int64_t last = load.getMemRefType().getRank() - 1;
   ArrayRef<int64_t> dims = load.getDims();
   if (dims.size() != 2 || !load.isDense() || dims.back() != last)
-    return load.emitOpError() << "expected rows along one dimension and columns along the last, "
-                              << last << ", of what a contraction multiplies but got dims " << dims;
+    return load.emitOpError() << "expected a contraction's operand with rows along one dimension "
+                                 "and columns along the last, "
+                              << last << ", but got dims " << dims;
   if (load.getOnes() || !load.getSegments().empty())
     return load.emitOpError() << "expected " << (load.getOnes() ? "ones" : "compacted rows")
-                              << " only where the schedule has warp specialization";
+                              << " only with warp specialization";
   VectorType tile = load.getTileType();
   if (!tile.getElementType().isIntOrFloat() ||
       tile.getDimSize(1) * tile.getElementTypeBitWidth() % 128 != 0)

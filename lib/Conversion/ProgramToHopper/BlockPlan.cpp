@@ -178,34 +178,34 @@ static FailureOr<TileLoopOp> findLoop(ProgramOp program) {
 /// Verifies that a tile that contractions read can be loaded into shared memory.
 static LogicalResult verifyShared(LoadTileOp load, const BlockPlan &plan) {
   if (!llvm::is_contained(plan.streams, load) && !llvm::is_contained(plan.residents, load))
-    return load.emitOpError() << "expected a tile that contractions read to be loaded once per "
-                                 "program or once per step but got neither";
+    return load.emitOpError() << "expected a tile of a contraction to be loaded once per program "
+                                 "or once per step but got neither";
   for (Operation *user : load->getUsers())
     if (!isa<vector::ContractionOp, SoftmaxStepOp>(user))
       return load.emitOpError() << "expected only contractions and softmax steps to read a tile in "
                                    "shared memory but got '"
                                 << user->getName() << "'";
   if (StringRef obstacle = getObstacle(load); !obstacle.empty())
-    return load.emitOpError() << "expected " << obstacle << ", as tensor copies need, but got "
-                              << load.getMemRefType() << " and " << load.getTileType();
+    return load.emitOpError() << "expected " << obstacle
+                              << ", which tensor copies require, but got " << load.getMemRefType()
+                              << " and " << load.getTileType();
   if (load.getTileType().getElementType() != plan.schedule.getDotType())
     return load.emitOpError() << "expected a tile of " << plan.schedule.getDotType()
                               << ", the schedule's dot_type, but got " << load.getTileType();
   if (LeftOut missing = getLeftOutInBlock(load);
       !load.getSegments().empty() && (missing.begin || missing.end))
-    return load.emitOpError() << "expected the ends of compacted rows from outside of the program, "
-                                 "where a tensor map is made of them, but got '"
-                              << (missing.begin ? "from" : "below") << "' from inside";
+    return load.emitOpError()
+           << "expected the ends of compacted rows to be defined outside of the program but got '"
+           << (missing.begin ? "from" : "below") << "' defined inside";
   Operation *source = load.getSource().getDefiningOp();
   if (source && plan.program->isProperAncestor(source))
-    return load.emitOpError() << "expected a memref from outside of the program, of which the host "
-                                 "makes a tensor map, but got a result of '"
+    return load.emitOpError() << "expected a memref that is defined outside of the program, for a "
+                                 "tensor map, but got a result of '"
                               << source->getName() << "'";
   TileLoopOp loop = plan.loop;
   SmallVector<RowSegment> segments = load.getSegments();
   if (!segments.empty() && !llvm::is_contained(plan.streams, load))
-    return load.emitOpError()
-           << "expected compacted rows only of tiles that are loaded at each step";
+    return load.emitOpError() << "expected compacted rows only in a tile that each step loads";
   for (const RowSegment &segment : segments)
     if (llvm::any_of(loop.getBody()->getArguments(), [&](Value argument) {
           return dependsOn(segment.start, argument) || dependsOn(segment.skip, argument);
@@ -218,8 +218,8 @@ static LogicalResult verifyShared(LoadTileOp load, const BlockPlan &plan) {
     for (Value argument : loop.getBody()->getArguments())
       if (argument != loop.getRound() && argument != loop.getTile() && dependsOn(index, argument))
         return load.emitOpError() << "expected an index along dimension " << dim
-                                  << " of the step's tile and round alone but got one that depends "
-                                     "on the loop's state";
+                                  << " that depends only on the step's tile and round but got one "
+                                     "that depends on the loop's state";
   return success();
 }
 
@@ -283,22 +283,23 @@ static int64_t countStaged(const BlockPlan &plan) {
 static LogicalResult verifySplit(const BlockPlan &plan) {
   ProgramOp program = plan.program;
   if (plan.schedule.getTileM() != hopper::kWarpgroupRows)
-    return program.emitOpError() << "expected tile_m 64 where consumers split sums but got "
+    return program.emitOpError() << "expected tile_m 64 for consumers that split sums but got "
                                  << plan.schedule.getTileM();
   if (plan.getResidentGroups() > 1)
-    return program.emitOpError() << "expected q_stages 1 where consumers split sums but got "
+    return program.emitOpError() << "expected q_stages 1 for consumers that split sums but got "
                                  << plan.getResidentGroups();
   for (LoadTileOp stream : plan.streams)
     for (const SetVector<Operation *> &made : plan.split.made)
       if (llvm::none_of(stream->getUsers(), [&](Operation *user) { return made.contains(user); }))
         return stream.emitOpError()
-               << "expected each consumer's sum to use the tile but got one that does not";
+               << "expected each consumer's sum to use the tile but got a sum that does not";
   if (!plan.exchanges.empty())
     return vector::ContractionOp(plan.exchanges.front()).emitOpError()
-           << "consumers that split sums cannot multiply a transposed tile";
+           << "expected no product of a transposed tile for consumers that split sums but got one";
   if (!plan.added.empty())
     return AddTileOp(plan.added.front()).emitOpError()
-           << "consumers that split sums cannot add tiles to global memory";
+           << "expected no tiles that are added to global memory for consumers that split sums but "
+              "got one";
   return success();
 }
 
@@ -315,12 +316,11 @@ static LogicalResult verifySharing(const BlockPlan &plan) {
   for (vector::ContractionOp product : plan.exchanges)
     if (Operation *def = product.getLhs().getDefiningOp();
         !def || def->getBlock() != product->getBlock())
-      return product.emitOpError()
-             << "expected a transposed left-hand side that is made in the loop";
+      return product.emitOpError() << "expected a transposed left-hand side that the loop computes";
   // A block has only one set of buffers for exchanged and staged tiles.
   if (plan.getPrograms() > 1 && (!plan.exchanges.empty() || !plan.added.empty()))
-    return program.emitOpError() << "expected consumers to share a program that multiplies by a "
-                                    "transposed tile or adds tiles, but got tile_m "
+    return program.emitOpError() << "expected consumers to share a program with a transposed tile "
+                                    "or added tiles but got tile_m "
                                  << plan.schedule.getTileM() << " for " << plan.getConsumers()
                                  << " consumers";
   // A larger tile is added in parts, one after another.
@@ -329,8 +329,8 @@ static LogicalResult verifySharing(const BlockPlan &plan) {
     if (countElements(add) > staged &&
         countElements(add) != staged * static_cast<int64_t>(add.getParts()))
       return add.emitOpError() << "expected parts of " << staged
-                               << " elements, as few as another tile has, but got "
-                               << add.getParts() << " parts of " << add.getTile().getType();
+                               << " elements, the size of another tile, but got " << add.getParts()
+                               << " parts of " << add.getTile().getType();
   return success();
 }
 
@@ -341,22 +341,21 @@ static LogicalResult verifyAdding(const BlockPlan &plan) {
   bool isStep = !plan.added.empty() && AddTileOp(plan.added.front())->getBlock() == loop.getBody();
   if (plan.getDqReduceStages() && (!isStep || plan.splitsSums()))
     return program.emitOpError()
-           << "'dq_reduce_stages' requires cooperative consumers that add a tile "
-              "at each step and do not split their sums, but got "
+           << "expected dq_reduce_stages 0, unless consumers share a program, add a tile at each "
+              "step and do not split the sums, but got "
            << plan.getDqReduceStages();
   if (plan.takesTurns && plan.getDqReduceStages() == 0)
     return program.emitOpError()
-           << "tiles that are added in a fixed order require dq_reduce_stages 1 or 2 but got 0";
+           << "expected dq_reduce_stages 1 or 2 for tiles that are added in turns but got 0";
   if (SignalAddedOp signal = plan.signal; signal && !plan.getDqReduceStages())
     return signal.emitOpError()
-           << "a completion counter requires dq_reduce_stages 1 or 2 but got 0";
+           << "expected dq_reduce_stages 1 or 2 for a completion counter but got 0";
   for (AddTileOp added : plan.added)
     if (added.getOrder() && (!plan.getDqReduceStages() || added->getBlock() != loop.getBody()))
-      return added.emitOpError()
-             << "a fixed order requires dq_reduce_stages 1 or 2 and tiles that are "
-                "added at each step but got "
-             << (plan.getDqReduceStages() ? "one added outside of the steps"
-                                          : "dq_reduce_stages 0");
+      return added.emitOpError() << "expected dq_reduce_stages 1 or 2, and a tile that is added at "
+                                    "each step, for 'order' but got "
+                                 << (plan.getDqReduceStages() ? "one added outside of the steps"
+                                                              : "dq_reduce_stages 0");
   return success();
 }
 
@@ -383,21 +382,19 @@ static LogicalResult verifyPersistent(const BlockPlan &plan) {
   ProgramOp program = plan.program;
   TileLoopOp loop = plan.loop;
   if (plan.reusesResidentBuffers() && (plan.splitsSums() || plan.residents.empty()))
-    return program.emitOpError()
-           << "'dynamic_scheduler_max_len' with q_stages 1 requires resident tiles "
-              "and consumers that do not split their sums, but got "
-           << plan.hopper.getDynamicSchedulerMaxLen();
+    return program.emitOpError() << "expected dynamic_scheduler_max_len 0 with q_stages 1, unless "
+                                    "consumers have resident tiles and do not split sums, but got "
+                                 << plan.hopper.getDynamicSchedulerMaxLen();
   if (plan.waitsForEmptyRings() &&
       (plan.residentStreams.empty() || plan.countsRounds || plan.sharesSequence()))
-    return program.emitOpError()
-           << "'dynamic_scheduler_max_len' with q_stages 1 requires consumers that "
-              "multiply every streamed tile by their resident tiles, in a "
-              "loop without tile lists, compacted keys or rounds, but got "
-           << plan.hopper.getDynamicSchedulerMaxLen();
+    return program.emitOpError() << "expected dynamic_scheduler_max_len 0 with q_stages 1, unless "
+                                    "consumers multiply every streamed tile by resident tiles, in "
+                                    "a loop without tile lists, compacted keys or rounds, but got "
+                                 << plan.hopper.getDynamicSchedulerMaxLen();
   // A turn may depend on the first program of a block that has not started, which would deadlock.
   if (plan.isPersistent() && plan.takesTurns)
-    return program.emitOpError()
-           << "expected no tiles that are added in a fixed order in a persistent block";
+    return program.emitOpError() << "expected tiles in any order in a persistent block but got "
+                                    "tiles that are added in turns";
   // The barriers of exchanged and added tiles count steps, and skipped steps would not arrive.
   if (plan.isPersistent() && loop.getWhen() && (!plan.exchanges.empty() || !plan.added.empty()))
     return loop.emitOpError()
@@ -454,11 +451,10 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
   };
   bool hasBoth = plan.getPrograms() == 1 && hasAxes({ProgramAxis::QueryTile, ProgramAxis::KeyTile});
   if (!hasAxes(ProgramAxis::QueryTile) && !hasAxes(ProgramAxis::KeyTile) && !hasBoth)
-    return program.emitOpError()
-           << "expected axes(batch, head, query_tile) or (batch, head, "
-              "key_tile) where the schedule has warp specialization, or (batch, head, "
-              "query_tile, key_tile) where a block has one program, but got "
-           << program.getAxes();
+    return program.emitOpError() << "expected axes(batch, head, query_tile) or (batch, head, "
+                                    "key_tile) with warp specialization, or (batch, head, "
+                                    "query_tile, key_tile) with one program per block, but got "
+                                 << program.getAxes();
   FailureOr<TileLoopOp> loop = findLoop(program);
   if (failed(loop))
     return failure();
@@ -500,15 +496,15 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
       plan.exchanges.push_back(product);
   llvm::append_range(plan.added, plan.loop.getBody()->getOps<AddTileOp>());
   if (plan.added.size() > 1)
-    return plan.added.back().emitOpError() << "expected at most one tile of a step to be added";
+    return plan.added.back().emitOpError()
+           << "expected at most one added tile per step but got more";
   program.walk([&](AddTileOp add) {
     if (!llvm::is_contained(plan.added, add))
       plan.added.push_back(add);
   });
   for (AddTileOp add : plan.added) {
     if (add.getAdjacent() != 4)
-      return add.emitOpError() << "expected 4 adjacent elements, as copies add them, but got "
-                               << add.getAdjacent();
+      return add.emitOpError() << "expected 4 adjacent elements but got " << add.getAdjacent();
     // A program passes a turn on at each step, so turns require tiles that are added in steps.
     bool isStep = add->getBlock() == plan.loop.getBody();
     plan.takesTurns |= add.getTurn() != nullptr;
@@ -521,10 +517,10 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
   }
   for (auto await : program.getBody()->getOps<AwaitAddedOp>())
     return await.emitOpError()
-           << "expected a program whose schedule has no warp specialization but got one with";
+           << "expected a schedule without warp specialization but got one with it";
   for (auto signal : program.getBody()->getOps<SignalAddedOp>()) {
     if (plan.signal)
-      return signal.emitOpError() << "expected at most one in a program but got another";
+      return signal.emitOpError() << "expected at most one in a program but got two";
     plan.signal = signal;
   }
   if (plan.waitsForEmptyRings())

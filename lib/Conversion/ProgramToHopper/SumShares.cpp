@@ -107,9 +107,9 @@ LogicalResult mlir::flashattn::splitSums(BlockPlan &plan) {
   split.made = {producers[split.sums[0]], producers[split.sums[1]]};
   split.passed = findOnlyPassed(loop, plan.schedule.getDotType(), split.made[0], split.made[1]);
   if (!split.passed)
-    return loop.emitOpError() << "expected one tile of " << plan.schedule.getDotType()
-                              << " that stands for all that both sums are made of where consumers "
-                                 "split them but got none";
+    return loop.emitOpError()
+           << "expected one tile of " << plan.schedule.getDotType()
+           << " that one consumer passes to the other, for consumers that split sums, but got none";
   split.made[1].set_subtract(split.made[0]);
   return success();
 }

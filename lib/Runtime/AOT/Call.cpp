@@ -113,7 +113,7 @@ static Fault findCPUVariant(const Function &function, const Variant *&found) {
     found = &variant;
     return {};
   }
-  return Fault::format("%s: expected a CUDA device, of its chips being %s, but got the CPU",
+  return Fault::format("%s: expected a CUDA device that runs code for %s but got the CPU",
                        function.name, listChips(function).chars);
 }
 
@@ -127,7 +127,7 @@ extern "C" int32_t flashattnAOTFindDevice(const Function *function, const char *
       return i;
     }
   if (!fault)
-    fault = Fault::format("%s: expected a CUDA device that its chips, %s, run on but got sm_%d",
+    fault = Fault::format("%s: expected a CUDA device that runs code for %s but got sm_%d",
                           function->name, listChips(*function).chars,
                           cuda::getInfo(*driver, 0).getCapability());
   const char *why = keep(std::move(fault));
@@ -301,11 +301,11 @@ static Fault runCall(const Function &function, int32_t device, void *stream,
     return fault;
   variant = findVariant(function, card->getDriver(), card->getInfo());
   if (!variant)
-    return Fault::format("%s: expected a device that its chips, %s, run on but got %s, which is "
-                         "sm_%d with CUDA %d.%d",
-                         function.name, listChips(function).chars, card->getId().chars,
-                         card->getInfo().getCapability(), card->getDriver().version / 1000,
-                         card->getDriver().version % 1000 / 10);
+    return Fault::format(
+        "%s: expected a device that runs code for %s but got %s, which is sm_%d with CUDA %d.%d",
+        function.name, listChips(function).chars, card->getId().chars,
+        card->getInfo().getCapability(), card->getDriver().version / 1000,
+        card->getDriver().version % 1000 / 10);
   if (Fault fault = call.take(numbers))
     return fault;
   Context context(*card, stream);

@@ -325,9 +325,9 @@ void awaitTurn(Thread *thread, int32_t place, void *order, int32_t turn) {
     bool isOver = std::chrono::steady_clock::now() - begin > kLongest;
     // Failed blocks do not pass their turn on.
     if (isOver || *block.launch->failed < block.number)
-      block.fail(*thread, llvm::formatv("expected turn {0} to come but it is turn {1}, which no "
-                                        "block passes on,",
-                                        turn, seen));
+      block.fail(*thread,
+                 llvm::formatv("expected turn {0} but got turn {1}, which no block passes on,",
+                               turn, seen));
     std::this_thread::yield();
   }
 }

@@ -120,7 +120,7 @@ func.func @ones(%x: memref<16x8xf32>, %y: memref<16x16xf32>) {
   %n1 = arith.constant 1 : index
   flashattn.program (%t) in (%n1) axes(query_tile)
       schedule(<tile_m = 16, tile_n = 8, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32>) {
-    // expected-error @below {{expected ones only where the schedule has warp specialization}}
+    // expected-error @below {{expected ones only with warp specialization}}
     %v = flashattn.load_tile %x[%t, %t] dims [0, 1] in_bounds [true, false] ones : memref<16x8xf32> -> vector<16x16xf32>
     flashattn.store_tile %v to %y[%t, %t] dims [0, 1] in_bounds [true, true] : vector<16x16xf32>, memref<16x16xf32>
   }
@@ -134,7 +134,7 @@ func.func @compact_rows(%x: memref<16x16xf32>, %y: memref<16x16xf32>, %n: index)
   flashattn.program (%t) in (%n1) axes(query_tile)
       schedule(<tile_m = 16, tile_n = 8, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32>) {
     %rows = flashattn.compact_rows starts(%n) skips(%n) lower_bounds [0]
-    // expected-error @below {{expected compacted rows only where the schedule has warp specialization}}
+    // expected-error @below {{expected compacted rows only with warp specialization}}
     %v = flashattn.load_tile %x[%t, %t] dims [0, 1] rows %rows in_bounds [true, false] : memref<16x16xf32> -> vector<16x16xf32>
     flashattn.store_tile %v to %y[%t, %t] dims [0, 1] in_bounds [true, true] : vector<16x16xf32>, memref<16x16xf32>
   }

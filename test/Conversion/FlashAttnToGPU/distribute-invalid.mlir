@@ -38,7 +38,7 @@ func.func @rows_of_a_factor(%thread: index, %k: memref<1x16x64xf16, #shared>) {
   %zero = arith.constant 0.0 : f16
   flashattn.on_threads %thread
       schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
-    // expected-error @+1 {{'vector.transfer_read' op expected a tile of 64 rows, each of which one warp has, but got 'vector<16x64xf16>'}}
+    // expected-error @+1 {{'vector.transfer_read' op expected a tile of 64 rows, each held by one warp, but got 'vector<16x64xf16>'}}
     %kt = vector.transfer_read %k[%thread, %thread, %thread], %zero {in_bounds = [true, true]} : memref<1x16x64xf16, #shared>, vector<16x64xf16>
     %two = arith.addf %kt, %kt : vector<16x64xf16>
   }
@@ -51,7 +51,7 @@ func.func @below(%thread: index, %bias: memref<?x?xf32>) {
   flashattn.on_threads %thread
       schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
     %rows = flashattn.dense_rows below %thread
-    // expected-error @+1 {{'flashattn.load_tile' op expected a tile of 64 rows along one dimension and no ends of its own}}
+    // expected-error @+1 {{'flashattn.load_tile' op expected a tile of 64 rows along one dimension, without 'from' and 'below'}}
     %t = flashattn.load_tile %bias[%thread, %thread] dims [0, 1] rows %rows in_bounds [false, false] : memref<?x?xf32> -> vector<64x16xf32>
   }
   return
@@ -63,7 +63,7 @@ func.func @compact_rows(%thread: index, %bias: memref<?x?xf32>) {
   flashattn.on_threads %thread
       schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
     %rows = flashattn.compact_rows starts(%thread) skips(%thread) lower_bounds [0]
-    // expected-error @+1 {{'flashattn.load_tile' op expected compacted rows only where a contraction reads them}}
+    // expected-error @+1 {{'flashattn.load_tile' op expected compacted rows only in a tile that a contraction reads}}
     %t = flashattn.load_tile %bias[%thread, %thread] dims [0, 1] rows %rows in_bounds [false, false] : memref<?x?xf32> -> vector<64x16xf32>
   }
   return
@@ -74,7 +74,7 @@ func.func @compact_rows(%thread: index, %bias: memref<?x?xf32>) {
 func.func @ones(%thread: index, %bias: memref<?x8xf32>) {
   flashattn.on_threads %thread
       schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
-    // expected-error @+1 {{'flashattn.load_tile' op expected ones only where a contraction reads them}}
+    // expected-error @+1 {{'flashattn.load_tile' op expected ones only in a tile that a contraction reads}}
     %t = flashattn.load_tile %bias[%thread, %thread] dims [0, 1] in_bounds [false, false] ones : memref<?x8xf32> -> vector<64x16xf32>
   }
   return
@@ -86,7 +86,7 @@ func.func @rows_of_heads(%thread: index, %bias: memref<?x?x?xf32>) {
   flashattn.on_threads %thread
       schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
     %packed = flashattn.packed_rows [4, 16]
-    // expected-error @+1 {{'flashattn.load_tile' op expected a tile of 64 rows along one dimension and no ends of its own}}
+    // expected-error @+1 {{'flashattn.load_tile' op expected a tile of 64 rows along one dimension, without 'from' and 'below'}}
     %t = flashattn.load_tile %bias[%thread, %thread, %thread] dims [0, 1, 2] rows %packed in_bounds [false, false, false] : memref<?x?x?xf32> -> vector<64x16xf32>
   }
   return
@@ -97,7 +97,7 @@ func.func @rows_of_heads(%thread: index, %bias: memref<?x?x?xf32>) {
 func.func @other_rows(%thread: index, %bias: memref<?x?xf32>) {
   flashattn.on_threads %thread
       schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
-    // expected-error @+1 {{'flashattn.load_tile' op expected a tile of 64 rows along one dimension and no ends of its own}}
+    // expected-error @+1 {{'flashattn.load_tile' op expected a tile of 64 rows along one dimension, without 'from' and 'below'}}
     %t = flashattn.load_tile %bias[%thread, %thread] dims [0, 1] in_bounds [false, false] : memref<?x?xf32> -> vector<32x16xf32>
   }
   return
@@ -186,7 +186,7 @@ func.func @added_rows(%thread: index, %sums: memref<?x128xf32>) {
 func.func @half_a_panel(%thread: index, %ds: memref<1x128x64xf16, #shared>, %k: memref<1x128x64xf16, #shared>) {
   flashattn.on_threads %thread
       schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
-    // expected-error @+1 {{'hopper.wgmma' op expected panels of columns for each of 2 warpgroups, and no more than those of 'vector<64x64xf32>', but got 'memref<1x128x64xf16, #gpu.address_space<workgroup>>'}}
+    // expected-error @+1 {{'hopper.wgmma' op expected whole panels of columns for each of 2 warpgroups, and the columns of 'vector<64x64xf32>', but got 'memref<1x128x64xf16, #gpu.address_space<workgroup>>'}}
     %dq = hopper.wgmma %ds, %k transposed_a transposed : memref<1x128x64xf16, #shared>, memref<1x128x64xf16, #shared> -> vector<64x64xf32>
   }
   return
@@ -199,7 +199,7 @@ func.func @half_a_panel(%thread: index, %ds: memref<1x128x64xf16, #shared>, %k: 
 func.func @part_of_a_panel(%thread: index, %ds: memref<1x128x64xf16, #shared>, %k: memref<2x128x64xf16, #shared>) {
   flashattn.on_threads %thread
       schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
-    // expected-error @+1 {{'hopper.wgmma' op expected panels of columns for each of 2 warpgroups, and no more than those of 'vector<64x80xf32>', but got 'memref<2x128x64xf16, #gpu.address_space<workgroup>>'}}
+    // expected-error @+1 {{'hopper.wgmma' op expected whole panels of columns for each of 2 warpgroups, and the columns of 'vector<64x80xf32>', but got 'memref<2x128x64xf16, #gpu.address_space<workgroup>>'}}
     %dq = hopper.wgmma %ds, %k transposed_a transposed : memref<1x128x64xf16, #shared>, memref<2x128x64xf16, #shared> -> vector<64x80xf32>
   }
   return
@@ -218,7 +218,7 @@ func.func @made_factor(%thread: index, %x: f16, %k: memref<1x16x64xf16, #shared>
     %none = arith.constant dense<0.0> : vector<64x16xf32>
     %a = vector.broadcast %x : f16 to vector<64x64xf16>
     %b = hopper.load_tile %k : memref<1x16x64xf16, #shared> -> vector<16x64xf16>
-    // expected-error @+1 {{'vector.contract' op expected lhs[m,k] of 64 rows times rhs[n,k] of a multiple of 16, both in shared memory, in a product of some warps of a group}}
+    // expected-error @+1 {{'vector.contract' op expected lhs[m,k] of 64 rows times rhs[n,k] of a multiple of 16, both in shared memory, for a product that only some warps of a warpgroup compute}}
     %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %none : vector<64x64xf16>, vector<16x64xf16> into vector<64x16xf32>
   }
   return
@@ -236,7 +236,7 @@ func.func @few_columns(%thread: index, %q: memref<1x64x64xf16, #shared>, %k: mem
     %none = arith.constant dense<0.0> : vector<64x24xf32>
     %a = hopper.load_tile %q : memref<1x64x64xf16, #shared> -> vector<64x64xf16>
     %b = hopper.load_tile %k : memref<1x24x64xf16, #shared> -> vector<24x64xf16>
-    // expected-error @+1 {{'vector.contract' op expected lhs[m,k] of 64 rows times rhs[n,k] of a multiple of 16, both in shared memory, in a product of some warps of a group}}
+    // expected-error @+1 {{'vector.contract' op expected lhs[m,k] of 64 rows times rhs[n,k] of a multiple of 16, both in shared memory, for a product that only some warps of a warpgroup compute}}
     %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %none : vector<64x64xf16>, vector<24x64xf16> into vector<64x24xf32>
   }
   return
@@ -254,7 +254,7 @@ func.func @other_columns(%thread: index, %q: memref<1x64x64xf16, #shared>, %k: m
     %none = arith.constant dense<0.0> : vector<64x64xf32>
     %a = hopper.load_tile %q : memref<1x64x64xf16, #shared> -> vector<64x64xf16>
     %b = hopper.load_tile %k : memref<1x64x64xf16, #shared> -> vector<64x64xf16>
-    // expected-error @+1 {{'vector.contract' op expected lhs[m,k] of 64 rows times rhs[n,k] of a multiple of 16, both in shared memory, in a product of some warps of a group}}
+    // expected-error @+1 {{'vector.contract' op expected lhs[m,k] of 64 rows times rhs[n,k] of a multiple of 16, both in shared memory, for a product that only some warps of a warpgroup compute}}
     %s = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %none : vector<64x64xf16>, vector<64x64xf16> into vector<64x64xf32>
   }
   return
@@ -272,7 +272,7 @@ func.func @two_groups(%thread: index, %q: memref<1x128x64xf16, #shared>, %k: mem
     %none = arith.constant dense<0.0> : vector<128x16xf32>
     %a = hopper.load_tile %q : memref<1x128x64xf16, #shared> -> vector<128x64xf16>
     %b = hopper.load_tile %k : memref<1x16x64xf16, #shared> -> vector<16x64xf16>
-    // expected-error @+1 {{'vector.contract' op expected lhs[m,k] of 64 rows times rhs[n,k] of a multiple of 16, both in shared memory, in a product of some warps of a group}}
+    // expected-error @+1 {{'vector.contract' op expected lhs[m,k] of 64 rows times rhs[n,k] of a multiple of 16, both in shared memory, for a product that only some warps of a warpgroup compute}}
     %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %none : vector<128x64xf16>, vector<16x64xf16> into vector<128x16xf32>
   }
   return
@@ -304,7 +304,7 @@ func.func @made_share(%thread: index, %x: f16) {
     %none = arith.constant dense<0.0> : vector<16x64xf32>
     %a = vector.broadcast %x : f16 to vector<64x16xf16>
     %c = arith.constant dense<1.0> : vector<64x64xf16>
-    // expected-error @+1 {{'vector.contract' op expected tiles of 16 bits in shared memory, and rows and columns of their product for each of 4 warps, but got 'vector<16x64xf32>'}}
+    // expected-error @+1 {{'vector.contract' op expected 16-bit tiles in shared memory, whose product has an equal part for each of 4 warps, but got 'vector<16x64xf32>'}}
     %s = vector.contract {indexing_maps = [#km, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %c, %none : vector<64x16xf16>, vector<64x64xf16> into vector<16x64xf32>
   }
   return
@@ -328,7 +328,7 @@ func.func @added_in_turns(%thread: index, %sums: memref<?x64xf32>, %order: memre
   flashattn.on_threads %thread
       schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
     %none = arith.constant dense<0.0> : vector<16x64xf32>
-    // expected-error @+1 {{'flashattn.add_tile' op expected no order, which only warpgroups with warp specialization keep, but got 'memref<?xi32>'}}
+    // expected-error @+1 {{'flashattn.add_tile' op expected no 'order' without warp specialization but got 'memref<?xi32>'}}
     flashattn.add_tile %none to %sums[%thread, %thread] parts 4 order %order : memref<?xi32> turn %thread : vector<16x64xf32>, memref<?x64xf32>
   }
   return

@@ -2,7 +2,7 @@
 
 // A program without a schedule is the CPU's: nothing says which threads run it.
 func.func @no_schedule(%b: index, %h: index, %t: index, %m: memref<?x?x?xf32>, %x: f32) {
-  // expected-error @+1 {{'flashattn.program' op expected a schedule, which says how many warps run it}}
+  // expected-error @+1 {{'flashattn.program' op expected a schedule with the number of warps but got none}}
   flashattn.program (%i, %j, %k) in (%b, %h, %t) axes(batch, head, query_tile) {
     memref.store %x, %m[%i, %j, %k] : memref<?x?x?xf32>
   }
@@ -25,7 +25,7 @@ func.func @five_sizes(%b: index, %t: index, %m: memref<?x?xf32>, %x: f32) {
 func.func @signal(%b: index, %m: memref<?xi32>) {
   flashattn.program (%i) in (%b) axes(batch)
       schedule(<tile_m = 16, tile_n = 64, warps = 1, stages = 1, threads_per_row = 4, dot_type = f16>) {
-    // expected-error @+1 {{'flashattn.signal_added' op expected a program whose schedule has warp specialization with warps that add, but got one without}}
+    // expected-error @+1 {{'flashattn.signal_added' op expected a schedule with warp specialization and dq_reduce_stages but got one without}}
     flashattn.signal_added %m[%i] : memref<?xi32>
   }
   return

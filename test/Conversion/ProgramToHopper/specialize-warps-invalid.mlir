@@ -7,7 +7,7 @@
 func.func @axes(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: index) {
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
-  // expected-error @+1 {{expected axes(batch, head, query_tile) or (batch, head, key_tile) where the schedule has warp specialization, or (batch, head, query_tile, key_tile) where a block has one program, but got}}
+  // expected-error @+1 {{expected axes(batch, head, query_tile) or (batch, head, key_tile) with warp specialization, or (batch, head, query_tile, key_tile) with one program per block, but got}}
   flashattn.program (%b, %h) in (%n, %n) axes(batch, head)
       schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
   }
@@ -17,7 +17,7 @@ func.func @axes(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: index) {
 // -----
 
 func.func @both_tiles(%n: index) {
-  // expected-error @+1 {{expected axes(batch, head, query_tile) or (batch, head, key_tile) where the schedule has warp specialization, or (batch, head, query_tile, key_tile) where a block has one program, but got}}
+  // expected-error @+1 {{expected axes(batch, head, query_tile) or (batch, head, key_tile) with warp specialization, or (batch, head, query_tile, key_tile) with one program per block, but got}}
   flashattn.program (%b, %h, %t, %u) in (%n, %n, %n, %n) axes(batch, head, query_tile, key_tile)
       schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
   }
@@ -130,7 +130,7 @@ func.func @invariant(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: ind
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
       %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<32x64xf16>
-      // expected-error @+1 {{expected a tile that contractions read to be loaded once per program or once per step but got neither}}
+      // expected-error @+1 {{expected a tile of a contraction to be loaded once per program or once per step but got neither}}
       %k0 = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<32x64xf16>
       %s0 = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %acc : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
       %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %k0, %s0 : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
@@ -174,7 +174,7 @@ func.func @element(%q: memref<?x?x?x64xf32>, %k: memref<?x?x?x64xf32>, %n: index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
       schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
-    // expected-error @+1 {{expected elements of f16 or bf16, as tensor copies need, but got 'memref<?x?x?x64xf32>' and 'vector<64x64xf32>'}}
+    // expected-error @+1 {{expected elements of f16 or bf16, which tensor copies require, but got 'memref<?x?x?x64xf32>' and 'vector<64x64xf32>'}}
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf32> -> vector<64x64xf32>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
       %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf32> -> vector<32x64xf32>
@@ -198,7 +198,7 @@ func.func @rank(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x?x?x64xf16>, %n: inde
       schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
-      // expected-error @+1 {{expected a memref of 2 to 5 dimensions, as tensor copies need, but got 'memref<?x?x?x?x?x64xf16>' and 'vector<32x64xf16>'}}
+      // expected-error @+1 {{expected a memref of 2 to 5 dimensions, which tensor copies require, but got 'memref<?x?x?x?x?x64xf16>' and 'vector<32x64xf16>'}}
       %kt = flashattn.load_tile %k[%c0, %c0, %b, %h, %j, %c0] dims [4, 5] in_bounds [false, true] : memref<?x?x?x?x?x64xf16> -> vector<32x64xf16>
       %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %acc : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
       flashattn.tile_yield %s : vector<64x32xf32>
@@ -220,7 +220,7 @@ func.func @dims(%q: memref<?x?x?x64xf16>, %k: memref<?x?x64x?xf16>, %n: index) {
       schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
-      // expected-error @+1 {{expected rows along one or two dimensions, in their order, and columns along the last, as tensor copies need, but got 'memref<?x?x64x?xf16>' and 'vector<32x64xf16>'}}
+      // expected-error @+1 {{expected rows along one or two dimensions, in their order, and columns along the last, which tensor copies require, but got 'memref<?x?x64x?xf16>' and 'vector<32x64xf16>'}}
       %kt = flashattn.load_tile %k[%b, %h, %c0, %j] dims [3, 2] in_bounds [false, true] : memref<?x?x64x?xf16> -> vector<32x64xf16>
       %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %acc : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
       flashattn.tile_yield %s : vector<64x32xf32>
@@ -242,7 +242,7 @@ func.func @rows(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: index, %
       schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %few) -> (vector<64x20xf32>) {
-      // expected-error @+1 {{expected up to 256 rows, a multiple of 8, as tensor copies need, but got 'memref<?x?x?x64xf16>' and 'vector<20x64xf16>'}}
+      // expected-error @+1 {{expected up to 256 rows, a multiple of 8, which tensor copies require, but got 'memref<?x?x?x64xf16>' and 'vector<20x64xf16>'}}
       %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<20x64xf16>
       %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %acc : vector<64x64xf16>, vector<20x64xf16> into vector<64x20xf32>
       flashattn.tile_yield %s : vector<64x20xf32>
@@ -264,7 +264,7 @@ func.func @unaligned(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16, strided<
       schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
-      // expected-error @+1 {{expected rows that begin at multiples of 16 bytes, as tensor copies need, but got}}
+      // expected-error @+1 {{expected rows that begin at multiples of 16 bytes, which tensor copies require, but got}}
       %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>> -> vector<32x64xf16>
       %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %acc : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
       flashattn.tile_yield %s : vector<64x32xf32>
@@ -288,7 +288,7 @@ func.func @inside(%q: memref<?x?x?x64xf16>, %k: memref<2x2x512x64xf16>, %n: inde
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     %part = memref.subview %k[0, 0, 8, 0] [2, 2, 64, 64] [1, 1, 1, 1] : memref<2x2x512x64xf16> to memref<2x2x64x64xf16, strided<[65536, 32768, 64, 1], offset: 512>>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
-      // expected-error @+1 {{expected a memref from outside of the program, of which the host makes a tensor map, but got a result of 'memref.subview'}}
+      // expected-error @+1 {{expected a memref that is defined outside of the program, for a tensor map, but got a result of 'memref.subview'}}
       %kt = flashattn.load_tile %part[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x2x64x64xf16, strided<[65536, 32768, 64, 1], offset: 512>> -> vector<32x64xf16>
       %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %acc : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
       flashattn.tile_yield %s : vector<64x32xf32>
@@ -312,7 +312,7 @@ func.func @step_index(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: in
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
       %head = arith.addi %h, %i : index
-      // expected-error @+1 {{expected an index along dimension 1 of the step's tile and round alone but got one that depends on the loop's state}}
+      // expected-error @+1 {{expected an index along dimension 1 that depends only on the step's tile and round but got one that depends on the loop's state}}
       %kt = flashattn.load_tile %k[%b, %head, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<32x64xf16>
       %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %acc : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
       flashattn.tile_yield %s : vector<64x32xf32>
@@ -387,7 +387,7 @@ func.func @given(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %sums: memr
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<128x64xf32>) {
       %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
       %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %acc : vector<128x64xf16>, vector<64x64xf16> into vector<128x64xf32>
-      // expected-error @+1 {{expected a transposed left-hand side that is made in the loop}}
+      // expected-error @+1 {{expected a transposed left-hand side that the loop computes}}
       %dq = vector.contract {indexing_maps = [#km, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %given, %qt, %zeros : vector<128x64xf16>, vector<128x64xf16> into vector<64x64xf32>
       flashattn.tile_yield %s : vector<128x64xf32>
     }
@@ -408,7 +408,7 @@ func.func @exchange_of_programs(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf1
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x64xf32>
   %zeros = arith.constant dense<0.0> : vector<64x64xf32>
-  // expected-error @+1 {{expected consumers to share a program that multiplies by a transposed tile or adds tiles, but got tile_m 64 for 2 consumers}}
+  // expected-error @+1 {{expected consumers to share a program with a transposed tile or added tiles but got tile_m 64 for 2 consumers}}
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
       schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
@@ -435,7 +435,7 @@ func.func @sums_of_programs(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, 
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x64xf32>
   %zeros = arith.constant dense<0.0> : vector<64x64xf32>
-  // expected-error @+1 {{expected consumers to share a program that multiplies by a transposed tile or adds tiles, but got tile_m 64 for 2 consumers}}
+  // expected-error @+1 {{expected consumers to share a program with a transposed tile or added tiles but got tile_m 64 for 2 consumers}}
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
       schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
@@ -468,7 +468,7 @@ func.func @two_sums(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %sums: m
       %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
       %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %acc : vector<128x64xf16>, vector<64x64xf16> into vector<128x64xf32>
       flashattn.add_tile %zeros to %sums[%j, %c0] parts 1 : vector<64x64xf32>, memref<?x64xf32>
-      // expected-error @+1 {{expected at most one tile of a step to be added}}
+      // expected-error @+1 {{expected at most one added tile per step but got more}}
       flashattn.add_tile %zeros to %sums[%j, %c0] parts 1 : vector<64x64xf32>, memref<?x64xf32>
       flashattn.tile_yield %s : vector<128x64xf32>
     }
@@ -497,7 +497,7 @@ func.func @whole_tile(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %sums:
       flashattn.add_tile %zeros to %sums[%j, %c0] parts 1 : vector<64x64xf32>, memref<?x64xf32>
       flashattn.tile_yield %s : vector<128x64xf32>
     }
-    // expected-error @+1 {{expected parts of 4096 elements, as few as another tile has, but got 1 parts of 'vector<128x64xf32>'}}
+    // expected-error @+1 {{expected parts of 4096 elements, the size of another tile, but got 1 parts of 'vector<128x64xf32>'}}
     flashattn.add_tile %r to %sums[%t, %c0] parts 1 : vector<128x64xf32>, memref<?x64xf32>
   }
   return
@@ -644,7 +644,7 @@ func.func @split_two_tiles(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>,
       schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
     %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
-    // expected-error @+1 {{expected one tile of 'f16' that stands for all that both sums are made of where consumers split them but got none}}
+    // expected-error @+1 {{expected one tile of 'f16' that one consumer passes to the other, for consumers that split sums, but got none}}
     %r:2 = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%dk = %zeros, %dv = %zeros) -> (vector<64x128xf32>, vector<64x128xf32>) {
       %qt = flashattn.load_tile %q[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
       %dot = flashattn.load_tile %do[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
@@ -681,7 +681,7 @@ func.func @split_tile_m(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q
   %zeros = arith.constant dense<0.0> : vector<96x128xf32>
   %none = arith.constant dense<0.0> : vector<96x64xf32>
   %no_dq = arith.constant dense<0.0> : vector<64x128xf32>
-  // expected-error @+1 {{expected tile_m 64 where consumers split sums but got 96}}
+  // expected-error @+1 {{expected tile_m 64 for consumers that split sums but got 96}}
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
       schedule(<tile_m = 96, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<96x128xf16>
@@ -719,7 +719,7 @@ func.func @split_slots(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q:
   %zeros = arith.constant dense<0.0> : vector<64x128xf32>
   %none = arith.constant dense<0.0> : vector<64x64xf32>
   %no_dq = arith.constant dense<0.0> : vector<64x128xf32>
-  // expected-error @+1 {{expected q_stages 1 where consumers split sums but got 2}}
+  // expected-error @+1 {{expected q_stages 1 for consumers that split sums but got 2}}
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
       schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, q_stages = 2>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
@@ -762,7 +762,7 @@ func.func @split_stream(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
     %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
     %r:2 = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%dk = %zeros, %dv = %zeros) -> (vector<64x128xf32>, vector<64x128xf32>) {
-      // expected-error @+1 {{expected each consumer's sum to use the tile but got one that does not}}
+      // expected-error @+1 {{expected each consumer's sum to use the tile but got a sum that does not}}
       %qt = flashattn.load_tile %q[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
       %dot = flashattn.load_tile %do[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
       %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %kt, %dot, %none : vector<64x128xf16>, vector<64x128xf16> into vector<64x64xf32>
@@ -811,7 +811,7 @@ func.func @split_added(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q:
       flashattn.stage
       %ndv = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %p, %dot, %dv : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
       %ndk = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %ds, %qt, %dk : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
-      // expected-error @+1 {{consumers that split sums cannot multiply a transposed tile}}
+      // expected-error @+1 {{expected no product of a transposed tile for consumers that split sums but got one}}
       %dq = vector.contract {indexing_maps = [#km, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %p, %kt, %no_dq : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
       flashattn.add_tile %dq to %sums[%b, %h, %j, %c0] parts 4 adjacent 4 : vector<64x128xf32>, memref<2x4x?x128xf32>
       flashattn.tile_yield %ndk, %ndv : vector<64x128xf32>, vector<64x128xf32>
@@ -849,7 +849,7 @@ func.func @split_adds(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q: 
       flashattn.stage
       %ndv = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %p, %dot, %dv : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
       %ndk = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %ds, %qt, %dk : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
-      // expected-error @+1 {{consumers that split sums cannot add tiles to global memory}}
+      // expected-error @+1 {{expected no tiles that are added to global memory for consumers that split sums but got one}}
       flashattn.add_tile %g to %sums[%b, %h, %j, %c0] parts 1 adjacent 4 : vector<64x64xf32>, memref<2x4x?x64xf32>
       flashattn.tile_yield %ndk, %ndv : vector<64x128xf32>, vector<64x128xf32>
     }
@@ -883,7 +883,7 @@ func.func @turns_of_consumers(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do
   %zs = arith.constant dense<0.0> : vector<128x64xf32>
   %zo = arith.constant dense<0.0> : vector<128x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
-  // expected-error @+1 {{tiles that are added in a fixed order require dq_reduce_stages 1 or 2 but got 0}}
+  // expected-error @+1 {{expected dq_reduce_stages 1 or 2 for tiles that are added in turns but got 0}}
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
       schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
@@ -937,7 +937,7 @@ func.func @order_of_consumers(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do
       %ak1 = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %d16, %qt, %ak : vector<128x64xf16>, vector<64x128xf16> into vector<128x128xf32>
       flashattn.stage lag 1 behind 1
       %dq = vector.contract {indexing_maps = [#km, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %d16, %kt, %zq : vector<128x64xf16>, vector<128x128xf16> into vector<64x128xf32>
-      // expected-error @+1 {{a fixed order requires dq_reduce_stages 1 or 2 and tiles that are added at each step but got dq_reduce_stages 0}}
+      // expected-error @+1 {{expected dq_reduce_stages 1 or 2, and a tile that is added at each step, for 'order' but got dq_reduce_stages 0}}
       flashattn.add_tile %dq to %sums[%b, %head, %j, %c0] parts 2 order %order : memref<2x8x?xi32> : vector<64x128xf32>, memref<2x8x?x128xf32>
       flashattn.tile_yield %ak1 : vector<128x128xf32>
     }
@@ -982,7 +982,7 @@ func.func @signal_by_consumers(%told: memref<2x4xi32>, %k: !mem, %q: !mem, %do: 
     }
     %k16 = arith.truncf %r : vector<128x128xf32> to vector<128x128xf16>
     flashattn.store_tile %k16 to %dk[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : vector<128x128xf16>, !mem
-    // expected-error @+1 {{a completion counter requires dq_reduce_stages 1 or 2 but got 0}}
+    // expected-error @+1 {{expected dq_reduce_stages 1 or 2 for a completion counter but got 0}}
     flashattn.signal_added %told[%b, %h] : memref<2x4xi32>
   }
   return
@@ -1024,7 +1024,7 @@ func.func @signal_twice(%told: memref<2x4xi32>, %k: !mem, %q: !mem, %do: !mem, %
     %k16 = arith.truncf %r : vector<128x128xf32> to vector<128x128xf16>
     flashattn.store_tile %k16 to %dk[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : vector<128x128xf16>, !mem
     flashattn.signal_added %told[%b, %h] : memref<2x4xi32>
-    // expected-error @+1 {{expected at most one in a program but got another}}
+    // expected-error @+1 {{expected at most one in a program but got two}}
     flashattn.signal_added %told[%b, %h] : memref<2x4xi32>
   }
   return
@@ -1065,7 +1065,7 @@ func.func @await_with_roles(%told: memref<2x4xi32>, %k: !mem, %q: !mem, %do: !me
     }
     %k16 = arith.truncf %r : vector<128x128xf32> to vector<128x128xf16>
     flashattn.store_tile %k16 to %dk[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : vector<128x128xf16>, !mem
-    // expected-error @+1 {{expected a program whose schedule has no warp specialization but got one with}}
+    // expected-error @+1 {{expected a schedule without warp specialization but got one with it}}
     flashattn.await_added %told[%b, %h] of %tiles : memref<2x4xi32>
   }
   return
@@ -1104,7 +1104,7 @@ func.func @order_behind_loop(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do:
       flashattn.add_tile %dq to %sums[%b, %head, %j, %c0] parts 2 : vector<64x128xf32>, memref<2x8x?x128xf32>
       flashattn.tile_yield %ak1 : vector<128x128xf32>
     }
-    // expected-error @+1 {{a fixed order requires dq_reduce_stages 1 or 2 and tiles that are added at each step but got one added outside of the steps}}
+    // expected-error @+1 {{expected dq_reduce_stages 1 or 2, and a tile that is added at each step, for 'order' but got one added outside of the steps}}
     flashattn.add_tile %r to %sums[%b, %h, %t, %c0] parts 2 order %order : memref<2x8x?xi32> : vector<128x128xf32>, memref<2x8x?x128xf32>
     %k16 = arith.truncf %r : vector<128x128xf32> to vector<128x128xf16>
     flashattn.store_tile %k16 to %dk[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : vector<128x128xf16>, !mem
@@ -1128,7 +1128,7 @@ func.func @nothing_added(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do: !me
   %zs = arith.constant dense<0.0> : vector<128x64xf32>
   %zo = arith.constant dense<0.0> : vector<128x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
-  // expected-error @+1 {{'dq_reduce_stages' requires cooperative consumers that add a tile at each step and do not split their sums, but got 1}}
+  // expected-error @+1 {{expected dq_reduce_stages 0, unless consumers share a program, add a tile at each step and do not split the sums, but got 1}}
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
       schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dq_reduce_stages = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
@@ -1166,7 +1166,7 @@ func.func @claims_apart(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do: !mem
   %zs = arith.constant dense<0.0> : vector<64x64xf32>
   %zo = arith.constant dense<0.0> : vector<64x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
-  // expected-error @+1 {{'dynamic_scheduler_max_len' with q_stages 1 requires consumers that multiply every streamed tile by their resident tiles, in a loop without tile lists, compacted keys or rounds, but got 2048}}
+  // expected-error @+1 {{expected dynamic_scheduler_max_len 0 with q_stages 1, unless consumers multiply every streamed tile by resident tiles, in a loop without tile lists, compacted keys or rounds, but got 2048}}
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
       schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x128xf16>
@@ -1204,7 +1204,7 @@ func.func @claims_without_tiles(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %
   %zs = arith.constant dense<0.0> : vector<64x64xf32>
   %zo = arith.constant dense<0.0> : vector<64x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
-  // expected-error @+1 {{'dynamic_scheduler_max_len' with q_stages 1 requires resident tiles and consumers that do not split their sums, but got 2048}}
+  // expected-error @+1 {{expected dynamic_scheduler_max_len 0 with q_stages 1, unless consumers have resident tiles and do not split sums, but got 2048}}
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
       schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048>>) {
     %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<64x128xf32>) {
@@ -1242,7 +1242,7 @@ func.func @turns_of_blocks_that_stay(%order: memref<2x8x?xi32>, %k: !mem, %q: !m
   %zs = arith.constant dense<0.0> : vector<128x64xf32>
   %zo = arith.constant dense<0.0> : vector<128x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
-  // expected-error @+1 {{expected no tiles that are added in a fixed order in a persistent block}}
+  // expected-error @+1 {{expected tiles in any order in a persistent block but got tiles that are added in turns}}
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
       schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048, dq_reduce_stages = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
@@ -1322,7 +1322,7 @@ func.func @compact_resident(%q: !mem, %k: !mem, %o: memref<2x4x?x32xf32>, %tiles
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, query_tile)
       schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1>>) {
     %rows = flashattn.compact_rows starts(%n) skips(%n) lower_bounds [0]
-    // expected-error @+1 {{'flashattn.load_tile' op expected compacted rows only of tiles that are loaded at each step}}
+    // expected-error @+1 {{'flashattn.load_tile' op expected compacted rows only in a tile that each step loads}}
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] rows %rows in_bounds [false, true] : !mem -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%s0 = %zs) -> (vector<64x32xf32>) {
       %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<32x64xf16>
@@ -1380,7 +1380,7 @@ func.func @ends_of_compact_rows(%q: !mem, %k: !mem, %o: memref<2x4x?x64xf32>, %t
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%o0 = %zo) -> (vector<64x64xf32>) {
       %rows = flashattn.compact_rows below %t starts(%c0) skips(%n) lower_bounds [0]
-      // expected-error @+1 {{'flashattn.load_tile' op expected the ends of compacted rows from outside of the program, where a tensor map is made of them, but got 'below' from inside}}
+      // expected-error @+1 {{'flashattn.load_tile' op expected the ends of compacted rows to be defined outside of the program but got 'below' defined inside}}
       %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] rows %rows in_bounds [false, true] : !mem -> vector<32x64xf16>
       %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %zs : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
       %p = arith.truncf %s : vector<64x32xf32> to vector<64x32xf16>

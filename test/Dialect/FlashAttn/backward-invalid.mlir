@@ -573,7 +573,7 @@ func.func @f(%q: tensor<2x4x6x16xf16>, %k: tensor<2x2x8x16xf16>, %v: tensor<2x2x
              %o: tensor<2x4x6x4xf16>, %lse: tensor<2x4x6xf32>, %d_o: tensor<2x4x6x4xf16>,
              %dq: tensor<2x4x6x16xf16>, %dk: tensor<2x2x8x16xf16>, %dv: tensor<2x2x8x4xf16>,
              %d_bias: tensor<1x4x6x8xf32>) {
-  // expected-error@+1 {{expected 'bias', whose gradient 'd_bias' is, but got none}}
+  // expected-error@+1 {{expected 'bias' for the gradient 'd_bias' but got none}}
   %r:4 = flashattn.attention_backward
       ins(%q, %k, %v, %o, %lse, %d_o : tensor<2x4x6x16xf16>, tensor<2x2x8x16xf16>, tensor<2x2x8x4xf16>,
           tensor<2x4x6x4xf16>, tensor<2x4x6xf32>, tensor<2x4x6x4xf16>)
@@ -589,7 +589,7 @@ func.func @f(%q: tensor<2x4x6x16xf16>, %k: tensor<2x2x8x16xf16>, %v: tensor<2x2x
              %o: tensor<2x4x6x4xf16>, %lse: tensor<2x4x6xf32>, %d_o: tensor<2x4x6x4xf16>,
              %dq: tensor<2x4x6x16xf16>, %dk: tensor<2x2x8x16xf16>, %dv: tensor<2x2x8x4xf16>,
              %d_sink_logits: tensor<4xf32>) {
-  // expected-error@+1 {{expected 'sink_logits', whose gradient 'd_sink_logits' is, but got none}}
+  // expected-error@+1 {{expected 'sink_logits' for the gradient 'd_sink_logits' but got none}}
   %r:4 = flashattn.attention_backward
       ins(%q, %k, %v, %o, %lse, %d_o : tensor<2x4x6x16xf16>, tensor<2x2x8x16xf16>, tensor<2x2x8x4xf16>,
           tensor<2x4x6x4xf16>, tensor<2x4x6xf32>, tensor<2x4x6x4xf16>)

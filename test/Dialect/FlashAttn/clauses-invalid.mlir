@@ -5,7 +5,7 @@
 
 // What is wrong with the text of a clause is said at it.
 
-// DEEP: expected any_of and all_of in each other at most 64 deep but got more
+// DEEP: expected any_of and all_of to nest at most 64 deep but got more
 // NESTED: expected an op of arith or math in score_mod but got 'flashattn.attention'
 
 //===----------------------------------------------------------------------===//
@@ -137,7 +137,7 @@ func.func @and_in_dictionary(%q: tensor<1x2x8x16xf32>) {
 //===----------------------------------------------------------------------===//
 
 func.func @masks(%q: tensor<1x2x8x16xf32>) {
-  // expected-error@+1 {{expected one mask but got another behind it: any_of<[…]> shows a pair that any of its masks shows, all_of<[…]> one that all show}}
+  // expected-error@+1 {{expected one mask but got two: combine them by any_of<[…]> (union) or all_of<[…]> (intersection)}}
   %r = flashattn.attention mask(causal, sink<4>) ins(%q, %q, %q : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
       outs(%q : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
   return
@@ -205,7 +205,7 @@ func.func @one(%o: memref<2x4x6x16xf16>, %w: memref<4x16x64xf16>, %p: memref<2x6
 #m4 = #flashattn.all_of<[#flashattn.all_of<[#flashattn.all_of<[#flashattn.all_of<[#flashattn.all_of<[#flashattn.all_of<[#flashattn.all_of<[#flashattn.all_of<[#flashattn.all_of<[#flashattn.all_of<[#m3]>]>]>]>]>]>]>]>]>]>
 #m5 = #flashattn.all_of<[#flashattn.all_of<[#flashattn.all_of<[#flashattn.all_of<[#flashattn.all_of<[#flashattn.all_of<[#flashattn.all_of<[#flashattn.all_of<[#flashattn.all_of<[#flashattn.all_of<[#m4]>]>]>]>]>]>]>]>]>]>
 #m6 = #flashattn.all_of<[#flashattn.all_of<[#flashattn.all_of<[#flashattn.all_of<[#flashattn.all_of<[#flashattn.all_of<[#flashattn.all_of<[#flashattn.all_of<[#flashattn.all_of<[#flashattn.all_of<[#m5]>]>]>]>]>]>]>]>]>]>
-// expected-error@+1 {{expected any_of and all_of in each other at most 64 deep but got more}}
+// expected-error@+1 {{expected any_of and all_of to nest at most 64 deep but got more}}
 #m7 = #flashattn.all_of<[#flashattn.all_of<[#flashattn.all_of<[#flashattn.all_of<[#flashattn.all_of<[#flashattn.all_of<[#flashattn.all_of<[#flashattn.all_of<[#flashattn.all_of<[#flashattn.all_of<[#m6]>]>]>]>]>]>]>]>]>]>
 
 // -----
@@ -219,5 +219,5 @@ func.func @one(%o: memref<2x4x6x16xf16>, %w: memref<4x16x64xf16>, %p: memref<2x6
 #m5 = #flashattn.any_of<[#m4, #m4, #m4]>
 #m6 = #flashattn.any_of<[#m5, #m5, #m5]>
 #m7 = #flashattn.any_of<[#m6, #m6, #m6]>
-// expected-error@+1 {{expected a mask of at most 4096 parts, each counted wherever it stands, but got more}}
+// expected-error@+1 {{expected a mask of at most 4096 parts, with each use counted, but got more}}
 #m8 = #flashattn.any_of<[#m7, #m7]>

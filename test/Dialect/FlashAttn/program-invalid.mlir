@@ -129,7 +129,7 @@ func.func @dimension_twice(%k: memref<?x64xf16>, %n: index) {
 // -----
 
 func.func @repeated_rows(%k: memref<?x64xf16>, %n: index) {
-  // expected-error @+1 {{'flashattn.load_tile' op expected in_bounds where all rows or columns are the same}}
+  // expected-error @+1 {{'flashattn.load_tile' op expected in_bounds true for a dimension of -1 but got false}}
   %t = flashattn.load_tile %k[%n, %n] dims [-1, 1] in_bounds [false, true]
       : memref<?x64xf16> -> vector<32x64xf16>
   return
@@ -139,7 +139,7 @@ func.func @repeated_rows(%k: memref<?x64xf16>, %n: index) {
 
 func.func @repeated_rows_end(%k: memref<?x64xf16>, %n: index) {
   %rows = flashattn.dense_rows below %n
-  // expected-error @+1 {{'flashattn.load_tile' op expected no row map for rows that are all equal but got one}}
+  // expected-error @+1 {{'flashattn.load_tile' op expected no row map for equal rows but got one}}
   %t = flashattn.load_tile %k[%n, %n] dims [-1, 1] rows %rows in_bounds [true, true]
       : memref<?x64xf16> -> vector<32x64xf16>
   return
@@ -175,7 +175,7 @@ func.func @no_sizes() {
 
 func.func @rows_left_out(%t: vector<32x64xf16>, %o: memref<?x64xf16>, %n: index) {
   %rows = flashattn.dense_rows below %n
-  // expected-error @+1 {{'flashattn.store_tile' op expected a row map of all rows in order but got 'flashattn.dense_rows' with others}}
+  // expected-error @+1 {{'flashattn.store_tile' op expected a row map without 'from', 'below' and segments but got 'flashattn.dense_rows' with one of them}}
   flashattn.store_tile %t to %o[%n, %n] dims [0, 1] rows %rows in_bounds [false, true] : vector<32x64xf16>, memref<?x64xf16>
   return
 }
@@ -184,7 +184,7 @@ func.func @rows_left_out(%t: vector<32x64xf16>, %o: memref<?x64xf16>, %n: index)
 
 func.func @rows_of_several(%k: memref<?x?x64xf16>, %n: index) {
   %packed = flashattn.packed_rows [4, 4]
-  // expected-error @+1 {{'flashattn.load_tile' op expected a tile of 16 rows, as the row map has them, but got 'vector<32x64xf16>'}}
+  // expected-error @+1 {{'flashattn.load_tile' op expected a tile of 16 rows, as in the row map, but got 'vector<32x64xf16>'}}
   %t = flashattn.load_tile %k[%n, %n, %n] dims [0, 1, 2] rows %packed in_bounds [false, false, true]
       : memref<?x?x64xf16> -> vector<32x64xf16>
   return
@@ -213,7 +213,7 @@ func.func @interval(%n: index) {
 // -----
 
 func.func @step_numbers(%n: index) {
-  // expected-error @+1 {{expected the step's position and tile but got 1 arguments}}
+  // expected-error @+1 {{expected arguments for the step's position and tile but got 1 arguments}}
   flashattn.tile_loop (%i) in [(%n, %n, %n, %n)] {
   }
   return
@@ -270,7 +270,7 @@ func.func @lag(%n: index) {
 
 func.func @behind(%n: index) {
   flashattn.tile_loop (%i, %j) in [(%n, %n, %n, %n)] {
-    // expected-error @+1 {{'flashattn.stage' op expected 'behind' to be one of the step's 2 stages, from 0 on, that does not lag but got -1}}
+    // expected-error @+1 {{'flashattn.stage' op expected 'behind' to be the number of one of the step's 2 stages, without a lag, but got -1}}
     flashattn.stage lag 1 behind -1
   }
   return
@@ -281,7 +281,7 @@ func.func @behind(%n: index) {
 func.func @behind_without_lag(%n: index) {
   flashattn.tile_loop (%i, %j) in [(%n, %n, %n, %n)] {
     flashattn.stage
-    // expected-error @+1 {{'flashattn.stage' op expected 'lag' 1 where 'behind' is 1 but got 0}}
+    // expected-error @+1 {{'flashattn.stage' op expected 'lag' 1 for 'behind' 1 but got 0}}
     flashattn.stage behind 1
   }
   return
@@ -292,7 +292,7 @@ func.func @behind_without_lag(%n: index) {
 func.func @behind_none(%n: index) {
   flashattn.tile_loop (%i, %j) in [(%n, %n, %n, %n)] {
     flashattn.stage
-    // expected-error @+1 {{'flashattn.stage' op expected 'behind' to be one of the step's 3 stages, from 0 on, that does not lag but got 3}}
+    // expected-error @+1 {{'flashattn.stage' op expected 'behind' to be the number of one of the step's 3 stages, without a lag, but got 3}}
     flashattn.stage lag 1 behind 3
   }
   return
@@ -303,7 +303,7 @@ func.func @behind_none(%n: index) {
 func.func @behind_one_that_lags(%n: index) {
   flashattn.tile_loop (%i, %j) in [(%n, %n, %n, %n)] {
     flashattn.stage lag 1
-    // expected-error @+1 {{'flashattn.stage' op expected 'behind' to be one of the step's 3 stages, from 0 on, that does not lag but got 1}}
+    // expected-error @+1 {{'flashattn.stage' op expected 'behind' to be the number of one of the step's 3 stages, without a lag, but got 1}}
     flashattn.stage lag 1 behind 1
   }
   return
@@ -312,7 +312,7 @@ func.func @behind_one_that_lags(%n: index) {
 // -----
 
 func.func @round_number(%n: index) {
-  // expected-error @+1 {{expected the step's position and tile and its round but got 2 arguments}}
+  // expected-error @+1 {{expected arguments for the step's position and tile and round but got 2 arguments}}
   flashattn.tile_loop (%i, %j) in [(%n, %n, %n, %n)] rounds %n {
   }
   return
@@ -638,7 +638,7 @@ func.func @no_order(%x: vector<64x128xf32>, %sums: memref<2x?x128xf32>, %n: inde
 
 // Behind the memref's columns, all of them.
 func.func @ones(%k: memref<?x64xbf16>, %n: index) {
-  // expected-error @+1 {{'flashattn.load_tile' op expected ones after all columns of the memref, 8 of them, but got 'memref<?x64xbf16>' and 'vector<32x64xbf16>'}}
+  // expected-error @+1 {{'flashattn.load_tile' op expected 8 columns of ones after all columns of the memref but got 'memref<?x64xbf16>' and 'vector<32x64xbf16>'}}
   %t = flashattn.load_tile %k[%n, %n] dims [0, 1] in_bounds [false, false] ones
       : memref<?x64xbf16> -> vector<32x64xbf16>
   return
@@ -665,7 +665,7 @@ func.func @foreign_rows(%k: memref<?x64xbf16>, %n: index, %rows: !flashattn.rows
 
 func.func @rows_of_another_op(%k: memref<?x64xbf16>, %n: index) {
   %rows = builtin.unrealized_conversion_cast %n : index to !flashattn.rows
-  // expected-error @+1 {{'flashattn.load_tile' op expected 'rows' to be defined by an op with RowMapOpInterface but got another op's}}
+  // expected-error @+1 {{'flashattn.load_tile' op expected 'rows' to be defined by an op with RowMapOpInterface but got another op}}
   %t = flashattn.load_tile %k[%n, %n] dims [0, 1] rows %rows in_bounds [false, false]
       : memref<?x64xbf16> -> vector<32x64xbf16>
   return
@@ -675,7 +675,7 @@ func.func @rows_of_another_op(%k: memref<?x64xbf16>, %n: index) {
 
 func.func @granularity(%k: memref<?x64xbf16>, %n: index) {
   %rows = flashattn.compact_rows starts(%n) skips(%n) lower_bounds [0]
-  // expected-error @+1 {{'flashattn.load_tile' op expected a multiple of 8 rows along one dimension, as the row map has them, but got 'vector<20x64xbf16>'}}
+  // expected-error @+1 {{'flashattn.load_tile' op expected a multiple of 8 rows along one dimension, as in the row map, but got 'vector<20x64xbf16>'}}
   %t = flashattn.load_tile %k[%n, %n] dims [0, 1] rows %rows in_bounds [false, false]
       : memref<?x64xbf16> -> vector<20x64xbf16>
   return

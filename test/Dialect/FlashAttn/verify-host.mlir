@@ -5,7 +5,7 @@
 // CHECK-COUNT-8: llvm.func @{{[a-z]+}}
 
 func.func @elementwise(%x: memref<64x64xf32>, %y: memref<64x64xf32>) {
-  // expected-error@+1 {{'linalg.exp' op would run on the host, which cannot read a GPU's memory: expected ops of the flashattn dialect, kernels, copies of contiguous memory, or linalg ops that are an output projection}}
+  // expected-error@+1 {{'linalg.exp' op would run on the host, which cannot read a GPU's memory: expected ops of the flashattn dialect, kernels, contiguous copies, or an output projection in linalg}}
   linalg.exp ins(%x : memref<64x64xf32>) outs(%y : memref<64x64xf32>)
   return
 }

@@ -9,7 +9,7 @@ func.func @f(%a: !t, %b: !t) {
   flashattn.attention ins(%a, %a, %a : !t, !t, !t) outs(%b : !t)
   return
 }
-// expected-error@+1 {{'builtin.module' op is nested in another module: expected all functions in one}}
+// expected-error@+1 {{'builtin.module' op is nested in another module: expected all functions in one module}}
 module @inner {
   func.func @g(%a: !t, %b: !t) {
     flashattn.attention ins(%a, %a, %a : !t, !t, !t) outs(%b : !t)
@@ -19,14 +19,14 @@ module @inner {
 
 // -----
 
-// expected-error@+1 {{'func.func' op expected a name without a zero byte that LLVM and the runtime leave free, other than 'llvm.*', '_mlir_*', 'flashattn[A-Z]*' and 'mgpu[A-Z]*', but got 'llvm.memcpy'}}
+// expected-error@+1 {{'func.func' op expected a name without a zero byte, and other than the reserved names 'llvm.*', '_mlir_*', 'flashattn[A-Z]*' and 'mgpu[A-Z]*', but got 'llvm.memcpy'}}
 func.func @llvm.memcpy(%x: memref<4xf32>) {
   return
 }
 
 // -----
 
-// expected-error@+1 {{leave free, other than 'llvm.*', '_mlir_*', 'flashattn[A-Z]*' and 'mgpu[A-Z]*', but got 'flashattnParallelFor'}}
+// expected-error@+1 {{and other than the reserved names 'llvm.*', '_mlir_*', 'flashattn[A-Z]*' and 'mgpu[A-Z]*', but got 'flashattnParallelFor'}}
 func.func @flashattnParallelFor(%x: memref<4xf32>) {
   return
 }

@@ -79,7 +79,7 @@ func.func @stride(%m: memref<80x64xf16, strided<[64, ?]>>) {
 
 !bars = memref<4xi64, #gpu.address_space<workgroup>>
 func.func @no_tile(%m: !hopper.tensor_map<80x64xf16>, %t: memref<2x80x64xf16>, %b: !bars, %i: index) {
-  // expected-error @+1 {{expected 'tile' to be a tile in shared memory, panels x rows x 16, 32 or 64 elements of f16 or bf16 without gaps, with rows a multiple of 8 where there are more panels, 262144 bytes at most, but got 'memref<2x80x64xf16>'}}
+  // expected-error @+1 {{expected 'tile' to be a contiguous tile in shared memory, of panels x rows x 16, 32 or 64 elements of f16 or bf16, with a multiple of 8 rows if there are several panels, of 262144 bytes at most but got 'memref<2x80x64xf16>'}}
   hopper.tma_load %m[%i, %i] to %t, %b[%i] : !hopper.tensor_map<80x64xf16> to memref<2x80x64xf16>, !bars
   return
 }
@@ -251,7 +251,7 @@ func.func @held_elements(%a: !t, %held: vector<64x16xbf16>, %b: !t) {
 
 !t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
 func.func @held_of_registers(%a: vector<64x64xf16>, %held: vector<64x16xf16>, %b: !t) {
-  // expected-error @+1 {{expected 'first' columns of 'a' only where it is in shared memory and not transposed}}
+  // expected-error @+1 {{expected no 'first' columns unless 'a' is in shared memory and not transposed}}
   %d = hopper.wgmma %a first %held, %b : vector<64x64xf16> first vector<64x16xf16>, !t -> vector<64x64xf32>
   return
 }
@@ -260,7 +260,7 @@ func.func @held_of_registers(%a: vector<64x64xf16>, %held: vector<64x16xf16>, %b
 
 !t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
 func.func @held_of_transposed(%a: !t, %held: vector<64x16xf16>, %b: !t) {
-  // expected-error @+1 {{expected 'first' columns of 'a' only where it is in shared memory and not transposed}}
+  // expected-error @+1 {{expected no 'first' columns unless 'a' is in shared memory and not transposed}}
   %d = hopper.wgmma %a first %held, %b transposed_a : !t first vector<64x16xf16>, !t -> vector<64x64xf32>
   return
 }
@@ -332,7 +332,7 @@ func.func @more_columns(%a: !t, %b: !t) {
 
 !t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
 func.func @transposed_in_registers(%a: vector<64x64xf16>, %b: !t) {
-  // expected-error @+1 {{expected 'a' in shared memory where it is transposed but got 'vector<64x64xf16>'}}
+  // expected-error @+1 {{expected a transposed 'a' in shared memory but got 'vector<64x64xf16>'}}
   %d = hopper.wgmma %a, %b transposed_a : vector<64x64xf16>, !t -> vector<64x64xf32>
   return
 }
@@ -360,7 +360,7 @@ func.func @transposed_contraction(%a: !a, %b: !t) {
 // -----
 
 func.func @place_bytes(%s: memref<?x?xf32>, %p: memref<3x6xf32, #gpu.address_space<workgroup>>, %b: memref<4xi64, #gpu.address_space<workgroup>>, %i: index) {
-  // expected-error @+1 {{expected places of 16 bytes or a multiple in shared memory but got 'memref<3x6xf32, #gpu.address_space<workgroup>>'}}
+  // expected-error @+1 {{expected buffers in shared memory whose size is a multiple of 16 bytes but got 'memref<3x6xf32, #gpu.address_space<workgroup>>'}}
   hopper.bulk_load %s[%i, %i] to %p[%i], %b[%i] : memref<?x?xf32> to memref<3x6xf32, #gpu.address_space<workgroup>>, memref<4xi64, #gpu.address_space<workgroup>>
   return
 }
@@ -368,7 +368,7 @@ func.func @place_bytes(%s: memref<?x?xf32>, %p: memref<3x6xf32, #gpu.address_spa
 // -----
 
 func.func @place_memory(%s: memref<?x?xf32>, %p: memref<3x64xf32>, %b: memref<4xi64, #gpu.address_space<workgroup>>, %i: index) {
-  // expected-error @+1 {{expected places of 16 bytes or a multiple in shared memory but got 'memref<3x64xf32>'}}
+  // expected-error @+1 {{expected buffers in shared memory whose size is a multiple of 16 bytes but got 'memref<3x64xf32>'}}
   hopper.bulk_load %s[%i, %i] to %p[%i], %b[%i] : memref<?x?xf32> to memref<3x64xf32>, memref<4xi64, #gpu.address_space<workgroup>>
   return
 }
@@ -460,7 +460,7 @@ func.func @target_indices(%x: vector<64x128xf32>, %s: !s, %t: memref<?x128xf32>,
 
 !s = memref<8x384xf32, #gpu.address_space<workgroup>>
 func.func @staged_elements(%x: vector<64x128xf32>, %s: !s, %t: memref<?x128xf32>, %i: index) {
-  // expected-error @+1 {{expected staging for each warp in 128s of elements that divides 1024 but got 'memref<8x384xf32, #gpu.address_space<workgroup>>'}}
+  // expected-error @+1 {{expected staging of a multiple of 128 elements for each warp that divides 1024 but got 'memref<8x384xf32, #gpu.address_space<workgroup>>'}}
   hopper.add_tile %x through %s to %t[%i, %i] : vector<64x128xf32>, !s, memref<?x128xf32>
   return
 }
@@ -469,7 +469,7 @@ func.func @staged_elements(%x: vector<64x128xf32>, %s: !s, %t: memref<?x128xf32>
 
 !s = memref<8x64xf32, #gpu.address_space<workgroup>>
 func.func @staged_vectors(%x: vector<2xf32>, %s: !s, %t: memref<?x128xf32>, %i: index) {
-  // expected-error @+1 {{expected staging for each warp in 128s of elements that divides 64 but got 'memref<8x64xf32, #gpu.address_space<workgroup>>'}}
+  // expected-error @+1 {{expected staging of a multiple of 128 elements for each warp that divides 64 but got 'memref<8x64xf32, #gpu.address_space<workgroup>>'}}
   hopper.add_tile %x through %s to %t[%i, %i] warp %i : vector<2xf32>, !s, memref<?x128xf32>
   return
 }
@@ -478,7 +478,7 @@ func.func @staged_vectors(%x: vector<2xf32>, %s: !s, %t: memref<?x128xf32>, %i: 
 
 !s = memref<8x1024xf32, #gpu.address_space<workgroup>>
 func.func @no_warp(%x: vector<32xf32>, %s: !s, %t: memref<?x128xf32>, %i: index) {
-  // expected-error @+1 {{expected the number of the warp where the value is a thread's part}}
+  // expected-error @+1 {{expected the number of the warp for a value that is a thread's part, and only for it}}
   hopper.add_tile %x through %s to %t[%i, %i] : vector<32xf32>, !s, memref<?x128xf32>
   return
 }
@@ -487,7 +487,7 @@ func.func @no_warp(%x: vector<32xf32>, %s: !s, %t: memref<?x128xf32>, %i: index)
 
 !s = memref<8x512xf32, #gpu.address_space<workgroup>>
 func.func @staged_parts(%x: vector<64x128xf32>, %s: !s) {
-  // expected-error @+1 {{'hopper.stage_tile' op expected staging for each warp in 128s of elements that holds 1024 but got 'memref<8x512xf32, #gpu.address_space<workgroup>>'}}
+  // expected-error @+1 {{'hopper.stage_tile' op expected staging of a multiple of 128 elements for each warp that holds 1024 but got 'memref<8x512xf32, #gpu.address_space<workgroup>>'}}
   hopper.stage_tile %x to %s : vector<64x128xf32>, !s
   return
 }
@@ -616,7 +616,7 @@ func.func @mixed_wait(%x: vector<32xf32>, %y: vector<64x64xf32>) {
 // -----
 
 func.func @store_no_tile(%m: !hopper.tensor_map<64x64xf16>, %t: memref<2x64x64xf16>, %i: index) {
-  // expected-error @+1 {{expected 'tile' to be a tile in shared memory, panels x rows x 16, 32 or 64 elements of f16 or bf16 without gaps, with rows a multiple of 8 where there are more panels, 262144 bytes at most, but got 'memref<2x64x64xf16>'}}
+  // expected-error @+1 {{expected 'tile' to be a contiguous tile in shared memory, of panels x rows x 16, 32 or 64 elements of f16 or bf16, with a multiple of 8 rows if there are several panels, of 262144 bytes at most but got 'memref<2x64x64xf16>'}}
   hopper.tma_store %t to %m[%i, %i] : memref<2x64x64xf16> to !hopper.tensor_map<64x64xf16>
   return
 }
@@ -669,7 +669,7 @@ func.func @store_six_coordinates(%m: !hopper.tensor_map<64x64xf16>, %t: !tile, %
 // -----
 
 func.func @load_tile_memory(%t: memref<2x64x64xf16>) {
-  // expected-error @+1 {{expected 'tile' to be a tile in shared memory, panels x rows x 16, 32 or 64 elements of f16 or bf16 without gaps, with rows a multiple of 8 where there are more panels, 262144 bytes at most, but got 'memref<2x64x64xf16>'}}
+  // expected-error @+1 {{expected 'tile' to be a contiguous tile in shared memory, of panels x rows x 16, 32 or 64 elements of f16 or bf16, with a multiple of 8 rows if there are several panels, of 262144 bytes at most but got 'memref<2x64x64xf16>'}}
   %0 = hopper.load_tile %t : memref<2x64x64xf16> -> vector<64x128xf16>
   return
 }
@@ -686,7 +686,7 @@ func.func @load_tile_rows(%t: !tile) {
 // -----
 
 func.func @store_tile_memory(%x: vector<64x128xf16>, %t: memref<2x64x64xf16>) {
-  // expected-error @+1 {{expected 'tile' to be a tile in shared memory, panels x rows x 16, 32 or 64 elements of f16 or bf16 without gaps, with rows a multiple of 8 where there are more panels, 262144 bytes at most, but got 'memref<2x64x64xf16>'}}
+  // expected-error @+1 {{expected 'tile' to be a contiguous tile in shared memory, of panels x rows x 16, 32 or 64 elements of f16 or bf16, with a multiple of 8 rows if there are several panels, of 262144 bytes at most but got 'memref<2x64x64xf16>'}}
   hopper.store_tile %x to %t : vector<64x128xf16>, memref<2x64x64xf16>
   return
 }
@@ -694,7 +694,7 @@ func.func @store_tile_memory(%x: vector<64x128xf16>, %t: memref<2x64x64xf16>) {
 // -----
 
 func.func @store_part_memory(%x: vector<64xf16>, %t: memref<2x64x64xf16>) {
-  // expected-error @+1 {{expected 'tile' to be a tile in shared memory, panels x rows x 16, 32 or 64 elements of f16 or bf16 without gaps, with rows a multiple of 8 where there are more panels, 262144 bytes at most, but got 'memref<2x64x64xf16>'}}
+  // expected-error @+1 {{expected 'tile' to be a contiguous tile in shared memory, of panels x rows x 16, 32 or 64 elements of f16 or bf16, with a multiple of 8 rows if there are several panels, of 262144 bytes at most but got 'memref<2x64x64xf16>'}}
   hopper.store_tile %x to %t : vector<64xf16>, memref<2x64x64xf16>
   return
 }
@@ -876,7 +876,7 @@ func.func @panels(%m: !hopper.tensor_map<80x64xf16>, %t: !tile, %b: !bars, %i: i
 // A tile of more bytes than an int64_t counts.
 !tile = memref<9223372036854775807x8x64xf16, #gpu.address_space<workgroup>>
 func.func @read_huge(%t: !tile) {
-  // expected-error @+1 {{with rows a multiple of 8 where there are more panels, 262144 bytes at most, but got 'memref<9223372036854775807x8x64xf16, #gpu.address_space<workgroup>>'}}
+  // expected-error @+1 {{with a multiple of 8 rows if there are several panels, of 262144 bytes at most but got 'memref<9223372036854775807x8x64xf16, #gpu.address_space<workgroup>>'}}
   %x = hopper.read_tile %t : !tile -> vector<32xf16>
   return
 }

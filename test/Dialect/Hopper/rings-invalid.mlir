@@ -131,7 +131,7 @@ func.func @blocks() {
 // -----
 
 func.func @row_places(%ring: !hopper.ring<3x2x80x64xf16>, %s: memref<?xf32>, %p: memref<2x64xf32, #gpu.address_space<workgroup>>, %i: index) {
-  // expected-error @+1 {{expected 3 places, as the ring has, but got 2}}
+  // expected-error @+1 {{expected 3 buffers, the stages of the ring, but got 2}}
   hopper.ring_put_row %ring at %i from %s[%i] to %p : !hopper.ring<3x2x80x64xf16>, memref<?xf32>, memref<2x64xf32, #gpu.address_space<workgroup>>
   return
 }

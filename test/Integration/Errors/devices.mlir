@@ -69,7 +69,7 @@
 // FAILED: error: fatal error on cuda:0: cannot launch kernel 'twice_kernel' {{.*}}: CUDA_ERROR_LAUNCH_FAILED
 
 // RUN: not %{fake} %{run} --fuse-projection 2>&1 | FileCheck %s --check-prefix=FUSE
-// FUSE: error: expected the CPU for projections in the epilogue of attention (fuse-projection) but got sm_90
+// FUSE: error: expected chip cpu for option fuse-projection but got sm_90
 
 // Where nothing is wrong, the same command works; the fake's kernels leave the poison.
 // RUN: %{fake} %{run} --bench=0.01 | FileCheck %s --check-prefix=RUNS

@@ -91,4 +91,4 @@ func.func @outer(%q: !d, %k: !d, %n: index) -> !d {
 // A module that has been lowered.
 // RUN: flash-opt %s -flashattn-to-cpu -o %t.lowered.mlir
 // RUN: not flash-run %t.lowered.mlir --device=cpu 2>&1 | FileCheck %s --check-prefix=LOWERED
-// LOWERED: error: expected a module that is not lowered yet, with a func.func, but got llvm.func '{{.+}}'
+// LOWERED: error: expected a module with a func.func but got a module that is already lowered, with llvm.func '{{.+}}'

@@ -28,9 +28,8 @@ static ParseResult parseMaskClause(OpAsmParser &parser, Attribute &attribute) {
   attribute = mask;
   SMLoc loc = parser.getCurrentLocation();
   if (succeeded(parser.parseOptionalComma()))
-    return parser.emitError(loc)
-           << "expected one mask but got another behind it: any_of<[…]> shows "
-              "a pair that any of its masks shows, all_of<[…]> one that all show";
+    return parser.emitError(loc) << "expected one mask but got two: combine them by any_of<[…]> "
+                                    "(union) or all_of<[…]> (intersection)";
   return success();
 }
 

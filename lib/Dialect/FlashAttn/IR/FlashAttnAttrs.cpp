@@ -56,7 +56,7 @@ static void printVisibleSet(AsmPrinter &printer, IntegerSetAttr set) {
 static thread_local unsigned maskDepth = 0;
 
 static InFlightDiagnostic emitTooDeep(function_ref<InFlightDiagnostic()> emitError) {
-  return emitError() << "expected any_of and all_of in each other at most " << kMaxMaskDepth
+  return emitError() << "expected any_of and all_of to nest at most " << kMaxMaskDepth
                      << " deep but got more";
 }
 
@@ -155,7 +155,7 @@ static LogicalResult verifyNesting(function_ref<InFlightDiagnostic()> emitError,
     return emitTooDeep(emitError);
   if (parts > kMaxMaskParts)
     return emitError() << "expected a mask of at most " << kMaxMaskParts
-                       << " parts, each counted wherever it stands, but got more";
+                       << " parts, with each use counted, but got more";
   return success();
 }
 

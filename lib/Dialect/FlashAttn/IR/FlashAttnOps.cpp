@@ -163,8 +163,8 @@ LogicalResult AttentionBackwardOp::verify() {
        {std::tuple("d_bias", getDBiasInit(), "bias", getBias()),
         std::tuple("d_sink_logits", getDSinkLogitsInit(), "sink_logits", getSinkLogits())})
     if (gradient && !operand)
-      return emitOpError() << "expected '" << source << "', whose gradient '" << name
-                           << "' is, but got none";
+      return emitOpError() << "expected '" << source << "' for the gradient '" << name
+                           << "' but got none";
   if (getDBiasInit() && !haveSameShape(getBias().getType(), getDBiasInit().getType()))
     return emitOpError() << "expected 'd_bias' of the type of 'bias', " << getBias().getType()
                          << ", but got " << getDBiasInit().getType();

@@ -89,7 +89,7 @@ FailureOr<MaskSize> flashattn::verifyVisibleSets(function_ref<InFlightDiagnostic
     return failure();
   for (IntegerSet set : sets) {
     if (!set)
-      return emitError() << "expected the integer sets of a mask but got none in the place of one";
+      return emitError() << "expected the integer sets of a mask but got a null set";
     if (set.getNumDims() != 2 || set.getNumSymbols() != 2)
       return emitError() << "expected an affine_set over the 2 dimensions (p, k) and the 2 symbols "
                             "[nq, nk] but got "

@@ -226,12 +226,12 @@ template <typename AccessOp> static LogicalResult verifyAccess(AccessOp op, bool
     if (dim >= 0 && llvm::is_contained(dims.take_front(i), dim))
       return op.emitOpError() << "expected each dimension once but got " << dim << " twice";
     if (dim < 0 && !op.getInBounds()[i])
-      return op.emitOpError() << "expected in_bounds where all rows or columns are the same";
+      return op.emitOpError() << "expected in_bounds true for a dimension of -1 but got false";
   }
   if (op.getRows() && !op.getRowMap())
     return op.emitOpError()
            << "expected 'rows' to be defined by an op with RowMapOpInterface but got "
-           << (op.getRows().getDefiningOp() ? "another op's" : "a block argument");
+           << (op.getRows().getDefiningOp() ? "another op" : "a block argument");
   SmallVector<int64_t> shape = op.getTileShape();
   if (shape.size() != dims.size())
     return op.emitOpError() << "expected a tile along " << shape.size() << " dimensions but got "
@@ -242,7 +242,7 @@ template <typename AccessOp> static LogicalResult verifyAccess(AccessOp op, bool
     numRows *= size;
   if (numRows != tile.getDimSize(0))
     return op.emitOpError() << "expected a tile of " << numRows
-                            << " rows, as the row map has them, but got " << tile;
+                            << " rows, as in the row map, but got " << tile;
   return success();
 }
 
@@ -271,11 +271,11 @@ LogicalResult LoadTileOp::verify() {
     return failure();
   if (RowMapOpInterface map = getRowMap()) {
     if (!getRowDim())
-      return emitOpError() << "expected no row map for rows that are all equal but got one";
+      return emitOpError() << "expected no row map for equal rows but got one";
     std::optional<int64_t> granularity = map.getGranularity();
     if (granularity && (getDims().size() != 2 || getTileType().getDimSize(0) % *granularity != 0))
       return emitOpError() << "expected a multiple of " << *granularity
-                           << " rows along one dimension, as the row map has them, but got "
+                           << " rows along one dimension, as in the row map, but got "
                            << getTileType();
   }
   if (!getOnes())
@@ -283,8 +283,9 @@ LogicalResult LoadTileOp::verify() {
   int64_t last = getMemRefType().getRank() - 1;
   int64_t columns = getTileType().getRank() == 2 ? getTileType().getDimSize(1) : 0;
   if (getDims().back() != last || getMemRefType().getDimSize(last) + kOnes != columns)
-    return emitOpError() << "expected ones after all columns of the memref, " << kOnes
-                         << " of them, but got " << getMemRefType() << " and " << getTileType();
+    return emitOpError() << "expected " << kOnes
+                         << " columns of ones after all columns of the memref but got "
+                         << getMemRefType() << " and " << getTileType();
   return success();
 }
 
@@ -297,8 +298,8 @@ LogicalResult StoreTileOp::verify() {
     return failure();
   RowMapOpInterface map = getRowMap();
   if (map && (map.getBegin() || map.getEnd() || map.getGranularity()))
-    return emitOpError() << "expected a row map of all rows in order but got '" << map->getName()
-                         << "' with others";
+    return emitOpError() << "expected a row map without 'from', 'below' and segments but got '"
+                         << map->getName() << "' with one of them";
   return success();
 }
 
@@ -403,8 +404,8 @@ ParseResult TileLoopOp::parse(OpAsmParser &parser, OperationState &state) {
       return failure();
   }
   if (arguments.size() != (hasRounds ? 3 : 2))
-    return parser.emitError(loc) << "expected the step's position and tile"
-                                 << (hasRounds ? " and its round" : "") << " but got "
+    return parser.emitError(loc) << "expected arguments for the step's position and tile"
+                                 << (hasRounds ? " and round" : "") << " but got "
                                  << arguments.size() << " arguments";
   for (OpAsmParser::Argument &argument : arguments)
     argument.type = index;
@@ -490,10 +491,10 @@ static LogicalResult verifyStages(TileLoopOp loop) {
   for (auto stage : loop.getBody()->getOps<StageOp>()) {
     int64_t behind = stage.getBehind();
     if (stage.getLag() == 0 && behind != 0)
-      return stage.emitOpError() << "expected 'lag' 1 where 'behind' is " << behind << " but got 0";
+      return stage.emitOpError() << "expected 'lag' 1 for 'behind' " << behind << " but got 0";
     if (behind < 0 || behind >= static_cast<int64_t>(lags.size()) || lags[behind])
-      return stage.emitOpError() << "expected 'behind' to be one of the step's " << lags.size()
-                                 << " stages, from 0 on, that does not lag but got " << behind;
+      return stage.emitOpError() << "expected 'behind' to be the number of one of the step's "
+                                 << lags.size() << " stages, without a lag, but got " << behind;
   }
   return success();
 }

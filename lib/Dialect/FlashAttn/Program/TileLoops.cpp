@@ -261,9 +261,8 @@ LogicalResult LoopExpander::provide(Value operand, Step &step, Operation *reader
   }
   Operation *def = operand.getDefiningOp();
   if (!def || isa<VectorType>(operand.getType()) || !isPure(def) || def->getNumRegions() != 0)
-    return reader->emitOpError() << "expected a stage that lags to read only tiles of earlier "
-                                    "stages and scalars computed "
-                                    "from the tile's number but got "
+    return reader->emitOpError() << "expected a lagging stage to read only tiles of earlier "
+                                    "stages, or scalars computed from the tile's number, but got "
                                  << operand.getType();
   for (Value inner : def->getOperands())
     if (loop.getRegion().isAncestor(inner.getParentRegion()) &&

@@ -412,9 +412,8 @@ LogicalResult mlir::flashattn::verifyHost(Operation *root) {
     return WalkResult::advance();
   });
   return obstacles.refuse(
-      "would run on the host, which cannot read a GPU's memory: expected ops of "
-      "the flashattn dialect, kernels, copies of contiguous memory, or linalg "
-      "ops that are an output projection",
+      "would run on the host, which cannot read a GPU's memory: expected ops of the flashattn "
+      "dialect, kernels, contiguous copies, or an output projection in linalg",
       "so would");
 }
 
@@ -457,16 +456,15 @@ LogicalResult mlir::flashattn::verifyModule(Operation *root) {
     // Does not print the op, which may be long.
     if (isa<ModuleOp>(op) && op != root)
       return emitError(op->getLoc()) << "'builtin.module' op is nested in another module: expected "
-                                        "all functions in one";
+                                        "all functions in one module";
     auto function = dyn_cast<func::FuncOp>(op);
     if (!function)
       return WalkResult::advance();
     if (!function.isExternal() && isReserved(function.getName()))
-      return emitError(op->getLoc()) << "'func.func' op expected a name without a zero byte that "
-                                        "LLVM and the runtime leave "
-                                        "free, other than 'llvm.*', '_mlir_*', 'flashattn[A-Z]*' "
-                                        "and 'mgpu[A-Z]*', but got '"
-                                     << function.getName() << "'";
+      return emitError(op->getLoc())
+             << "'func.func' op expected a name without a zero byte, and other than the reserved "
+                "names 'llvm.*', '_mlir_*', 'flashattn[A-Z]*' and 'mgpu[A-Z]*', but got '"
+             << function.getName() << "'";
     return WalkResult::skip();
   });
   return failure(result.wasInterrupted());
@@ -482,8 +480,8 @@ LogicalResult mlir::flashattn::verifyLowered(Operation *root) {
       (isa<UnrealizedConversionCastOp>(op) ? casts : obstacles).add(op);
   });
   constexpr StringLiteral kMessage =
-      "is left where all is LLVM IR: expected an op that the pipelines lower, of arith, "
-      "bufferization, flashattn, func, linalg, math, memref, scf, tensor or vector";
+      "is left after the lowering to LLVM IR: expected an op of arith, bufferization, flashattn, "
+      "func, linalg, math, memref, scf, tensor or vector that the pipelines lower";
   constexpr StringLiteral kNote = "so is";
   return failed(obstacles.refuse(kMessage, kNote)) ? failure() : casts.refuse(kMessage, kNote);
 }

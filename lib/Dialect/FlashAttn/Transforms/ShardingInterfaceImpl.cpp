@@ -166,8 +166,8 @@ static LogicalResult verifyCut(KernelOpInterface op, Cut &cut) {
       for (GridAxis axis : cut.axes[loop]) {
         if (axis < 0 || axis >= cut.grid.getRank())
           return op->emitOpError()
-                 << "expected a grid axis below " << cut.grid.getRank() << ", those of @"
-                 << cut.grid.getSymName() << ", but got " << axis;
+                 << "expected one of the " << cut.grid.getRank() << " grid axes of @"
+                 << cut.grid.getSymName() << " but got " << axis;
         if (int64_t count = cut.grid.getShape()[axis]; count < 1)
           return op->emitOpError()
                  << "expected a static number of processes, at least 1, along grid axis " << axis
@@ -210,9 +210,9 @@ static FailureOr<Cut> findCut(KernelOpInterface op, ArrayRef<Sharding> operands,
                                << sharding.getGridAttr() << " for '" << role.getName() << "'";
     cut.grid = grid;
     if (sharding.getSplitAxes().size() > role.dims.size())
-      return op->emitOpError() << "expected split axes of at most " << role.dims.size()
-                               << " dimensions of '" << role.getName() << "' but got "
-                               << sharding.getSplitAxes().size();
+      return op->emitOpError() << "expected at most " << role.dims.size()
+                               << " lists of split axes, one for each dimension of '"
+                               << role.getName() << "', but got " << sharding.getSplitAxes().size();
     for (unsigned dim = 0; dim < role.dims.size(); ++dim) {
       Loop loop = getLoop(op, role, dim);
       ArrayRef<GridAxesAttr> split = sharding.getSplitAxes();

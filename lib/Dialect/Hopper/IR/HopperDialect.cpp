@@ -162,9 +162,9 @@ std::optional<SharedTile> SharedTile::get(Type type) {
 FailureOr<SharedTile> SharedTile::verify(Operation *op, StringRef name, Value operand) {
   if (std::optional<SharedTile> tile = get(operand.getType()))
     return *tile;
-  return op->emitOpError() << "expected '" << name
-                           << "' to be a tile in shared memory, panels x rows x 16, 32 or 64 "
-                              "elements of f16 or bf16 without gaps, with rows a multiple of 8 "
-                              "where there are more panels, "
-                           << kMostBytes << " bytes at most, but got " << operand.getType();
+  return op->emitOpError()
+         << "expected '" << name
+         << "' to be a contiguous tile in shared memory, of panels x rows x 16, 32 or 64 elements "
+            "of f16 or bf16, with a multiple of 8 rows if there are several panels, of "
+         << kMostBytes << " bytes at most but got " << operand.getType();
 }

@@ -154,7 +154,8 @@ static LogicalResult verifyElements(Operation *op, Value source, ValueRange indi
       !gpu::GPUDialect::hasWorkgroupMemoryAddressSpace(type) ||
       !type.getElementType().isIntOrFloat() || getPlaceBytes(type) % 16 != 0)
     return op->emitOpError()
-           << "expected places of 16 bytes or a multiple in shared memory but got " << type;
+           << "expected buffers in shared memory whose size is a multiple of 16 bytes but got "
+           << type;
   if (from.getElementType() != type.getElementType())
     return op->emitOpError() << "expected a source of " << type.getElementType() << " but got "
                              << from;
@@ -234,7 +235,7 @@ LogicalResult RingPutRowOp::verify() {
   int64_t places = cast<MemRefType>(getPlaces().getType()).getDimSize(0);
   if (places != getRingType().getStages())
     return emitOpError() << "expected " << getRingType().getStages()
-                         << " places, as the ring has, but got " << places;
+                         << " buffers, the stages of the ring, but got " << places;
   return success();
 }
 
@@ -315,12 +316,12 @@ static LogicalResult verifyStaged(Operation *op, Value tile, Value memref, Value
   int64_t staged = staging.getDimSize(1);
   if (staged == 0 || staged % 128 != 0 || elements == 0 ||
       (isa<AddTileOp>(op) ? elements % staged != 0 : elements != staged))
-    return op->emitOpError() << "expected staging for each warp in 128s of elements that "
+    return op->emitOpError() << "expected staging of a multiple of 128 elements for each warp that "
                              << (isa<AddTileOp>(op) ? "divides " : "holds ") << elements
                              << " but got " << staging;
   if ((value.getRank() == 1) != (warp != nullptr))
-    return op->emitOpError()
-           << "expected the number of the warp where the value is a thread's part";
+    return op->emitOpError() << "expected the number of the warp for a value that is a thread's "
+                                "part, and only for it";
   return success();
 }
 

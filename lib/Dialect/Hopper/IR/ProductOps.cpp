@@ -79,8 +79,7 @@ LogicalResult WgmmaOp::verify() {
   Type aElement = getElementTypeOrSelf(getA().getType());
   if (auto vector = dyn_cast<VectorType>(getA().getType())) {
     if (getTransposedA())
-      return emitOpError() << "expected 'a' in shared memory where it is transposed but got "
-                           << vector;
+      return emitOpError() << "expected a transposed 'a' in shared memory but got " << vector;
     aColumns = getVectorColumns(vector);
   } else {
     FailureOr<SharedTile> a = SharedTile::verify(*this, "a", getA());
@@ -96,8 +95,8 @@ LogicalResult WgmmaOp::verify() {
   if (failed(verifyFirst(*this, getFirst(), aElement, getContraction(), /*mayBeAll=*/false)))
     return failure();
   if (getFirst() && (!isa<MemRefType>(getA().getType()) || getTransposedA()))
-    return emitOpError() << "expected 'first' columns of 'a' only where it is in shared memory and "
-                            "not transposed";
+    return emitOpError()
+           << "expected no 'first' columns unless 'a' is in shared memory and not transposed";
   if (aElement != b->elementType)
     return emitOpError() << "expected element type " << aElement << " of 'b' as in 'a' but got "
                          << b->elementType;

@@ -207,7 +207,7 @@ shard.grid @grid(shape = 2x4)
 func.func @f(%q: tensor<2x8x32x64xf32>, %init: tensor<2x8x32x64xf32>) -> tensor<2x8x32x64xf32> {
   %s0 = shard.sharding @grid split_axes = [[], [2]] : !shard.sharding
   %qs = shard.shard %q to %s0 annotate_for_users : tensor<2x8x32x64xf32>
-  // expected-error @+2 {{expected a grid axis below 2, those of @grid, but got 2}}
+  // expected-error @+2 {{expected one of the 2 grid axes of @grid but got 2}}
   // expected-error @+1 {{fail to set sharding annotations}}
   %o = flashattn.attention ins(%qs, %qs, %qs : tensor<2x8x32x64xf32>, tensor<2x8x32x64xf32>, tensor<2x8x32x64xf32>)
       outs(%init : tensor<2x8x32x64xf32>) -> tensor<2x8x32x64xf32>

@@ -40,7 +40,7 @@ func.func @f(%q: tensor<2x8x32x64xf32>) -> tensor<2x8x32x64xf32> {
   %s = shard.sharding @grid split_axes = [[0], [], [], [], [1]] : !shard.sharding
   %q0 = shard.shard %q to %s : tensor<2x8x32x64xf32>
   %qs = shard.shard %q0 to %s annotate_for_users : tensor<2x8x32x64xf32>
-  // expected-error @+1 {{expected split axes of at most 4 dimensions of 'q' but got 5}}
+  // expected-error @+1 {{expected at most 4 lists of split axes, one for each dimension of 'q', but got 5}}
   %o = flashattn.attention ins(%qs, %qs, %qs : tensor<2x8x32x64xf32>, tensor<2x8x32x64xf32>, tensor<2x8x32x64xf32>)
       outs(%qs : tensor<2x8x32x64xf32>) -> tensor<2x8x32x64xf32>
   %os = shard.shard %o to %s : tensor<2x8x32x64xf32>

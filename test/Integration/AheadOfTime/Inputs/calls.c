@@ -80,7 +80,7 @@ static void checkLaunches(View q, View k, View v, View o) {
   FAILS(call(stream, q, k, v, o, 0, 0.125f), "expected a CUDA device number below 1 but got 7");
   device = FLASHATTN_AOT_CPU;
   FAILS(call(NULL, q, k, v, o, 0, 0.125f),
-        "attention: expected a CUDA device, of its chips being sm_90a and sm_80, but got the CPU");
+        "attention: expected a CUDA device that runs code for sm_90a and sm_80 but got the CPU");
 }
 
 static void checkNumbers(View q, View k, View v, View o) {
