@@ -38,13 +38,13 @@
 // RUN: not %{run} --device=cpu --emit=ptx 2>&1 | FileCheck %s --check-prefix=CPU
 // CPU: error: --emit=ptx: expected kernels but the module has none: --chip=sm_XX compiles for a GPU
 // RUN: not %{run} --chip=sm_80 --emit=ptx --verify 2>&1 | FileCheck %s --check-prefix=ASKS
-// ASKS: error: --emit: expected no flag that asks for a run of the function
+// ASKS: error: --emit: expected no flag that runs the function but got one
 // RUN: not %{run} --chip=sm_80 --emit=ptx --function=none 2>&1 | FileCheck %s --check-prefix=FUNCTION
 // FUNCTION: error: expected --function to be one of 'causal', 'plain' but got 'none'
 // RUN: not %{run} --chip=sm_80 --emit=ptx -o %t.none/a.ptx 2>&1 | FileCheck %s --check-prefix=NO-FOLDER
 // NO-FOLDER: error: cannot write '{{.*}}.none/a.ptx':
 // RUN: not %{run} -o %t.npy 2>&1 | FileCheck %s --check-prefix=NO-EMIT
-// NO-EMIT: error: -o: expected --emit, whose text it takes
+// NO-EMIT: error: -o: expected --emit, whose text -o writes, but got none
 
 // Dumps alone need no GPU either; what asks for a run does.
 // RUN: rm -rf %t.dump
@@ -64,7 +64,7 @@
 // RUN: not %{run} --chip=sm_90a --function=causal 2>&1 | FileCheck %s --check-prefix=SILENT --implicit-check-not="output 0"
 // RUN: not %{run} --chip=sm_90a --function=causal --dump-dir=%t.dump --bench=0.01 2>&1 | FileCheck %s --check-prefix=SILENT
 // RUN: not %{run} --chip=sm_90a --function=causal --device=cpu --verify 2>&1 | FileCheck %s --check-prefix=SILENT
-// SILENT: error: --chip: expected a CUDA device to run code for sm_90a but got the CPU{{.*}}: to compile only, give --emit=ptx, or --dump-dir without a flag that asks for a run
+// SILENT: error: --chip: expected a CUDA device to run code for sm_90a but got the CPU{{.*}}: to compile only, use --emit=ptx, or --dump-dir without a flag that runs the function
 
 !t = tensor<1x2x64x16xf16>
 func.func @causal(%q: !t, %k: !t, %v: !t) -> !t {

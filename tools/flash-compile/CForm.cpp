@@ -134,10 +134,9 @@ static std::vector<Parameter> listParameters(const CFunction &function) {
 
 static Expected<CFunction> convert(ModuleOp module, func::FuncOp function, StringRef chip) {
   if (!isFreeName(function.getName()))
-    return fail(
-        "function '{0}': expected a name that is not reserved in C and C++, of letters, digits and "
-        "'_', and not 'main' or one that begins with 'flashattn'",
-        function.getName());
+    return fail("function '{0}': expected a name of letters, digits and '_' that is not reserved "
+                "in C or C++, is not 'main' and does not begin with 'flashattn'",
+                function.getName());
   keepForCallers(module, function);
   size_t numGiven = function.getNumArguments();
   if (Error error = replaceTensors(function))
@@ -156,8 +155,8 @@ static Expected<CFunction> convert(ModuleOp module, func::FuncOp function, Strin
     argument.direction = FLASHATTN_OUTPUT;
   for (auto [i, argument] : llvm::enumerate(result.signature.arguments))
     if (i >= numGiven && !*argument.role && llvm::is_contained(argument.sizes, -1))
-      return fail("result {0} of function '{1}': expected sizes that are known, or those of an "
-                  "operand of one of its ops, but got {2}",
+      return fail("result {0} of function '{1}': expected static sizes, or the sizes of an operand "
+                  "of an op, but got {2}",
                   i - numGiven, function.getName(), function.getArgument(i).getType());
   size_t numArguments = result.signature.arguments.size();
   if (numArguments > aot::kMaxArguments)

@@ -67,7 +67,8 @@ Error HostObject::add(ModuleOp lowered, StringRef chip) {
                          chip == Machine::kCPU ? level.getName() : CPULevel{1}.getName());
   hideAllBut(*code, entries);
   if (llvm::Linker::linkModules(object, std::move(code)))
-    return llvm::createStringError("the code for " + chip + " cannot be linked to the rest");
+    return llvm::createStringError("the code for " + chip +
+                                   " cannot be linked with the other code of the object");
   return Error::success();
 }
 

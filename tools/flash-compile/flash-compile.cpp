@@ -91,7 +91,7 @@ static CPULevel getLevel() {
 /// Checks the flags before any work that takes time.
 static Error checkFlags() {
   if (chips.empty())
-    return llvm::createStringError("expected chips to compile for, as --chip=sm_90a,sm_80,cpu");
+    return llvm::createStringError("expected --chip, as in --chip=sm_90a,sm_80,cpu, but got none");
   llvm::SmallDenseSet<StringRef> seen;
   for (const std::string &chip : chips) {
     if (Expected<Machine> machine = Machine::get(chip); !machine)
@@ -101,7 +101,7 @@ static Error checkFlags() {
                                      "' twice");
   }
   if (outputFile.empty() || outputFile == "-")
-    return llvm::createStringError("expected a file to write, as -o attention.o");
+    return llvm::createStringError("expected an output file, as in -o attention.o, but got none");
   StringRef emitted = emitFlag == Emit::PTX ? "ptx" : "cubin";
   if (!makesObject() && (chips.size() != 1 || chips[0] == Machine::kCPU))
     return llvm::createStringError("--emit=" + emitted + ": expected one GPU in --chip but got '" +

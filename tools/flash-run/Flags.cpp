@@ -163,8 +163,7 @@ static Error checkModel() {
        {static_cast<const cl::Option *>(&tuneFlag), static_cast<const cl::Option *>(&benchFlag)})
     if (isModel && flag->getNumOccurrences())
       return llvm::createStringError(
-          "--" + flag->ArgStr +
-          ": expected a device whose time counts but got --device=" + deviceName);
+          "--" + flag->ArgStr + ": expected a real device to time but got --device=" + deviceName);
   for (const cl::Option *flag : {static_cast<const cl::Option *>(&modelStatistics),
                                  static_cast<const cl::Option *>(&modelTrace)})
     if (!isModel && flag->getNumOccurrences())
@@ -194,21 +193,20 @@ static Error checkStreams() {
   auto isStandard = [](const std::string &value) { return StringRef(value).ends_with("@-"); };
   size_t readers = llvm::count_if(inputs, isStandard) + llvm::count_if(expectedOutputs, isStandard);
   if (readers + (files.empty() || files[0] == "-") > 1)
-    return llvm::createStringError("expected one reader of standard input but got several: FILE, "
-                                   "where it is none or -, and each @-");
+    return llvm::createStringError("expected one reader of standard input but got several: a "
+                                   "missing FILE, FILE '-' and each @- read it");
   if (llvm::count_if(outputs, isStandard) + (jsonFile == "-") > 1)
     return llvm::createStringError("expected one writer of standard output but got several: each "
-                                   "--output=@-, and --json=-");
+                                   "--output=@- and --json=- write to it");
   if (tuneFlag && !jsonFile.empty())
-    return llvm::createStringError(
-        "--json: expected a run that is checked or timed but got --tune, "
-        "which keeps what it finds in --tuned-schedules");
+    return llvm::createStringError("--json: expected a checked or timed run but got --tune, which "
+                                   "writes only to --tuned-schedules");
   if (tuneFlag && !dumpDir.empty())
     return llvm::createStringError(
-        "--dump-dir: expected one compilation but got --tune, which makes many");
+        "--dump-dir: expected one compilation but got --tune, which compiles many schedules");
   if (emitFile.getNumOccurrences() && emitFlag == Emit::None)
-    return llvm::createStringError("-o: expected --emit, whose text it takes; outputs are written "
-                                   "by --output=@FILE.npy");
+    return llvm::createStringError("-o: expected --emit, whose text -o writes, but got none; "
+                                   "--output=@FILE.npy writes outputs");
   return Error::success();
 }
 

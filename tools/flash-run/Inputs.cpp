@@ -133,7 +133,7 @@ static Error fillNumbers(const InputSpec &spec, HostTensor &tensor, ArrayRef<dou
   for (double number : numbers)
     if (!isFloat(scalar) && !canHold(scalar, number))
       return spec.fail(
-          llvm::formatv("expected numbers that {0} holds but got {1}", getName(scalar), number)
+          llvm::formatv("expected numbers in the range of {0} but got {1}", getName(scalar), number)
               .str());
   if (count == 1)
     tensor.fillValue(numbers.front());

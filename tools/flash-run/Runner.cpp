@@ -84,9 +84,9 @@ Expected<SmallVector<HostTensor>> Runner::run() {
     for (size_t d = rank; d-- > 0;) {
       if (words[3 + rank + d] != stride && words[3 + d] > 1)
         return llvm::createStringError(
-            llvm::formatv("expected output {0} to be contiguous but got a stride of {1} where {2} "
-                          "would be",
-                          outputs.size(), words[3 + rank + d], stride)
+            llvm::formatv(
+                "expected output {0} to be contiguous, with stride {2}, but got stride {1}",
+                outputs.size(), words[3 + rank + d], stride)
                 .str());
       stride *= words[3 + d];
     }

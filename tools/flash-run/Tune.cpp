@@ -99,9 +99,9 @@ static Expected<std::vector<Trial>> listTrials(OpT op, const Machine &machine, S
       add(fields);
   }
   if (!anyWanted)
-    return llvm::createStringError("--tune: expected --schedule to be fields of schedules that are "
-                                   "tried but none of them has '" +
-                                   pins + "'");
+    return llvm::createStringError(
+        "--tune: expected --schedule to match a schedule that the tuner tries but got '" + pins +
+        "'");
   return trials;
 }
 

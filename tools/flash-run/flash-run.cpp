@@ -105,7 +105,7 @@ static Expected<bool> compileOnly(ModuleOp module, std::unique_ptr<Device> &devi
   if (!emits && chip.empty())
     return false;
   if (emits && asksToRun())
-    return llvm::createStringError("--emit: expected no flag that asks for a run of the function");
+    return llvm::createStringError("--emit: expected no flag that runs the function but got one");
   if (!emits || chip.empty()) {
     Expected<std::unique_ptr<Device>> opened = openDevice(noGPU);
     if (!opened)
@@ -115,13 +115,13 @@ static Expected<bool> compileOnly(ModuleOp module, std::unique_ptr<Device> &devi
   if (!emits && device->isCUDA())
     return false;
   if (!emits && device->isModel())
-    return llvm::createStringError("--chip: expected none with --device=" + deviceName +
-                                   ", which says what to compile for");
+    return llvm::createStringError("--chip: expected no --chip with --device=" + deviceName +
+                                   ", which determines the chip, but got one");
   if (!emits && (asksToRun() || dumpDir.empty()))
     return llvm::createStringError(
         "--chip: expected a CUDA device to run code for " + chip + " but got the CPU" +
         (noGPU.empty() ? "" : " (" + noGPU + ")") +
-        ": to compile only, give --emit=ptx, or --dump-dir without a flag that asks for a run");
+        ": to compile only, use --emit=ptx, or --dump-dir without a flag that runs the function");
   Expected<func::FuncOp> function = findFunction(module, functionName, "--function");
   if (!function && !functionName.empty())
     return function.takeError();
@@ -260,8 +260,8 @@ Error Run::tune() {
   progress.reset();
   std::string file = std::exchange(lowering.tunedFile, "");
   if (file.empty())
-    return llvm::createStringError("--tune: expected a file to keep the schedule in: "
-                                   "--tuned-schedules=FILE, or a cache folder of the user's");
+    return llvm::createStringError("--tune: expected --tuned-schedules=FILE or a cache folder, to "
+                                   "store the schedule, but got neither");
   return flashattn::tune(module, program, data, *device, lowering, file,
                          benchFlag.getNumOccurrences() ? benchSeconds : 0.2);
 }

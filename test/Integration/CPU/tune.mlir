@@ -15,7 +15,7 @@
 // RUN: not grep -v 'tile_n = 16,' %t/pinned.txt
 // FIELDS: tune: tile_m
 // RUN: not flash-run %s --device=cpu --tune --schedule='tile_n = 17' --tuned-schedules=%t/pinned.json 2>&1 | FileCheck %s --check-prefix=NONE
-// NONE: error: --tune: expected --schedule to be fields of schedules that are tried but none of them has 'tile_n = 17'
+// NONE: error: --tune: expected --schedule to match a schedule that the tuner tries but got 'tile_n = 17'
 // RUN: not flash-run %s --device=cpu --tune --schedule='depth = 1' --tuned-schedules=%t/pinned.json 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 // UNKNOWN: error: expected schedule fields tile_m, {{.*}} but got depth
 // RUN: not flash-run %s --device=cpu --tune --schedule='hopper = 3' --tuned-schedules=%t/pinned.json 2>&1 | FileCheck %s --check-prefix=ROLES
@@ -36,7 +36,7 @@
 // RUN: %{own} --tuned-schedules=%t/own.json --bench=0.001 | FileCheck %s --check-prefix=SAME --implicit-check-not=replaces
 // SAME: tune: tile_m = {{.*}} (the compiler's own choice) (kept so far)
 // RUN: not flash-run %s --device=cpu --tune --dump-dir=%t/many --tuned-schedules=%t/own.json 2>&1 | FileCheck %s --check-prefix=MANY
-// MANY: error: --dump-dir: expected one compilation but got --tune, which makes many
+// MANY: error: --dump-dir: expected one compilation but got --tune, which compiles many schedules
 
 // What is found is used, unless told not to; pins come first.
 // RUN: echo '{"version": 2, "schedules": {"cpu/16/16/f32/triangular": {"schedule": "tile_m = 4, tile_n = 8, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32"}}}' > %t/given.json
@@ -75,7 +75,7 @@
 // RUN: not ls %t/here %t/flashattn
 
 // RUN: not flash-run %s --device=cpu --tune 2>&1 | FileCheck %s --check-prefix=NOWHERE
-// NOWHERE: error: --tune: expected a file to keep the schedule in
+// NOWHERE: error: --tune: expected --tuned-schedules=FILE or a cache folder, to store the schedule, but got neither
 // RUN: not flash-run %s --device=cpu --tuned-schedules=%t/none.json 2>&1 | FileCheck %s --check-prefix=MISSING
 // MISSING: error: --tuned-schedules: cannot read '{{.*}}none.json': No such file or directory; --tune writes it
 

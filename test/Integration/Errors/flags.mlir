@@ -43,11 +43,11 @@
 // RTOL: error: expected --rtol to be a number of at least 0 but got nan
 
 // RUN: not flash-run - --device=cpu --function=one --input=@- < %s 2>&1 | FileCheck %s --check-prefix=READERS
-// READERS: error: expected one reader of standard input but got several: FILE, where it is none or -, and each @-
+// READERS: error: expected one reader of standard input but got several: a missing FILE, FILE '-' and each @- read it
 // RUN: not flash-run %s --device=cpu --function=one --output=@- --json=- 2>&1 | FileCheck %s --check-prefix=WRITERS
-// WRITERS: error: expected one writer of standard output but got several: each --output=@-, and --json=-
+// WRITERS: error: expected one writer of standard output but got several: each --output=@- and --json=- write to it
 // RUN: not flash-run %s --device=cpu --function=one --json=%t.json --tune 2>&1 | FileCheck %s --check-prefix=TUNE
-// TUNE: error: --json: expected a run that is checked or timed but got --tune, which keeps what it finds in --tuned-schedules
+// TUNE: error: --json: expected a checked or timed run but got --tune, which writes only to --tuned-schedules
 // RUN: not flash-run %s --device=cpu --function=one --json=%t.none/a.json 2>&1 | FileCheck %s --check-prefix=JSON
 // JSON: error: cannot write '{{.*}}.none/a.json':
 

@@ -115,7 +115,7 @@
 // COUNT: error: --input=4x4xf32=1 2 3: expected 1 or 16 numbers but got 3
 // RUN: not flash-run %s --device=cpu --function=whole --input=2xi8=128 2>&1 | FileCheck %s -DGOT=128.00 --check-prefix=WHOLE
 // RUN: not flash-run %s --device=cpu --function=whole --input=2xi8=0.5 2>&1 | FileCheck %s -DGOT=0.50 --check-prefix=WHOLE
-// WHOLE: error: --input=2xi8={{.*}}: expected numbers that i8 holds but got [[GOT]]
+// WHOLE: error: --input=2xi8={{.*}}: expected numbers in the range of i8 but got [[GOT]]
 
 // Lengths that positions have no room for.
 // RUN: not flash-run %s --device=cpu --function=long --input=1x1x2147483648x1xf16=poison 2>&1 | FileCheck %s --check-prefix=LENGTH

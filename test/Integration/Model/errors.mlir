@@ -19,11 +19,11 @@
 // RUN: not flash-run %s --function=tile --device=model:sm_80 --model-trace=%t.missing/trace.json 2>&1 | FileCheck %s --check-prefix=TRACE
 // TRACE: error: cannot write '{{.*}}trace.json': 
 // RUN: not flash-run %s --function=tile --device=model:sm_80 --chip=sm_80 2>&1 | FileCheck %s --check-prefix=TWICE
-// TWICE: error: --chip: expected none with --device=model:sm_80, which says what to compile for
+// TWICE: error: --chip: expected no --chip with --device=model:sm_80, which determines the chip, but got one
 // RUN: not flash-run %s --function=tile --device=model:sm_80 --bench 2>&1 | FileCheck %s --check-prefix=BENCH
-// BENCH: error: --bench: expected a device whose time counts but got --device=model:sm_80
+// BENCH: error: --bench: expected a real device to time but got --device=model:sm_80
 // RUN: not flash-run %s --function=tile --device=model:sm_80 --tune 2>&1 | FileCheck %s --check-prefix=TUNE
-// TUNE: error: --tune: expected a device whose time counts but got --device=model:sm_80
+// TUNE: error: --tune: expected a real device to time but got --device=model:sm_80
 // RUN: not flash-numbers --features=1 --interleavings=2 2>&1 | FileCheck %s --check-prefix=NUMBERS
 // NUMBERS: error: expected --device=model:sm_XX with --interleavings
 
