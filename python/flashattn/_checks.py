@@ -94,7 +94,7 @@ def check_view(role: Role, view: View, q: View) -> None:
         if name == "attn_mask" and view.element in ("f16", "bf16", "f32"):
             hint = "; bias= takes numbers"
         if len(names) > 1 and view.element == "uint16":
-            hint = "; dtype='bf16' says that it holds the bits of bf16"
+            hint = "; pass dtype='bf16' if it holds the bits of bf16"
         kind = UnsupportedError if len(names) > 1 else ArgumentError
         raise kind(f"expected element type {expected} of {name!r} but got {view.element}{hint}")
     if role.like_first and view.element != q.element:
@@ -116,8 +116,8 @@ def check_strides(name: str, view: View) -> None:
         return
     if view.shape[-1] > 1 and view.strides[-1] != 1:
         raise ArgumentError(
-            f"expected unit stride in the last dimension of {name!r} but got {view.strides[-1]}; "
-            "pass a copy, as of .contiguous() or numpy.ascontiguousarray()"
+            f"expected unit stride in the last dimension of {name!r} but got {view.strides[-1]}; copy it, "
+            "as with .contiguous() or numpy.ascontiguousarray()"
         )
     for size, stride in zip(view.shape, view.strides):
         if size > 1 and stride < 0:

@@ -49,12 +49,12 @@ _ELSEWHERE = {
     "window_size": "mask=flashattn.window(left, right)",
     "return_softmax_lse": "return_lse=True",
     "dout": "do, the sixth argument,",
-    "enable_gqa": "none: the head counts say it",
+    "enable_gqa": "none: the head counts determine it",
     "seqused_k": "kv_len=",
-    "max_seqlen_q": "none: the tensors' shapes say it",
-    "max_seqlen_k": "none: the tensors' shapes say it",
+    "max_seqlen_q": "none: the tensors' shapes determine it",
+    "max_seqlen_k": "none: the tensors' shapes determine it",
     "page_table": "none: k and v without pages",
-    "num_splits": "none: the keys are split where that is faster",
+    "num_splits": "none: the compiler splits the keys if that is faster",
     "dropout_p": "none: nothing is dropped out",
     "cu_seqlens_q": "attn_mask=, or flashattn.torch.flex_attention with a mask_mod of documents",
     "cu_seqlens_k": "attn_mask=, or flashattn.torch.flex_attention with a mask_mod of documents",
@@ -105,7 +105,7 @@ def _settle_value(role: Role, value: Any) -> Any:
             value = numpy.asarray(value)
         except ValueError:
             raise ArgumentError(
-                f"expected {role.name!r} to be an array but got lists of unlike lengths"
+                f"expected {role.name!r} to be an array but got lists of different lengths"
             ) from None
     elif not isinstance(value, numpy.ndarray) or len(role.elements) > 1:
         return value  # not converted: a bias of float64 may be large
@@ -158,10 +158,10 @@ def check(
         expected = compiled.operand(name) if compiled else None
         if value is None:
             if expected:
-                raise ArgumentError(f"expected {name} for a kernel with it but got None")
+                raise ArgumentError(f"expected {name}, with which the kernel was compiled, but got None")
             continue
         if compiled and not expected:
-            raise ArgumentError(f"expected no {name} for a kernel without it but got one")
+            raise ArgumentError(f"expected no {name}, without which the kernel was compiled, but got one")
         if role.is_scalar:
             values.append(check_scalar(name, value))
             found.append(_module.Operand(name, role.elements[0], role.dims))
@@ -227,8 +227,8 @@ def _settle_broadcasts(
     )
     if not is_empty and not broadcast[-1] and strides[-1] != 1:
         raise ArgumentError(
-            f"expected unit stride in the last dimension of {role.name!r} but got {strides[-1]}; "
-            "pass a copy, as of .contiguous() or numpy.ascontiguousarray()"
+            f"expected unit stride in the last dimension of {role.name!r} but got {strides[-1]}; copy it, "
+            "as with .contiguous() or numpy.ascontiguousarray()"
         )
     if not is_empty and any(s < 0 and not same for s, same in zip(strides, broadcast)):
         raise ArgumentError(f"expected strides of at least 0 of {role.name!r} but got {given}")
@@ -281,7 +281,7 @@ def _parse_broadcasts(role: Role, given: Any, has_aligned_rows: bool) -> _module
         or any(size not in (1, None) for size in shape)
     ):
         raise ArgumentError(
-            f"expected a shape of {rank} sizes, 1 or None, of {name} but got {shape!r}"
+            f"expected a shape of {rank} sizes, each 1 or None, for {name} but got {shape!r}"
         )
     broadcast = tuple(size == 1 for size in shape)
     aligned = has_aligned_rows and not broadcast[-1]

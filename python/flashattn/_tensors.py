@@ -113,8 +113,8 @@ def check_layouts(tensors: Mapping[str, Any]) -> None:
             continue
         if tensor.is_nested:
             raise ArgumentError(
-                f"expected {name!r} to be a tensor with strides but got a nested one; .to_padded_tensor(0) makes "
-                "one of it, beside which kv_len= says the lengths"
+                f"expected {name!r} to be a tensor with strides but got a nested one; pass "
+                ".to_padded_tensor(0), with the lengths as kv_len="
             )
         if tensor.layout is not sys.modules["torch"].strided:
             raise ArgumentError(
@@ -217,7 +217,8 @@ def _dlpack_view(name: str, tensor: Any) -> View:
     try:
         kind, ordinal = map(int, tensor.__dlpack_device__())
     except (TypeError, ValueError):
-        raise ArgumentError(f"expected {name!r} to say its type and number of a DLPack device") from None
+        raise ArgumentError(f"expected {name!r} to return its DLPack device, a type and a number, but got "
+                            "another value") from None
     if kind not in (_DL_CPU, _DL_CUDA, _DL_CUDA_HOST, _DL_CUDA_MANAGED):
         raise ArgumentError(
             f"expected {name!r} on the CPU or a CUDA device but got DLPack device type {kind}"
@@ -230,7 +231,7 @@ def _dlpack_view(name: str, tensor: Any) -> View:
     try:
         address = get_pointer(capsule, b"dltensor")
     except ValueError:
-        raise ArgumentError(f"expected {name!r} to give a capsule of DLPack but got {capsule!r}") from None
+        raise ArgumentError(f"expected {name!r} to return a DLPack capsule but got {capsule!r}") from None
     managed = ctypes.cast(address, ctypes.POINTER(_DLTensor)).contents
     shape = tuple(managed.shape[i] for i in range(managed.ndim))
     strides = (
@@ -304,7 +305,8 @@ def empty_like(name: str, like: View, original: Any, shape: Tuple[int, ...], ele
     if (like.device == DEVICE_CPU or isinstance(like.device, str)) and element in ("f16", "f32"):
         return numpy.empty(shape, numpy.float16 if element == "f16" else numpy.float32)
     raise UnsupportedError(
-        f"expected out= for {name!r}: tensors of type {type(original).__name__} cannot be made here"
+        f"expected out= for {name!r}, because tensors of type {type(original).__name__} cannot be allocated "
+        "here, but got None"
     )
 
 

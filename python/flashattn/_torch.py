@@ -133,7 +133,7 @@ def refuse_gradients(**tensors: Any) -> None:
 
 def refuse_forward_mode(*_: Any) -> Any:
     raise UnsupportedError(
-        "expected gradients in reverse mode but got forward mode; torch.func.grad and vjp have them"
+        "expected gradients in reverse mode but got forward mode; use torch.func.grad or vjp"
     )
 
 

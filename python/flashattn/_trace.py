@@ -22,7 +22,7 @@ ScoreMod = Callable[[Any, Any, Any, Any, Any], Any]
 _ARGUMENTS = ("score", "b", "h", "p", "k")
 #: The last four arguments of the block. Their names differ from %q, %k and so on, the arguments of the func.
 _INDICES = ("%batch", "%head", "%position", "%key")
-_HINT = "flashattn.math has the functions that trace"
+_HINT = "use the functions of flashattn.math"
 
 
 class _Body:
@@ -234,7 +234,7 @@ def select(condition: Any, then: Any, otherwise: Any) -> Any:
 
 
 def _refuse(what: str, hint: str = _HINT) -> Any:
-    raise TraceError(f"expected operations that trace in score_mod but got {what}; {hint}")
+    raise TraceError(f"expected traceable operations in score_mod but got {what}; {hint}")
 
 
 _UFUNCS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "true_divide": "/",
@@ -287,14 +287,14 @@ class Traced:
     def __bool__(self):
         _refuse(
             "a traced value as condition (if, and, or, not, min, max or a chained comparison)",
-            "flashattn.math has where, minimum and maximum, and & | ~ are for conditions",
+            "use where, minimum and maximum of flashattn.math, and & | ~",
         )
 
     def __float__(self):
         _refuse("float() or a function that calls it, such as one of Python's math")
 
     def __int__(self):
-        _refuse("int()", "flashattn.math has floor")
+        _refuse("int()", "use flashattn.math.floor")
 
     def __index__(self):
         _refuse("an index made of a traced value", "pass what a table holds as bias")
@@ -303,7 +303,7 @@ class Traced:
         _refuse("complex()")
 
     def __round__(self, digits=None):
-        _refuse("round()", "flashattn.math has floor")
+        _refuse("round()", "use flashattn.math.floor")
 
     def __iter__(self):
         _refuse("a loop over a traced value")
@@ -387,7 +387,7 @@ def trace(function: Callable[..., Any]) -> str:
         raise
     except (TypeError, AttributeError, IndexError) as error:
         raise TraceError(
-            f"expected operations that trace in score_mod but got {type(error).__name__}: {error}; {_HINT}"
+            f"expected traceable operations in score_mod but got {type(error).__name__}: {error}; {_HINT}"
         ) from error
     if not isinstance(result, Traced) and not _is_number(result):
         raise TraceError(f"expected score_mod to return a score but got {_describe(result)}")

@@ -150,7 +150,7 @@ def attend(
         )
     if options.get("cache") is not None:
         raise UnsupportedError(
-            "expected no paged cache but got one; generate() without continuous batching has none"
+            "expected no paged cache but got one; use generate() without continuous batching"
         )
     mask = attn_mask = None
     bias = position_bias

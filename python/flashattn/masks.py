@@ -56,8 +56,8 @@ class Mask:
 
     def __bool__(self) -> bool:
         raise ArgumentError(
-            "expected masks joined by & and | but got a mask as condition (if, and, or, not); compare with "
-            "None for whether there is one"
+            "expected masks joined by & and | but got a mask as condition (if, and, or, not); to test for a "
+            "mask, compare with None"
         )
 
     def __or__(self, other: "Mask") -> "Mask":

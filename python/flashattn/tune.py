@@ -217,7 +217,7 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
     _flags.add_shape(parser)
     chosen = parser.parse_args(arguments)
     if chosen.deterministic and not chosen.backward:
-        parser.error("expected --backward for --deterministic but got it alone")
+        parser.error("expected --backward with --deterministic but got none")
     beside = _flags.given(chosen)
     if chosen.shape is not None and beside:
         parser.error(f"expected --shape or {beside[0]} but got both")

@@ -360,7 +360,7 @@ class SustainedTest(InstrumentsTest):
             with contextlib.redirect_stderr(error), self.assertRaises(SystemExit):
                 bench.parse_arguments(["--from-json=record.json", flag])
             self.assertIn(
-                f"expected --only and --chart beside --from-json but got {flag}", error.getvalue()
+                f"expected only --only and --chart with --from-json but got {flag}", error.getvalue()
             )
         self.assertEqual(bench.parse_arguments(["--sustained"]).sustained, 1.0)
 
@@ -571,13 +571,13 @@ class StacksTest(unittest.TestCase):
         for arguments, message in (
             (["--stacks=llama4"], "expected stacks llama3-8b, gemma2-9b, gpt-oss but got llama4"),
             (["--stacks", "--peers=fa3"], "expected peers eager but got fa3"),
-            (["--tokens=8"], "expected --stacks beside --compiled and --tokens but got none"),
-            (["--compiled"], "expected --stacks beside --compiled and --tokens but got none"),
+            (["--tokens=8"], "expected --stacks with --compiled or --tokens but got none"),
+            (["--compiled"], "expected --stacks with --compiled or --tokens but got none"),
             (["--stacks", "--tokens=0"], "--tokens: expected a number of at least 1 but got '0'"),
-            (["--stacks", "--check"], "--compiled and --tokens beside --stacks but got --check"),
-            (["--stacks", "--keep-going"], "beside --stacks but got --keep-going"),
-            (["--stacks", "--ms=5"], "beside --stacks but got --ms"),
-            (["--stacks", "--kv-heads=2"], "beside --stacks but got --kv-heads"),
+            (["--stacks", "--check"], "--compiled and --tokens with --stacks but got --check"),
+            (["--stacks", "--keep-going"], "with --stacks but got --keep-going"),
+            (["--stacks", "--ms=5"], "with --stacks but got --ms"),
+            (["--stacks", "--kv-heads=2"], "with --stacks but got --kv-heads"),
         ):
             with self.subTest(arguments):
                 self.assertIn(message, run_stacks(*arguments))

@@ -230,7 +230,7 @@ class ShapeFlagsTest(unittest.TestCase):
                 )
             self.assertEqual(
                 self.refuse(bench, "--from-json=record.json", flag),
-                f"error: expected --only and --chart beside --from-json but got {name}",
+                f"error: expected only --only and --chart with --from-json but got {name}",
             )
 
     def test_flags_that_say_nothing(self):

@@ -138,7 +138,7 @@ CASES = [
     (
         lambda: attention(Q[..., ::2], K[..., ::2], K),
         ArgumentError,
-        "expected unit stride in the last dimension of 'q' but got 2; pass a copy, as of .contiguous()",
+        "expected unit stride in the last dimension of 'q' but got 2; copy it, as with .contiguous()",
     ),
     (
         lambda: attention(Q[:, :, ::-1], K, K),
@@ -592,7 +592,7 @@ class ErrorsTest(unittest.TestCase):
         )
         text = self.run_python(script, FLASHATTN_CUDA_DRIVER="/nowhere/libcuda.so")
         self.assertIn("cannot open the CUDA driver library", text)
-        self.assertIn("expected out= for 'o': tensors of type A cannot be made here", text)
+        self.assertIn("expected out= for 'o', because tensors of type A cannot be allocated here, but got None", text)
 
 
 if __name__ == "__main__":

@@ -462,7 +462,7 @@ class FlexTest(unittest.TestCase):
             (lambda s, b, h, q, k: s / table[h, k], 128),
         ):
             wide = torch.cat([q, q], -1) if most == 128 else q
-            message = f"head dimension of {most} at most where tensors multiply the score in float16 but got "
+            message = f"head dimension of at most {most} for tensors that multiply the score in float16 but got "
             with self.assertRaisesRegex(UnsupportedError, message):
                 ft.flex_attention(wide, wide, wide, function)
 
@@ -472,29 +472,29 @@ class FlexTest(unittest.TestCase):
         block_mask = create_block_mask(causal, None, None, 8, 8, device="cpu")
         score = lambda function: {"score_mod": function}  # noqa: E731
         for error, pattern, tensors, options in (
-            (TraceError, "depend on the query or on the key but got a tensor or a condition of both", (q, k, v),
+            (TraceError, "depends on the query or on the key but got one that depends on both", (q, k, v),
              score(lambda s, b, h, q, k: s * square[q, k])),
-            (TraceError, "depend on the query or on the key but got a tensor or a condition of both", (q, k, v),
+            (TraceError, "depends on the query or on the key but got one that depends on both", (q, k, v),
              score(lambda s, b, h, q, k: torch.where(q >= k, s * table[h, 0], s))),
-            (TraceError, "the same for all heads that share a head of 'key' but got one of each head of 'query'",
+            (TraceError, "for all query heads that share a head of 'key' but got one for each query head",
              (q, k[:, :2], v[:, :2]), {**score(lambda s, b, h, q, k: s * table[h, k]), "enable_gqa": True}),
-            (TraceError, "to multiply the score before 'tanh' but got one that multiplies what comes of it", (q, k, v),
+            (TraceError, "to multiply the score before 'tanh' but got one that multiplies its result", (q, k, v),
              score(lambda s, b, h, q, k: torch.tanh(s) * table[h, 0])),
-            (TraceError, "to multiply the score before '\\*' but got one that multiplies what comes of it", (q, k, v),
+            (TraceError, "to multiply the score before '\\*' but got one that multiplies its result", (q, k, v),
              score(lambda s, b, h, q, k: s * s / table[h, 0])),
-            (TraceError, "expected one factor of the score in 'maximum' but got scores of different ones", (q, k, v),
+            (TraceError, "expected all scores in 'maximum' to have the same factor but got different factors", (q, k, v),
              score(lambda s, b, h, q, k: torch.maximum(s, s * table[h, 0]))),
-            (TraceError, "a tensor as operand of 'exp' together with the score", (q, k, v),
+            (TraceError, "one as operand of 'exp' together with the score", (q, k, v),
              score(lambda s, b, h, q, k: torch.exp(s + table[h, k]))),
-            (TraceError, "a condition of indices, or one that hides with -inf", (q, k, v),
+            (TraceError, "a condition on indices, or a score of -inf", (q, k, v),
              score(lambda s, b, h, q, k: torch.where(table[h, k] > 0, s, 2 * s))),
             (TraceError, "but got a traced value as condition", (q, k, v),
              score(lambda s, b, h, q, k: s if q >= k else 0)),
-            (TraceError, "but got a number made of a value", (q, k, v),
+            (TraceError, "but got a conversion of a traced value to a number", (q, k, v),
              score(lambda s, b, h, q, k: s + (1, 2, 3)[q])),
-            (TraceError, r"a type of truth, integers or floats but got torch's to\(torch.complex64\)", (q, k, v),
+            (TraceError, r"a Boolean, integer or float type but got torch's to\(torch.complex64\)", (q, k, v),
              score(lambda s, b, h, q, k: s.to(torch.complex64))),
-            (TraceError, r"a type of truth, integers or floats but got torch's type\(torch.IntTensor\)", (q, k, v),
+            (TraceError, r"a Boolean, integer or float type but got torch's type\(torch.IntTensor\)", (q, k, v),
              score(lambda s, b, h, q, k: s + q.type("torch.IntTensor"))),
             (TraceError, "but got torch's max", (q, k, v), score(lambda s, b, h, q, k: torch.max(s, 0)[0])),
             (TraceError, "but got torch's cumsum", (q, k, v),

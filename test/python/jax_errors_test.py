@@ -125,7 +125,7 @@ class ErrorTest(unittest.TestCase):
         with self.assertRaisesRegex(UnsupportedError, "expected the platform cpu for model:sm_80 but got cuda"):
             export("cuda", Q, K, K, device="model:sm_80")
         shape = jax.export.symbolic_shape("b, 4, 5, 16")
-        with self.assertRaisesRegex(UnsupportedError, "expected 'q' of a shape of numbers but got"):
+        with self.assertRaisesRegex(UnsupportedError, "expected static sizes of 'q' but got"):
             export("cpu", jax.ShapeDtypeStruct(shape, jnp.float32), K, K)
 
     def test_derivatives(self):

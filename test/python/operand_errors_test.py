@@ -220,7 +220,7 @@ CASES = [
     (
         with_operands(kv_len=[[1], [2, 3]]),
         ArgumentError,
-        "expected 'kv_len' to be an array but got lists of unlike lengths",
+        "expected 'kv_len' to be an array but got lists of different lengths",
     ),
     (
         with_operands(attn_mask=[1, 0, 1, 1, 0, 1, 1]),
@@ -331,22 +331,22 @@ CASES = [
     (
         lambda: compile(head_dim=16, bias=("f32", (1, 1, None))),
         ArgumentError,
-        "expected a shape of 4 sizes, 1 or None, of bias but got (1, 1, None)",
+        "expected a shape of 4 sizes, each 1 or None, for bias but got (1, 1, None)",
     ),
     (
         lambda: compile(head_dim=16, attn_mask=(1, 1, 5, None)),
         ArgumentError,
-        "expected a shape of 4 sizes, 1 or None, of attn_mask but got (1, 1, 5, None)",
+        "expected a shape of 4 sizes, each 1 or None, for attn_mask but got (1, 1, 5, None)",
     ),
     (
         lambda: compiled(kv_len=True),
         ArgumentError,
-        "expected kv_len for a kernel with it but got None",
+        "expected kv_len, with which the kernel was compiled, but got None",
     ),
     (
         lambda: compiled({"offset": 3}),
         ArgumentError,
-        "expected no offset for a kernel without it but got one",
+        "expected no offset, without which the kernel was compiled, but got one",
     ),
     (
         lambda: compiled(
@@ -447,12 +447,12 @@ CASES = [
     (
         lambda: attention(Q, Exchanged((1, 0), "no capsule"), K),
         ArgumentError,
-        "expected 'k' to give a capsule of DLPack but got 'no capsule'",
+        "expected 'k' to return a DLPack capsule but got 'no capsule'",
     ),
     (
         lambda: attention(Q, Exchanged("here", None), K),
         ArgumentError,
-        "expected 'k' to say its type and number of a DLPack device",
+        "expected 'k' to return its DLPack device, a type and a number, but got another value",
     ),
 ]
 

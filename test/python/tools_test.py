@@ -171,7 +171,7 @@ class BenchTest(unittest.TestCase):
     def test_refuses_what_is_no_record(self):
         done = command("flashattn.bench", "--from-json=record.json", "--check")
         self.assertIn(
-            "expected --only and --chart beside --from-json but got --check", done.stderr
+            "expected only --only and --chart with --from-json but got --check", done.stderr
         )
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "record.json")
@@ -376,7 +376,7 @@ class TuneTest(unittest.TestCase):
     def test_deterministic_is_of_gradients(self):
         done = command("flashattn.tune", "--deterministic", "--device=cpu")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("expected --backward for --deterministic but got it alone", done.stderr)
+        self.assertIn("expected --backward with --deterministic but got none", done.stderr)
 
     def test_a_finding_is_read_unless_told_not_to(self):
         own = flashattn.compile(head_dim=16, dtype="f32", chip="cpu").schedule

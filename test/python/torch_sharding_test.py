@@ -92,7 +92,7 @@ def run(rank, where):
     q, k, v = (distribute_tensor(torch.randn(2, h, 1, 8), mesh, [HEADS]) for h in (4, 2, 2))
     lengths = distribute_tensor(torch.tensor([3, 8]), mesh, [whole])
     for new in ((), (k, v)):
-        with unittest.TestCase().assertRaisesRegex(RuntimeError, "expected plain tensors to decode but got DTensors"):
+        with unittest.TestCase().assertRaisesRegex(RuntimeError, "expected plain tensors for decoding but got DTensors"):
             ft.decode(q, *caches, lengths, *new)
     local = [x.to_local() for x in (q, *caches, lengths, k, v)]
     assert ft.decode(*local).shape == (2, 2, 1, 8)

@@ -394,15 +394,15 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
     times = ("peers", "sweep", "features", "backward", "check", "counters", "sustained", "json")
     beside = [_flags.flag_of(name) for name in times if getattr(chosen, name)] + own
     if chosen.from_json and beside:
-        parser.error(f"expected --only and --chart beside --from-json but got {beside[0]}")
+        parser.error(f"expected only --only and --chart with --from-json but got {beside[0]}")
     if chosen.stacks is None and (chosen.compiled or chosen.tokens is not None):
-        parser.error("expected --stacks beside --compiled and --tokens but got none")
+        parser.error("expected --stacks with --compiled or --tokens but got none")
     others = ("only", *times[1:], "keep_going", "ms", "chart", "from_json")
     others = [name for name in others if getattr(chosen, name) != parser.get_default(name)]
     others = [*map(_flags.flag_of, others), *own]
     if chosen.stacks is not None and others:
         parser.error(
-            "expected --peers, --device, --rounds, --compiled and --tokens beside --stacks but got "
+            "expected only --peers, --device, --rounds, --compiled and --tokens with --stacks but got "
             f"{others[0]}"
         )
     if chosen.features and chosen.sweep:

@@ -56,7 +56,7 @@ def _view(name: str, aval: Any, device: Union[int, str]) -> _tensors.View:
     """Returns the view of a JAX array that is not allocated yet: dense, and aligned like all XLA buffers."""
     if not all(isinstance(size, int) for size in aval.shape):
         raise UnsupportedError(
-            f"expected {name!r} of a shape of numbers but got {list(aval.shape)}; export with those"
+            f"expected static sizes of {name!r} but got {list(aval.shape)}; export with numbers as sizes"
         )
     shape = tuple(aval.shape)
     strides = _tensors._dense_strides(shape)
@@ -109,8 +109,8 @@ def _compiled(primitive: Any, call: _Call) -> Any:
 
 def _refuse_derivative(primals: Any, tangents: Any, *, call: _Call) -> Any:
     raise UnsupportedError(
-        "expected attention to be differentiated once, in reverse, but got another derivative of it; "
-        "jax.nn.dot_product_attention has those"
+        "expected attention to be differentiated once, in reverse mode, but got another derivative; use "
+        "jax.nn.dot_product_attention"
     )
 
 
@@ -195,8 +195,8 @@ def _lower_on_cuda(context: Any, *operands: Any, call: _Call) -> Any:
     model = call.options.chosen.model
     if model is not None:
         raise UnsupportedError(
-            f"expected the platform cpu for {model} but got cuda; "
-            "jax.default_device puts it there"
+            f"expected the platform cpu for {model} but got cuda; select it by "
+            "jax.default_device"
         )
     return _lower(0, context, *operands, call=call)
 

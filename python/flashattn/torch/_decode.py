@@ -189,8 +189,8 @@ def _check_sizes(given: _Inputs, rows_dim: int) -> None:
         for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
             if any(n > 1 and not s for n, s in zip(cache.shape, cache.stride())):
                 raise ArgumentError(
-                    f"expected a {name!r} that can be written to but got one that is expanded, with "
-                    f"strides {list(cache.stride())}"
+                    f"expected a writable {name!r} but got an expanded tensor with strides "
+                    f"{list(cache.stride())}"
                 )
     if kv_len.is_cpu and batch:
         lengths = kv_len.tolist()

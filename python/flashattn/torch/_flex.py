@@ -185,8 +185,8 @@ _MAX_KNOWN = 4
 def _find_pairs(block_mask: Any, sizes: Any, device: Any) -> _Pairs:
     if BlockMask is None or not isinstance(block_mask, BlockMask):
         raise ArgumentError(
-            f"expected block_mask to be a BlockMask but got {type(block_mask).__name__}; "
-            "torch's create_block_mask makes one of a mask_mod"
+            f"expected block_mask to be a BlockMask but got {type(block_mask).__name__}; use torch's "
+            "create_block_mask for a mask_mod"
         )
     lengths = tuple(block_mask.seq_lengths)
     if lengths[0] < sizes[2] or lengths[1] < sizes[3]:
@@ -234,8 +234,9 @@ def _multiply(
     count = 1 if is_exact else 2 if any(map(is_one, parts)) else 3
     if query.is_cuda and count * query.shape[3] > _MAX_HEAD_DIM:
         raise UnsupportedError(
-            f"expected a head dimension of {_MAX_HEAD_DIM // count} at most where tensors multiply the "
-            f"score in {str(query.dtype)[6:]} but got {query.shape[3]}; in float32 it is {_MAX_HEAD_DIM}"
+            f"expected a head dimension of at most {_MAX_HEAD_DIM // count} for tensors that multiply the "
+            f"score in {str(query.dtype)[6:]} but got {query.shape[3]}; the limit in float32 is "
+            f"{_MAX_HEAD_DIM}"
         )
     indices = _indices(*sizes, query.device)
     rows, keys = (
@@ -282,11 +283,12 @@ def _wants_lse(return_aux: Any, return_lse: bool) -> bool:
         )
     if return_lse:
         raise ArgumentError(
-            "expected return_lse or return_aux but got both; return_aux=AuxRequest(lse=True) is the newer"
+            "expected return_lse or return_aux but got both; use return_aux=AuxRequest(lse=True)"
         )
     if return_aux.max_scores:
         raise UnsupportedError(
-            "expected return_aux without max_scores but got it; AuxRequest(lse=True) has the log-sum-exp"
+            "expected max_scores False in return_aux but got True; AuxRequest(lse=True) returns the "
+            "log-sum-exp"
         )
     return bool(return_aux.lse)
 

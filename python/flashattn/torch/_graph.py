@@ -99,17 +99,18 @@ class Node:
 
     def __bool__(self) -> bool:
         raise TraceError(
-            "expected traceable operations but got a traced value as condition (if, and, or, not, min, "
-            "max or a chain of comparisons); torch.where, and & | ~ are for conditions"
+            "expected traceable operations but got a traced value as condition (if, and, or, not, min, max "
+            "or a chain of comparisons); use torch.where, &, | and ~"
         )
 
     def __getitem__(self, index: Any) -> "Node":
         if self.op != "load":
-            raise TraceError(f"expected a captured tensor to be indexed but got a value; {_HINT}")
+            raise TraceError(f"expected an index on a captured tensor but got one on a traced value; {_HINT}")
         return _load(self.args[0], self.args[1:] + (index if isinstance(index, tuple) else (index,)))
 
     def __index__(self) -> int:
-        raise TraceError(f"expected operations that trace but got a number made of a value; {_HINT}")
+        raise TraceError("expected traceable operations but got a conversion of a traced value to a number; "
+                         f"{_HINT}")
 
     __int__ = __float__ = __index__  # type: ignore[assignment]
 
@@ -212,7 +213,7 @@ def _record(name: str, args: Tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
             return apply(op, *args)
         if plain.startswith("r") and _NAMES.get(plain[1:]) in _BINARY and len(args) == 2:
             return apply(_NAMES[plain[1:]], *args[::-1])
-    raise TraceError(f"expected operations that trace but got torch's {name}; {_HINT}")
+    raise TraceError(f"expected traceable operations but got torch's {name}; {_HINT}")
 
 
 def _record_cast(name: str, args: Tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -224,7 +225,7 @@ def _record_cast(name: str, args: Tuple[Any, ...], kwargs: Mapping[str, Any]) ->
         type = None
     if type is None:
         raise TraceError(
-            "expected a cast to a type of truth, integers or floats but got torch's "
+            "expected a cast to a Boolean, integer or float type but got torch's "
             f"{name}({', '.join(map(str, given))}); {_HINT}"
         )
     if type in ("int32", "int64") and _is_index(args[0]):
@@ -275,7 +276,7 @@ def graph_of(function: Callable[..., Any], what: str, arguments: Tuple[str, ...]
         raise
     except (TypeError, AttributeError, IndexError, RuntimeError) as error:
         raise TraceError(
-            f"expected operations that trace in {what} but got {type(error).__name__}: {error}"
+            f"expected traceable operations in {what} but got {type(error).__name__}: {error}"
         ) from error
     if isinstance(result, Tensor) and result.ndim == 0 and result.dtype is torch.bool:
         return bool(result)

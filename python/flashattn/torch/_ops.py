@@ -61,8 +61,8 @@ def attend(
     _torch.refuse_gradients(scale=scale, softcap=options.softcap)
     if out is not None:
         raise UnsupportedError(
-            "expected no out with tensors that require gradients, or in what torch traces, batches or "
-            "casts, but got one; call it under torch.no_grad(), or on tensor.detach()"
+            "expected no out in a call that torch records, traces, batches or casts but got one; call it "
+            "under torch.no_grad(), or on tensor.detach()"
         )
     if options.model is not None:
         model_chip(options.model)
@@ -439,8 +439,8 @@ class _Gradients(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         raise UnsupportedError(
-            "expected attention to be differentiated once but got a second derivative; "
-            "torch.nn.attention.sdpa_kernel(SDPBackend.MATH) has those"
+            "expected attention to be differentiated once but got a second derivative; use "
+            "torch.nn.attention.sdpa_kernel(SDPBackend.MATH)"
         )
 
 

@@ -119,8 +119,8 @@ def _linear(node: Any) -> Sequence[Any]:
     if node.op == "where" and _is_free(one, "score"):
         return tuple(_choose(one, *both) for both in zip(*map(_linear, others)))
     raise TraceError(
-        f"expected captured tensors to multiply the score before {node.op!r} but got one that multiplies "
-        "what comes of it"
+        f"expected captured tensors to multiply the score before {node.op!r} but got one that multiplies its "
+        "result"
     )
 
 
@@ -166,8 +166,8 @@ def _split_where(condition: Any, then: Any, otherwise: Any) -> Parts:
         both = (-math.inf, rest) if is_hidden[0] else (rest, -math.inf)
         return Parts(base, factor, apply("where", condition, *both))
     raise TraceError(
-        "expected a condition of indices, or one that hides with -inf, in score_mod but got one of a "
-        "tensor between two scores"
+        "expected a condition on indices, or a score of -inf, in score_mod but got a condition on a tensor "
+        "that selects between two scores"
     )
 
 
@@ -176,13 +176,13 @@ def _split_other(node: Node) -> Parts:
     parts = [split(arg) for arg in node.args]
     if any(part.bias is not None for part in parts):
         raise TraceError(
-            "expected what score_mod captures to multiply the score or to be added to it but got a tensor "
-            f"as operand of {node.op!r} together with the score"
+            "expected captured tensors to multiply the score or to be added to it but got one as operand of "
+            f"{node.op!r} together with the score"
         )
     first, *others = [part.factor for part in parts if not _is_free(part.base, "score")]
     if not all(_is_same(first, other) for other in others):
         raise TraceError(
-            f"expected one factor of the score in {node.op!r} but got scores of different ones"
+            f"expected all scores in {node.op!r} to have the same factor but got different factors"
         )
     return Parts(apply(node.op, *(part.base for part in parts)), first)
 
@@ -198,13 +198,13 @@ def place(factor: Any, shares_heads: bool) -> Tuple[Any, Any]:
             of_rows = _times(of_rows, term)
         elif "p" in needs:
             raise TraceError(
-                "expected what multiplies the score to depend on the query or on the key but got a "
-                "tensor or a condition of both"
+                "expected a factor of the score that depends on the query or on the key but got one that "
+                "depends on both"
             )
         elif "h" in needs and shares_heads:
             raise TraceError(
-                "expected what multiplies the score by the key to be the same for all heads that share a "
-                "head of 'key' but got one of each head of 'query'"
+                "expected the same factor of a key for all query heads that share a head of 'key' but got "
+                "one for each query head"
             )
         else:
             of_keys = _times(of_keys, term)

@@ -43,8 +43,7 @@ def refuse(*ops: Any) -> None:
 
 def _refused(schema: OpSchema) -> OpStrategy:
     raise UnsupportedError(
-        "expected plain tensors to decode but got DTensors; each device decodes its own heads and "
-        "sequences, of tensor.to_local()"
+        "expected plain tensors for decoding but got DTensors; decode tensor.to_local() on each device"
     )
 
 
