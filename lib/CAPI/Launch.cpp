@@ -121,7 +121,7 @@ static int32_t checkOverlaps(const Kernel &kernel, llvm::ArrayRef<TensorPlace> p
       };
       return failWith(FLASHATTN_ERROR_TENSOR,
                       "expected the output {0} to share no memory with {1} but got addresses {2} "
-                      "and {3}: give the output memory of its own",
+                      "and {3}: use separate memory for the output",
                       name(kernel, output), name(kernel, other), format(output), format(other));
     }
   return FLASHATTN_OK;

@@ -28,7 +28,8 @@ def _caller_level() -> int:
 
 
 class Kernel:
-    """A compiled attention kernel, which serves every batch size, head count and length.
+    """A compiled attention kernel, which serves every batch size, head count and length. A kernel that is
+    compiled with `queries` serves only this number of queries.
 
     `flashattn.compile` returns it. Several threads may launch it at the same time. Pickle stores the
     arguments of the compilation, not the code: a kernel is compiled again when it is loaded.
@@ -98,8 +99,8 @@ class Kernel:
 
     @property
     def tuning_key(self) -> str:
-        """The key of tuned schedules: chip, D, Dv, element type and shape of the mask, such as
-        "sm_90a/128/128/f16/triangular"."""
+        """The key of tuned schedules: chip, D, Dv, element type, class of the mask and kind of op, such as
+        "sm_90a/128/128/f16/triangular" or "sm_90a/128/128/f16/full/decode"."""
         return self._info.tuning_key
 
     @property

@@ -256,8 +256,8 @@ Fault Call::checkOverlaps() {
     const TensorPlace output = getPlace(i);
     for (int64_t j = 0; j < function.numArguments; ++j)
       if (j != i && shareMemory(output, getPlace(j)))
-        return Fault::format("%s: expected the output '%s' to share no memory with '%s': give it "
-                             "memory of its own",
+        return Fault::format("%s: expected the output '%s' to share no memory with '%s' but got "
+                             "overlapping memory",
                              function.name, function.arguments[i].name, function.arguments[j].name);
   }
   return {};
