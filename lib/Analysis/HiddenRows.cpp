@@ -18,8 +18,7 @@ struct Lengths {
   PositionRange positions;
 
   explicit Lengths(AttentionOpInterface op) {
-    int64_t queries = op.getQ().getType().getDimSize(op.getSeqDim());
-    int64_t keys = op.getK().getType().getDimSize(op.getSeqDim());
+    int64_t queries = op.getStaticQueries(), keys = op.getStaticKeys();
     if (ShapedType::isDynamic(queries) || ShapedType::isDynamic(keys) || op.getKvLen() ||
         queries == 0 || keys == 0)
       return;

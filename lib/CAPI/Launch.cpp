@@ -87,9 +87,10 @@ static int32_t checkTensor(const Kernel &kernel, int index, const FlashAttnTenso
 static int32_t checkShared(const Kernel &kernel, const FlashAttnTensor *tensors) {
   auto getSize = [&](ArgumentDim at) { return tensors[at.argument].sizes[at.dim]; };
   for (const SharedSize &size : kernel.sharedSizes)
-    if (getSize(size.checked) != getSize(size.expected))
-      return failWith(FLASHATTN_ERROR_TENSOR, "expected {0} of {1} to be {2} as in {3} but got {4}",
-                      size.name, name(kernel, size.checked.argument), getSize(size.expected),
+    if (getSize(size.checked) != getSize(size.expected) + size.more)
+      return failWith(FLASHATTN_ERROR_TENSOR, "expected {0} of {1} to be {2} {3} {4} but got {5}",
+                      size.name, name(kernel, size.checked.argument),
+                      getSize(size.expected) + size.more, size.more ? "to match" : "as in",
                       name(kernel, size.expected.argument), getSize(size.checked));
   for (const SharedHeads &heads : kernel.sharedHeads)
     if (std::string wrong = explainHeads(getSize(heads.queries), getSize(heads.keys));

@@ -80,6 +80,7 @@ static std::string describeShaped(Argument &argument, ShapedType type) {
 /// the first argument that has the same dimension letter.
 static void describeOperands(Signature &signature, func::FuncOp function, KernelOpInterface op) {
   std::map<char, ArgumentDim> first;
+  std::optional<ArgumentDim> starts;
   for (const OperandRole &role : op.getOperandRoles()) {
     std::optional<unsigned> found = getArgumentIndex(role.value, function);
     if (!found)
@@ -96,11 +97,16 @@ static void describeOperands(Signature &signature, func::FuncOp function, Kernel
       if (dim == '1')
         continue;
       ArgumentDim here{int(*found), int(i)};
+      if (dim == 'C' && !starts)
+        starts = here;
       auto [known, isNew] = first.try_emplace(dim, here);
       if (!isNew && known->second.argument != here.argument)
         signature.sharedSizes.push_back({getSizeName(dim).data(), here, known->second});
     }
   }
+  // S1: one start more than batches.
+  if (starts && first.count('B'))
+    signature.sharedSizes.push_back({getSizeName('C').data(), *starts, first['B'], /*more=*/1});
   if (first.count('H') && first.count('G'))
     signature.sharedHeads.push_back({first['H'], first['G']});
 }

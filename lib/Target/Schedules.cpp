@@ -37,13 +37,32 @@ HopperFields mlir::flashattn::completeHopper(int64_t consumers, int64_t blocks, 
 
 bool mlir::flashattn::isDecode(AttentionOp op) {
   constexpr int64_t kMaxQueries = 16;
-  int64_t queries = op.getQ().getType().getDimSize(op.getSeqDim());
+  int64_t queries = op.getStaticQueries();
   return !ShapedType::isDynamic(queries) && queries <= kMaxQueries;
 }
 
 //===----------------------------------------------------------------------===//
 // Candidates
 //===----------------------------------------------------------------------===//
+
+/// Whether the number of queries differs between batches, or the rows of keys are packed.
+static bool hasOwnQueries(AttentionOpInterface op) {
+  return op.hasPackedSequences() || op.getQLen();
+}
+
+/// Checks the fields for which all batches must have the same queries and rows.
+static std::string explainSequenceRefusal(AttentionOpInterface op, ScheduleAttr schedule) {
+  if (!hasOwnQueries(op))
+    return "";
+  StringRef name = op.hasPackedSequences() ? "packed sequences" : "q_len";
+  if (schedule.getHopper())
+    return llvm::formatv("expected no warp specialization with {0}", name);
+  for (auto [field, value] :
+       {std::pair("pack", schedule.getPack()), std::pair("splits", schedule.getSplits())})
+    if (value != 1)
+      return llvm::formatv("expected {0} 1 with {1} but got {2}", field, name, value);
+  return "";
+}
 
 bool mlir::flashattn::hasCostlyMask(AttentionOpInterface op) {
   constexpr int64_t kMostDivisions = 64;
@@ -54,7 +73,8 @@ Candidates mlir::flashattn::getScheduleCandidates(AttentionOp op, const Machine 
   if (machine.isCPU())
     return cpu::getCandidates(op, machine);
   Candidates candidates;
-  if (machine.hasWarpgroups() && !op.getElementType().isF32() && !hasCostlyMask(op))
+  if (machine.hasWarpgroups() && !op.getElementType().isF32() && !hasCostlyMask(op) &&
+      !hasOwnQueries(op))
     candidates = warpgroups::getCandidates(op);
   llvm::append_range(candidates, ampere::getCandidates(op));
   return candidates;
@@ -64,7 +84,8 @@ Candidates mlir::flashattn::getScheduleCandidates(AttentionBackwardOp op, const 
   if (machine.isCPU())
     return cpu::getCandidates(op, machine);
   Candidates candidates;
-  if (machine.hasWarpgroups() && !op.getElementType().isF32() && !hasCostlyMask(op))
+  if (machine.hasWarpgroups() && !op.getElementType().isF32() && !hasCostlyMask(op) &&
+      !hasOwnQueries(op))
     candidates = warpgroups::getCandidates(op);
   llvm::append_range(candidates, ampere::getCandidates(op));
   return candidates;
@@ -123,6 +144,8 @@ static std::string explainElementRefusal(FloatType element, ScheduleAttr schedul
 
 std::string mlir::flashattn::explainRefusal(AttentionOp op, ScheduleAttr schedule,
                                             const Machine &machine) {
+  if (std::string reason = explainSequenceRefusal(op, schedule); !reason.empty())
+    return reason;
   int64_t pack = schedule.getPack();
   if (pack != 1 && !schedule.getHopper() && !machine.isCPU())
     return llvm::formatv("expected pack 1 without warp specialization but got {0}", pack);
@@ -146,6 +169,8 @@ std::string mlir::flashattn::explainRefusal(AttentionOp op, ScheduleAttr schedul
 
 std::string mlir::flashattn::explainRefusal(AttentionBackwardOp op, ScheduleAttr schedule,
                                             const Machine &machine) {
+  if (std::string reason = explainSequenceRefusal(op, schedule); !reason.empty())
+    return reason;
   if (schedule.getPack() != 1 && !schedule.compactsKV())
     return llvm::formatv("expected pack 1 in a backward pass without compact_kv but got {0}",
                          schedule.getPack());
@@ -187,7 +212,7 @@ std::string mlir::flashattn::explainRefusal(ProjectOp op, ScheduleAttr schedule,
 //===----------------------------------------------------------------------===//
 
 TrialProblem TrialProblem::of(AttentionOp op) {
-  int64_t queries = op.getQ().getType().getDimSize(op.getSeqDim());
+  int64_t queries = op.getStaticQueries();
   bool isShort = !ShapedType::isDynamic(queries) && queries < 64;
   TrialProblem problem;
   problem.element = op.getElementType();

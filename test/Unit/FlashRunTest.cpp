@@ -448,7 +448,7 @@ TEST(Reference, GradientsAreThoseOfTheLoss) {
       %v = math.tanh %u : f32
       %c = arith.mulf %f, %half : f32
       %y = math.fma %v, %c, %s : f32)");
-    sunk.problem.followsKvLen = true;
+    sunk.problem.followsLengths = true;
     HostTensor &length = sunk.add("kv_len", {2}, Scalar::I32);
     length.set(0, 6), length.set(1, 3); // two rows of the second batch see no key
     sunk.add("d_lse", {2, 4, 5});

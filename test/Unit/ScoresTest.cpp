@@ -81,11 +81,11 @@ public:
     Value products = rowsAreQueries ? builder.multiply(rows, load(op.getK(), column, n))
                                     : builder.multiply(load(op.getQ(), column, m), rows);
     ScoreDerivative derivative;
-    Value shaped =
-        builder.shape(products,
-                      {batch, head, queryTile, keyTile, add(mul(queryTile, m), index(kOffset)),
-                       mul(keyTile, n), index(kQueries), index(kKeys)},
-                      &derivative);
+    Sequence sequence{batch, index(kQueries), index(kKeys), index(kOffset)};
+    Value shaped = builder.shape(products,
+                                 {sequence, head, queryTile, keyTile,
+                                  add(mul(queryTile, m), sequence.offset), mul(keyTile, n)},
+                                 &derivative);
     auto type = cast<VectorType>(shaped.getType());
     Value slope = splat(type, derivative.factor);
     if (derivative.slope)

@@ -64,9 +64,10 @@ static std::string declare(const CFunction &function, StringRef chips) {
   for (const SharedSize &size : function.signature.sharedSizes)
     if (function.signature.arguments[size.checked.argument].sizes[size.checked.dim] < 0 ||
         function.signature.arguments[size.expected.argument].sizes[size.expected.dim] < 0)
-      text += llvm::formatv("|*   {0} of {1} (dimension {2}) is that of {3} (dimension {4})\n",
+      text += llvm::formatv("|*   {0} of {1} (dimension {2}) is that of {3} (dimension {4}){5}\n",
                             size.name, function.names[size.checked.argument], size.checked.dim,
-                            function.names[size.expected.argument], size.expected.dim)
+                            function.names[size.expected.argument], size.expected.dim,
+                            size.more ? " plus " + std::to_string(size.more) : "")
                   .str();
   text += "\\*/\n";
   std::string parameters = "int32_t device, void *stream";

@@ -129,14 +129,14 @@ llvm::Constant *HostObject::addTable(const CFunction &function) {
          number(argument.rank), numbers(ArrayRef(argument.sizes, rank)),
          numbers(ArrayRef(argument.strides, rank))}));
   }
-  auto addShared = [&](llvm::Constant *what, ArgumentDim checked, ArgumentDim expected) {
+  auto addShared = [&](llvm::Constant *what, ArgumentDim checked, ArgumentDim expected, int more) {
     shared.push_back(makeStruct({what, number(checked.argument), number(checked.dim),
-                                 number(expected.argument), number(expected.dim)}));
+                                 number(expected.argument), number(expected.dim), number(more)}));
   };
   for (const SharedSize &size : signature.sharedSizes)
-    addShared(text(size.name), size.checked, size.expected);
+    addShared(text(size.name), size.checked, size.expected, size.more);
   for (const SharedHeads &heads : signature.sharedHeads)
-    addShared(null, heads.queries, heads.keys);
+    addShared(null, heads.queries, heads.keys, /*more=*/0);
   size_t index = &function - functions.data();
   for (const Variant &variant : variants) {
     auto [architecture, kind] = getArchitecture(variant.chip);

@@ -49,6 +49,9 @@ std::optional<CheckedOp> CheckedOp::create(Operation *operation) {
   op.kind = isa<AttentionOp>(operation) ? Kind::Attention : Kind::AttentionBackward;
   op.isBSHD = attention.getLayout() == Layout::BSHD;
   op.attention.isBottomRight = attention.getAlign() == Align::BottomRight;
+  op.attention.hasOwnLengths = attention.hasOwnLengths();
+  if (!attention.getCuSeqlensQ() != !attention.getCuSeqlensK())
+    op.obstacle = "expected both queries and keys to be packed, or neither, for a reference";
   op.attention.scale = attention.getScaleOrDefault();
   op.attention.sets = attention.getVisibleSets();
   if (std::optional<APFloat> softcap = attention.getSoftcap())
@@ -174,7 +177,7 @@ Expected<AttentionProblem> flashattn::getProblem(const CheckedOp &op, const Oper
   if (!sizes)
     return sizes.takeError();
   AttentionProblem problem;
-  problem.batch = sizes->get('B');
+  problem.batch = values.get("cu_seqlens_q") ? 1 : sizes->get('B');
   problem.queryHeads = sizes->get('H');
   problem.keyHeads = sizes->get('G');
   problem.numQueries = sizes->get('N');
@@ -199,7 +202,7 @@ Expected<AttentionProblem> flashattn::getProblem(const CheckedOp &op, const Oper
   problem.offset = offset                       ? int64_t(offset->get(0))
                    : op.attention.isBottomRight ? problem.numKeys - problem.numQueries
                                                 : 0;
-  problem.followsKvLen = values.get("kv_len") && op.attention.isBottomRight && !offset;
+  problem.followsLengths = op.attention.hasOwnLengths && op.attention.isBottomRight && !offset;
   for (const OperandRole &role : op.roles)
     if (const HostTensor *value = values.get(role.getName()))
       if (Error error = checkScalar(role, *value))

@@ -11,6 +11,7 @@ namespace mlir::flashattn {
 /// The properties of an attention op other than its operands.
 struct AttentionAttributes {
   bool isBottomRight = true;
+  bool hasOwnLengths = false; ///< whether lengths differ between batches
   double scale = 1;
   SmallVector<IntegerSet> sets;
   std::optional<double> softcap;

@@ -91,22 +91,30 @@ static Error inferShape(const Program &program, unsigned index,
 }
 
 /// Fills an argument with random values; an operand with a limit, such as `kv_len`, with integers
-/// from 0 to the limit.
+/// from 0 to the limit, which increase if they are starts (S1).
 static void fillRandom(const Program &program, unsigned index,
                        ArrayRef<SmallVector<int64_t>> shapes, uint64_t seed, HostTensor &tensor) {
   int64_t limit = ShapedType::kDynamic;
+  bool isSorted = false;
   Expected<std::vector<OperandSizes>> sizes = getSizes(program, shapes);
   if (!sizes)
     return llvm::consumeError(sizes.takeError()); // checkInputs reports it
   for (auto [op, known] : llvm::zip_equal(program.ops, *sizes))
     for (auto [role, source] : llvm::zip_equal(op.op.roles, op.sources))
-      if (source.argument == index && role.rule->limit)
+      if (source.argument == index && role.rule->limit) {
         limit = known.get(role.rule->limit);
+        isSorted |= role.dims == "C";
+      }
   if (ShapedType::isDynamic(limit))
     return tensor.fillRandom(seed);
   std::mt19937_64 random(seed);
-  for (int64_t i = 0; i < tensor.getNumElements(); ++i)
-    tensor.set(i, random() % (limit + 1));
+  std::vector<int64_t> numbers(tensor.getNumElements());
+  for (int64_t &number : numbers)
+    number = random() % (limit + 1);
+  if (isSorted)
+    llvm::sort(numbers);
+  for (auto [i, number] : llvm::enumerate(numbers))
+    tensor.set(i, number);
 }
 
 /// Parses numbers in the syntax of iree-run-module: separated by blanks, commas and brackets.

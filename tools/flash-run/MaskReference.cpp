@@ -121,10 +121,44 @@ static void appendVisible(IntegerSet set, const Point &point,
   }
 }
 
+SmallVector<AttentionProblem::Sequence, 1> AttentionProblem::getSequences(int64_t b) const {
+  const HostTensor *starts = getOperand("cu_seqlens_q");
+  int64_t first = starts ? 0 : b, end = starts ? starts->getNumElements() - 1 : b + 1;
+  SmallVector<Sequence, 1> sequences;
+  for (int64_t number = first; number < end; ++number) {
+    Sequence &found = sequences.emplace_back(Sequence{number, 0, 0, numQueries, numKeys, offset});
+    auto place = [&](StringRef startsName, StringRef lengthsName, int64_t &row, int64_t &count) {
+      if (const HostTensor *given = getOperand(startsName)) {
+        int64_t rows = count;
+        row = std::clamp<int64_t>(given->get(number), 0, rows);
+        count = std::clamp<int64_t>(given->get(number + 1), row, rows) - row;
+      }
+      if (const HostTensor *given = getOperand(lengthsName))
+        count = std::clamp<int64_t>(given->get(number), 0, count);
+    };
+    place("cu_seqlens_q", "q_len", found.firstQuery, found.numQueries);
+    place("cu_seqlens_k", "kv_len", found.firstKey, found.numKeys);
+    if (followsLengths)
+      found.offset = found.numKeys - found.numQueries;
+  }
+  return sequences;
+}
+
+std::optional<AttentionProblem::Sequence> AttentionProblem::getSequence(int64_t b,
+                                                                        int64_t row) const {
+  for (const Sequence &found : getSequences(b))
+    if (found.firstQuery <= row && row < found.firstQuery + found.numQueries)
+      return found;
+  return std::nullopt;
+}
+
 SmallVector<KeyInterval> flashattn::getVisibleKeys(const AttentionProblem &problem, int64_t row,
                                                    int64_t b) {
-  Point point{row + problem.getOffset(b), problem.numQueries, problem.getNumKeys(b)};
   SmallVector<KeyInterval> intervals, merged;
+  std::optional<AttentionProblem::Sequence> of = problem.getSequence(b, row);
+  if (!of)
+    return {};
+  Point point{row - of->firstQuery + of->offset, of->numQueries, of->numKeys};
   for (IntegerSet set : problem.sets)
     appendVisible(set, point, intervals);
   llvm::sort(intervals, [](auto a, auto b) { return a.begin < b.begin; });
@@ -134,6 +168,8 @@ SmallVector<KeyInterval> flashattn::getVisibleKeys(const AttentionProblem &probl
     else
       merged.push_back(interval);
   }
+  for (KeyInterval &interval : merged)
+    interval = {interval.begin + of->firstKey, interval.end + of->firstKey};
   return merged;
 }
 
@@ -152,39 +188,49 @@ static bool hasGaps(AffineExpr expr) {
 }
 
 CountedRows flashattn::getCountedRows(const AttentionProblem &problem, int64_t b) {
-  if (llvm::any_of(problem.sets,
-                   [](IntegerSet set) { return llvm::any_of(set.getConstraints(), hasGaps); }))
-    return {{0, problem.getNumKeys(b)}, {0, problem.numQueries}};
-  CountedRows rows;
-  for (int64_t row = 0; row < problem.numQueries; ++row) {
-    SmallVector<KeyInterval> keys = getVisibleKeys(problem, row, b);
-    if (keys.empty())
-      continue;
-    if (rows.queries.end == 0) {
-      rows.queries.begin = row;
-      rows.keys = keys.front();
+  bool isWhole = llvm::any_of(
+      problem.sets, [](IntegerSet set) { return llvm::any_of(set.getConstraints(), hasGaps); });
+  CountedRows rows{llvm::BitVector(problem.numKeys), llvm::BitVector(problem.numQueries)};
+  for (const AttentionProblem::Sequence &of : problem.getSequences(b)) {
+    int64_t firstQuery = of.firstQuery, endQuery = firstQuery + of.numQueries;
+    KeyInterval counted{of.firstKey, of.firstKey + of.numKeys}, queries{firstQuery, endQuery};
+    if (!isWhole) {
+      counted = {counted.end, counted.begin}, queries = {endQuery, firstQuery};
+      for (int64_t row = firstQuery; row < endQuery; ++row) {
+        SmallVector<KeyInterval> keys = getVisibleKeys(problem, row, b);
+        if (keys.empty())
+          continue;
+        queries = {std::min(queries.begin, row), row + 1};
+        counted = {std::min(counted.begin, keys.front().begin),
+                   std::max(counted.end, keys.back().end)};
+      }
     }
-    rows.queries.end = row + 1;
-    rows.keys.begin = std::min(rows.keys.begin, keys.front().begin);
-    rows.keys.end = std::max(rows.keys.end, keys.back().end);
+    if (counted.begin < counted.end)
+      rows.keys.set(counted.begin, counted.end);
+    if (queries.begin < queries.end)
+      rows.queries.set(queries.begin, queries.end);
   }
   return rows;
 }
 
 bool flashattn::isVisible(const AttentionProblem &problem, int64_t b, int64_t row, int64_t k) {
-  Point point{row + problem.getOffset(b), problem.numQueries, problem.getNumKeys(b)};
-  return k < point.nk && llvm::any_of(problem.sets, [&](IntegerSet set) {
-           return llvm::all_of(llvm::enumerate(set.getConstraints()), [&](auto constraint) {
-             int64_t value = evaluate(constraint.value(), point, k);
-             return set.isEq(constraint.index()) ? value == 0 : value >= 0;
-           });
-         });
+  std::optional<AttentionProblem::Sequence> of = problem.getSequence(b, row);
+  if (!of || !of->hasKey(k))
+    return false;
+  Point point{row - of->firstQuery + of->offset, of->numQueries, of->numKeys};
+  return llvm::any_of(problem.sets, [&](IntegerSet set) {
+    return llvm::all_of(llvm::enumerate(set.getConstraints()), [&](auto constraint) {
+      int64_t value = evaluate(constraint.value(), point, k - of->firstKey);
+      return set.isEq(constraint.index()) ? value == 0 : value >= 0;
+    });
+  });
 }
 
 uint64_t flashattn::countVisiblePairs(const AttentionProblem &problem) {
   std::vector<uint64_t> counts(problem.numQueries);
-  // Without kv_len, all batches are the same.
-  bool isEachOwn = problem.getOperand("kv_len");
+  // Without lengths of their own, all batches are the same.
+  bool isEachOwn = problem.getOperand("kv_len") || problem.getOperand("q_len") ||
+                   problem.getOperand("cu_seqlens_q");
   llvm::parallelFor(0, problem.numQueries, [&](size_t row) {
     for (int64_t b = 0; b < (isEachOwn ? problem.batch : 1); ++b)
       for (KeyInterval interval : getVisibleKeys(problem, row, b))

@@ -344,8 +344,8 @@ Error Observer::copyBuffer(Unit &unit, Slot &slot) {
   if (!value)
     return value.takeError();
   slot.value = std::move(*value);
-  // Counting the work needs only sizes and kv_len.
-  if (slot.value->getNumElements() == 0 || (!options.compares && slot.name != "kv_len"))
+  // Counting the work needs only sizes and lengths.
+  if (slot.value->getNumElements() == 0 || (!options.compares && footprint.scalar != Scalar::I32))
     return Error::success();
   if (Error error = device->synchronize())
     return error;

@@ -32,10 +32,15 @@ namespace {
 struct RowPlace {
   RowPlace(const AttentionProblem &problem, int64_t b, int64_t h, int64_t row)
       : b(b), h(h), row(row), bias(problem.getOperand("bias")),
-        attnMask(problem.getOperand("attn_mask")), sinkLogits(problem.getOperand("sink_logits")) {}
+        attnMask(problem.getOperand("attn_mask")), sinkLogits(problem.getOperand("sink_logits")),
+        sequence(problem.getSequence(b, row)) {
+    if (!sequence) // rule S3
+      sinkLogits = nullptr;
+  }
 
   int64_t b, h, row;
   const HostTensor *bias, *attnMask, *sinkLogits;
+  std::optional<AttentionProblem::Sequence> sequence; ///< nullopt if the row belongs to none
 };
 } // namespace
 
@@ -64,13 +69,14 @@ static T computeScore(const AttentionProblem &problem, const RowPlace &place, in
       *slope = 1 - bent * bent;
   }
   if (problem.scoreMod) {
-    int64_t p = place.row + problem.getOffset(place.b);
+    const AttentionProblem::Sequence &of = *place.sequence;
+    int64_t p = place.row - of.firstQuery + of.offset, j = k - of.firstKey;
     if (slope) {
-      auto [value, derivative] = problem.scoreMod->differentiate<T>(score, place.b, place.h, p, k);
+      auto [value, derivative] = problem.scoreMod->differentiate<T>(score, of.b, place.h, p, j);
       score = value;
       *slope *= derivative;
     } else {
-      score = problem.scoreMod->evaluate<T>(score, place.b, place.h, p, k);
+      score = problem.scoreMod->evaluate<T>(score, of.b, place.h, p, j);
     }
   }
   if (place.bias)
@@ -132,10 +138,16 @@ static SmallVector<KeyInterval> getShownKeys(const AttentionProblem &problem,
   return place.attnMask ? keepOnly(place, visible) : visible;
 }
 
-SmallVector<int64_t> flashattn::findSpecialRows(const float *of, int64_t width, KeyInterval rows) {
+/// Whether all `width` elements of row `row` of `of` are finite.
+static bool isFiniteRow(const float *of, int64_t width, int64_t row) {
+  return llvm::all_of(ArrayRef(of + row * width, width), [](float x) { return std::isfinite(x); });
+}
+
+SmallVector<int64_t> flashattn::findSpecialRows(const float *of, int64_t width,
+                                                const llvm::BitVector &rows) {
   SmallVector<int64_t> special;
-  for (int64_t row = rows.begin; row < rows.end; ++row)
-    if (!llvm::all_of(ArrayRef(of + row * width, width), [](float x) { return std::isfinite(x); }))
+  for (unsigned row : rows.set_bits())
+    if (!isFiniteRow(of, width, row))
       special.push_back(row);
   return special;
 }
@@ -164,7 +176,8 @@ ReferenceRow flashattn::computeReferenceRow(const AttentionProblem &problem, Arr
   for (float &value : result.naiveO)
     value = roundTo(problem.scalar, value);
   for (int64_t k : special)
-    if (llvm::none_of(visible, [&](KeyInterval seen) { return seen.begin <= k && k < seen.end; }))
+    if (place.sequence && place.sequence->hasKey(k) &&
+        llvm::none_of(visible, [&](KeyInterval seen) { return seen.begin <= k && k < seen.end; }))
       addSpecialRow(result.mayBeNaN, values, problem.valueDim, k);
   return result;
 }
@@ -263,7 +276,7 @@ void Gradients::load(int64_t newBatch, int64_t keyHead) {
     double given = dLse ? dLse->get(place) : 0;
     double lse = problem.getOperand("lse")->get(place);
     // Rule B7: values of these queries that are not finite are replaced by those of rule A6.
-    if (i < counted.queries.begin || i >= counted.queries.end) {
+    if (!counted.queries[i]) {
       if (!std::isfinite(exact))
         exact = naive = 0;
       if (!std::isfinite(lse))
@@ -280,10 +293,9 @@ void Gradients::load(int64_t newBatch, int64_t keyHead) {
   specialQueries.clear();
   for (int64_t n = 0; n < group * rows; ++n) {
     auto isSpecial = [&](const std::vector<float> &of, int64_t width) {
-      return !findSpecialRows(of.data(), width, {n, n + 1}).empty();
+      return !isFiniteRow(of.data(), width, n);
     };
-    bool counts = counted.queries.begin <= n % rows && n % rows < counted.queries.end;
-    if (counts &&
+    if (counted.queries[n % rows] &&
         (isSpecial(queries, problem.dim) || isSpecial(outputGradients, problem.valueDim) ||
          std::isnan(logs[n].base) || !std::isfinite(delta[n])))
       specialQueries.push_back(n);
@@ -372,8 +384,9 @@ GradientRow Gradients::computeQueryRow(int64_t h, int64_t i) const {
            keys.data() + k * problem.dim);
   });
   dq.round(problem.scalar, problem.scale);
+  std::optional<AttentionProblem::Sequence> sequence = problem.getSequence(b, i);
   for (int64_t k : specialKeys)
-    if (!isShown(query, k))
+    if (sequence && sequence->hasKey(k) && !isShown(query, k))
       addSpecialRow(dq.mayBeNaN, keys.data(), problem.dim, k);
   return dq;
 }
@@ -399,7 +412,8 @@ Gradients::KeyRows Gradients::computeKeyRows(int64_t k) const {
   rows.dv.round(problem.scalar, 1);
   // The values of a query in any operand affect its P or dS.
   for (int64_t n : specialQueries)
-    if (!isShown(getQuery(firstHead + n / problem.numQueries, n % problem.numQueries), k)) {
+    if (Query query = getQuery(firstHead + n / problem.numQueries, n % problem.numQueries);
+        problem.getSequence(b, query.i)->hasKey(k) && !isShown(query, k)) {
       rows.dk.mayBeNaN.assign(problem.dim, true);
       rows.dv.mayBeNaN.assign(problem.valueDim, true);
     }
@@ -421,7 +435,7 @@ void Gradients::addSink(int64_t h, GradientSum &sum) const {
   double sink = problem.getOperand("sink_logits")->get(h);
   for (int64_t i = 0; i < problem.numQueries; ++i) {
     Query query = getQuery(h, i);
-    if (query.log.isEmpty())
+    if (query.log.isEmpty() || !problem.getSequence(b, i))
       continue;
     double part = query.log.weigh(sink) * query.delta;
     sum.exact -= part;

@@ -11,6 +11,7 @@
 #include "HostTensor.h"
 #include "ScoreMod.h"
 #include "mlir/IR/IntegerSet.h"
+#include "llvm/ADT/BitVector.h"
 
 #include <algorithm>
 #include <cmath>
@@ -33,8 +34,8 @@ struct AttentionProblem {
   std::optional<ScoreMod> scoreMod;
   /// The operands that are present, by name. Broadcast dimensions have size 1.
   SmallVector<std::pair<StringRef, const HostTensor *>> operands;
-  /// Whether the last query is aligned with the last key of its batch. `offset` is then ignored.
-  bool followsKvLen = false;
+  /// Whether the last query is aligned with the last key of its sequence. `offset` is then ignored.
+  bool followsLengths = false;
 
   /// Returns the operand `name`, or null if it is absent.
   const HostTensor *getOperand(StringRef name) const {
@@ -43,13 +44,19 @@ struct AttentionProblem {
         return tensor;
     return nullptr;
   }
-  /// Returns the number of keys of batch `b` (rule A7).
-  int64_t getNumKeys(int64_t b) const {
-    const HostTensor *kvLen = getOperand("kv_len");
-    return kvLen ? std::clamp<int64_t>(kvLen->get(b), 0, numKeys) : numKeys;
-  }
-  /// Returns the position of query 0 of batch `b`.
-  int64_t getOffset(int64_t b) const { return followsKvLen ? getNumKeys(b) - numQueries : offset; }
+  /// The sequence of a query (rules A7, S1 to S4): a batch, or a packed sequence.
+  struct Sequence {
+    int64_t b;                    ///< index of the sequence
+    int64_t firstQuery, firstKey; ///< rows of its first query and its first key
+    int64_t numQueries = 0, numKeys = 0;
+    int64_t offset; ///< position of its first query
+
+    bool hasKey(int64_t k) const { return firstKey <= k && k < firstKey + numKeys; }
+  };
+  /// Returns the sequences of batch `b` of `q`.
+  SmallVector<Sequence, 1> getSequences(int64_t b) const;
+  /// Returns the sequence of query `row` of batch `b`; nullopt if the query belongs to none (S3).
+  std::optional<Sequence> getSequence(int64_t b, int64_t row) const;
 };
 
 /// Returns the index of the first element of row `s` of head `h` of batch `b`, in a tensor with
@@ -76,11 +83,12 @@ SmallVector<KeyInterval> getVisibleKeys(const AttentionProblem &problem, int64_t
 /// Whether the mask shows key `k` to query `row` of batch `b`.
 bool isVisible(const AttentionProblem &problem, int64_t b, int64_t row, int64_t k);
 
-/// The ranges of batch `b` that have an effect (rule A7): the keys from the first to the last that
-/// any query sees, and the queries from the first to the last that see any key. For masks with mod,
-/// floordiv or multiples, for which a compiled op may use larger ranges, all keys and queries.
+/// The rows of batch `b` that have an effect (rule A7). In each sequence, these are the keys from
+/// the first to the last that any query sees, and the queries from the first to the last that see
+/// any key. For masks with mod, floordiv or multiples, for which a compiled op may use larger
+/// ranges, they are all keys and queries of the sequence.
 struct CountedRows {
-  KeyInterval keys{0, 0}, queries{0, 0};
+  llvm::BitVector keys, queries;
 };
 CountedRows getCountedRows(const AttentionProblem &problem, int64_t b);
 
@@ -103,7 +111,7 @@ struct ReferenceRow {
 };
 
 /// Returns those of `rows` of `of`, with `width` elements each, that are not all finite.
-SmallVector<int64_t> findSpecialRows(const float *of, int64_t width, KeyInterval rows);
+SmallVector<int64_t> findSpecialRows(const float *of, int64_t width, const llvm::BitVector &rows);
 
 /// Computes row `row` of query head `h` of batch `b`. `keys` and `values` are the numKeys rows of
 /// its key/value head; `special` lists the rows of `values` that have an effect and are not all

@@ -43,10 +43,12 @@ struct ArgumentDim {
   int argument, dim;
 };
 
-/// Rule R1: a size that two arguments share because they are operands of one op.
+/// Rule R1: a size that two arguments share because they are operands of one op. The size of
+/// `checked` is that of `expected` plus `more` (rule S1).
 struct SharedSize {
   const char *name;
   ArgumentDim checked, expected;
+  int more = 0;
 };
 
 /// Rule A4: the dimensions of the query heads and of the key/value heads of one op.

@@ -1,6 +1,7 @@
 //===- ProgramOutlining.cpp -----------------------------------------------===//
 
 #include "ProgramOutlining.h"
+#include "flashattn/Dialect/FlashAttn/Program/Segments.h"
 #include "flashattn/Runtime/ABI.h"
 #include "mlir/Conversion/LLVMCommon/TypeConverter.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -17,7 +18,7 @@ static void collectCaptures(ProgramOp program, SetVector<Value> &captures,
                             SetVector<Operation *> &constants) {
   SetVector<Value> used;
   getUsedValuesDefinedAbove(program.getRegion(), used);
-  used.insert(program.getSizes().begin(), program.getSizes().end());
+  used.insert(program->operand_begin(), program->operand_end());
   for (unsigned i = 0; i < used.size(); ++i) { // `used` grows in the loop
     Value value = used[i];
     Operation *def = value.getDefiningOp();
@@ -93,6 +94,7 @@ mlir::flashattn::cpu::outlineProgram(ProgramOp program, SymbolTable &symbols, IR
   }
   Value linear = arith::IndexCastOp::create(b, loc, b.getIndexType(), function.getArgument(1));
   auto sizes = program.getSizes();
+  SmallVector<Value> numbers(sizes.size());
   for (int64_t i = sizes.size() - 1; i >= 0; --i) {
     Value size = mapping.lookup(sizes[i]);
     Value position = linear;
@@ -108,8 +110,11 @@ mlir::flashattn::cpu::outlineProgram(ProgramOp program, SymbolTable &symbols, IR
       Value last = arith::SubIOp::create(b, loc, size, one);
       position = arith::SubIOp::create(b, loc, last, position);
     }
-    mapping.map(program.getNumbers()[i], position);
+    numbers[i] = position;
   }
+  if (Value starts = program.getStarts())
+    findSegment(b, program, mapping.lookup(starts), mapping.lookup(sizes.back()), numbers);
+  mapping.map(program.getNumbers(), numbers);
   func::ReturnOp::create(b, loc);
 
   // The call: pack, count, run. The frame is allocated once per call of the parent function.

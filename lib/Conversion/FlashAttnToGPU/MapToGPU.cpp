@@ -3,6 +3,7 @@
 #include "TileLayout.h"
 #include "flashattn/Conversion/KernelsToGPU/KernelsToGPU.h"
 #include "flashattn/Conversion/Passes.h"
+#include "flashattn/Dialect/FlashAttn/Program/Segments.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
 #include "flashattn/Dialect/Hopper/IR/Hopper.h"
 #include "flashattn/Target/ResourcePlans.h"
@@ -86,6 +87,7 @@ static LogicalResult mapToGPU(RewriterBase &b, ProgramOp program) {
   }
   for (Value &number : numbers)
     number = build.toIndex(number);
+  findSegment(b, program, program.getStarts(), sizes.back(), numbers);
   b.eraseOp(onThreads.getBody()->getTerminator());
   b.inlineBlockBefore(program.getBody(), onThreads.getBody(), onThreads.getBody()->end(), numbers);
   if (program.getPdlSecondary() && awaits) {

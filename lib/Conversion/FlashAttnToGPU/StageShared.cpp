@@ -43,6 +43,7 @@ private:
   /// A copy of a tile to shared memory.
   struct Copy {
     LoadTileOp load;
+    Value source;
     SmallVector<Value> origin; ///< first element of the tile
     SmallVector<bool> inBounds;
   };
@@ -103,7 +104,7 @@ Value Stager::view(const SharedBuffer &buffer) {
 /// Copies 16-byte chunk `inRow` of row `row`. Rows past the end are set to 0 and not read (A7).
 void Stager::copyChunk(const Copy &copy, Value buffer, Value stage, Value row, Value inRow) {
   LoadTileOp load = copy.load;
-  Value source = load.getSource();
+  Value source = copy.source;
   VectorType tile = load.getTileType();
   SharedTile layout{tile.getDimSize(1), tile.getElementTypeBitWidth() / 8};
   unsigned rowDim = *load.getRowDim();
@@ -320,7 +321,8 @@ void Stager::copyAt(const StagedLoop &staged, const Step &step) {
   for (LoadTileOp load : sharedLoads(*loop.getBody())) {
     SmallVector<Value> indices =
         llvm::map_to_vector(load.getIndices(), [&](Value v) { return clone(v, mapping, loop); });
-    Copy copy{load, getTileOrigin(b, load, indices), SmallVector<bool>(load.getInBounds())};
+    Copy copy{load, clone(load.getSource(), mapping, loop), getTileOrigin(b, load, indices),
+              SmallVector<bool>(load.getInBounds())};
     for (auto [dim, inside] : llvm::zip_equal(load.getDims(), copy.inBounds))
       inside |= lastIsFull && load.getIndices()[dim] == loop.getTile();
     copyTile(copy, bufferOf.lookup(load), stage);
@@ -396,7 +398,8 @@ void Stager::stageResident(LoadTileOp load, Value buffer, bool isHeld) {
   // In a loop over programs, threads may still read the previous tile.
   if (load->getParentOfType<scf::ForOp>())
     gpu::BarrierOp::create(b, loc);
-  copyTile({load, getTileOrigin(b, load, load.getIndices()), SmallVector<bool>(load.getInBounds())},
+  copyTile({load, load.getSource(), getTileOrigin(b, load, load.getIndices()),
+            SmallVector<bool>(load.getInBounds())},
            buffer, index(0));
   commitAndWait();
   if (isHeld) {

@@ -449,6 +449,8 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
         axes, program.getAxes().getAsRange<ProgramAxisAttr>(),
         [](ProgramAxis axis, ProgramAxisAttr got) { return axis == got.getValue(); });
   };
+  if (program.getStarts())
+    return program.emitOpError() << "expected no segments with warp specialization but got some";
   bool hasBoth = plan.getPrograms() == 1 && hasAxes({ProgramAxis::QueryTile, ProgramAxis::KeyTile});
   if (!hasAxes(ProgramAxis::QueryTile) && !hasAxes(ProgramAxis::KeyTile) && !hasBoth)
     return program.emitOpError() << "expected axes(batch, head, query_tile) or (batch, head, "

@@ -225,12 +225,13 @@ Fault Call::checkShared() {
   for (int64_t i = 0; i < function.numShared; ++i) {
     const Shared &shared = function.shared[i];
     const int64_t size = getSize(shared.checked, shared.checkedDim);
-    const int64_t expected = getSize(shared.expected, shared.expectedDim);
+    const int64_t expected = getSize(shared.expected, shared.expectedDim) + shared.more;
     const char *name = function.arguments[shared.checked].name;
     const char *other = function.arguments[shared.expected].name;
     if (shared.what && size != expected)
-      return Fault::format("%s: expected %s of '%s' to be %ld as in '%s' but got %ld",
-                           function.name, shared.what, name, expected, other, size);
+      return Fault::format("%s: expected %s of '%s' to be %ld %s '%s' but got %ld", function.name,
+                           shared.what, name, expected, shared.more ? "to match" : "as in", other,
+                           size);
     if (!shared.what && (expected == 0 ? size != 0 : size % expected != 0))
       return Fault::format("%s: expected the query heads of '%s' to be a multiple of the %ld "
                            "key/value heads of '%s' but got %ld",

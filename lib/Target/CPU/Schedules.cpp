@@ -29,8 +29,8 @@ Candidates cpu::getCandidates(AttentionOp op, const Machine &machine) {
   // Fewer queries form one tile with as few rows as possible: rows without a query cost as much as
   // the others.
   constexpr int64_t kFewest = 2, kColumns = 64;
-  int64_t queries = op.getQ().getType().getDimSize(op.getSeqDim());
-  if (ShapedType::isDynamic(queries))
+  int64_t queries = op.getStaticQueries();
+  if (ShapedType::isDynamic(queries) || op.hasPackedSequences() || op.getQLen())
     return {ScheduleAttr::get(ctx, makeFields(rows, kColumns, ctx))};
   int64_t positions = llvm::PowerOf2Ceil(std::max<int64_t>(queries, 1));
   Candidates candidates;
@@ -52,7 +52,7 @@ Candidates cpu::getCandidates(AttentionOp op, const Machine &machine) {
   ScheduleFields whole, parts;
   parts.splits = 64;
   parts.minSplitTiles = 4;
-  int64_t keys = op.getK().getType().getDimSize(op.getSeqDim());
+  int64_t keys = op.getStaticKeys();
   bool isLong = ShapedType::isDynamic(keys) || keys >= 2 * parts.minSplitTiles * kColumns;
   if (isDecode(op) && isLong && !op.getAttnMask())
     add(packIf(/*inParts=*/true), parts);

@@ -51,7 +51,7 @@ static int64_t getDecodePack(AttentionOp op) {
   // explainRefusal states the reason.
   if (!op.findInputOfHeads(/*inParts=*/true).empty())
     return 1;
-  int64_t queries = op.getQ().getType().getDimSize(op.getSeqDim());
+  int64_t queries = op.getStaticQueries();
   int64_t pack =
       std::min<int64_t>(kMaxPack, kRows / llvm::PowerOf2Ceil(std::max<int64_t>(queries, 1)));
   int64_t heads = op.getQ().getType().getDimSize(op.getHeadDim());
@@ -216,8 +216,7 @@ std::string warpgroups::explainShapeRefusal(AttentionOpInterface op, ScheduleAtt
     return "expected element type f16 or bf16 for wgmma but got f32";
   if (n % 16 != 0 || n > 256)
     return llvm::formatv("expected tile_n to be a multiple of 16 up to 256 but got {0}", n);
-  if (hidesEveryPair(op.getVisibleSets(), op.getQ().getType().getDimSize(op.getSeqDim()),
-                     op.getK().getType().getDimSize(op.getSeqDim())))
+  if (hidesEveryPair(op.getVisibleSets(), op.getStaticQueries(), op.getStaticKeys()))
     return "expected a mask that shows at least one key but got one that hides all";
   for (auto [name, operand] :
        {std::pair("q", op.getQ()), std::pair("k", op.getK()), std::pair("v", op.getV())})

@@ -99,6 +99,13 @@ void Features::prepareLarge(bool isBackward) {
     bias = "1x1x?x?xf32";
 }
 
+void Features::pack(std::mt19937 &random) {
+  bias.clear();
+  attnMask.clear();
+  isPacked = random() % 4 != 0;
+  hasQLen = !isPacked || random() % 3 == 0;
+}
+
 void Features::drawGradients(std::mt19937 &random) {
   hasDLse = random() % 2;
   hasDBias = !bias.empty() && random() % 4;
@@ -121,6 +128,10 @@ std::string Features::name() const {
     add("sink_logits");
   if (hasKvLen)
     add("kv_len");
+  if (isPacked)
+    add("packed");
+  if (hasQLen)
+    add("q_len");
   if (hasOffset)
     add("offset");
   if (hasDLse)
@@ -138,6 +149,8 @@ std::string Features::parameters() const {
   std::string text;
   if (hasOffset)
     text += "%offset: index, ";
+  if (isPacked)
+    text += "%starts_q: memref<?xi32>, %starts_k: memref<?xi32>, ";
   if (!bias.empty())
     text += "%bias: memref<" + bias + ">, ";
   if (!attnMask.empty())
@@ -146,6 +159,8 @@ std::string Features::parameters() const {
     text += "%sinks: memref<?xf32>, ";
   if (hasKvLen)
     text += "%len: memref<?xi32>, ";
+  if (hasQLen)
+    text += "%q_len: memref<?xi32>, ";
   return text;
 }
 
@@ -163,6 +178,10 @@ std::string Features::operandClauses() const {
     text += " sink_logits(%sinks : memref<?xf32>)";
   if (hasKvLen)
     text += " kv_len(%len : memref<?xi32>)";
+  if (hasQLen)
+    text += " q_len(%q_len : memref<?xi32>)";
+  if (isPacked)
+    text += " cu_seqlens_q(%starts_q : memref<?xi32>) cu_seqlens_k(%starts_k : memref<?xi32>)";
   if (hasOffset)
     text += " offset(%offset)";
   if (scoreMod)
@@ -254,8 +273,8 @@ void flashattn::plantNaN(const OpOfFunction &op, const AttentionProblem &problem
   std::optional<unsigned> biasArgument = op.getArgument("bias");
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
   for (int64_t b = 0; b < problem.batch; ++b) {
-    int64_t existing = problem.getNumKeys(b);
-    llvm::BitVector seen(problem.numKeys), kept(problem.numKeys, !attnMask);
+    llvm::BitVector existing(problem.numKeys), seen(problem.numKeys),
+        kept(problem.numKeys, !attnMask);
     for (int64_t row = 0; row < problem.numQueries; ++row) {
       for (KeyInterval interval : getVisibleKeys(problem, row, b))
         seen.set(interval.begin, interval.end);
@@ -272,11 +291,17 @@ void flashattn::plantNaN(const OpOfFunction &op, const AttentionProblem &problem
           arguments[*argument].set(start + d, kNaN);
       }
     };
+    for (const AttentionProblem::Sequence &of : problem.getSequences(b))
+      if (of.numKeys)
+        existing.set(of.firstKey, of.firstKey + of.numKeys);
     CountedRows counted = getCountedRows(problem, b);
-    for (int64_t row = 0; row < problem.numQueries && op.getArgument("d_o"); ++row) {
-      if (counted.queries.begin <= row && row < counted.queries.end)
+    bool isBackward = op.getArgument("d_o").has_value();
+    for (int64_t row = 0; row < problem.numQueries; ++row) {
+      if (isBackward ? counted.queries[row] : problem.getSequence(b, row).has_value())
         continue;
       setRow("q", problem.queryHeads, problem.numQueries, problem.dim, row);
+      if (!isBackward)
+        continue;
       for (StringRef name : {"o", "d_o"})
         setRow(name, problem.queryHeads, problem.numQueries, problem.valueDim, row);
       for (int64_t h = 0; h < problem.queryHeads; ++h)
@@ -285,18 +310,18 @@ void flashattn::plantNaN(const OpOfFunction &op, const AttentionProblem &problem
     }
     // A tile is read that has a pair which the mask shows and one which `attn_mask` does.
     auto mayBeRead = [&](int64_t k) {
-      if (k < counted.keys.begin || k >= counted.keys.end)
+      if (!counted.keys[k])
         return false;
       int64_t begin = std::max<int64_t>(0, k - kTile + 1),
               end = std::min(problem.numKeys, k + kTile);
       return seen.find_first_in(begin, end) != -1 && kept.find_first_in(begin, end) != -1;
     };
     for (int64_t k = 0; k < problem.numKeys; ++k) {
-      if (k < existing && mayBeRead(k))
+      if (existing[k] && mayBeRead(k))
         continue;
       setRow("k", problem.keyHeads, problem.numKeys, problem.dim, k);
       setRow("v", problem.keyHeads, problem.numKeys, problem.valueDim, k);
-      if (k < existing || !biasArgument)
+      if (existing[k] || !biasArgument)
         continue;
       HostTensor &bias = arguments[*biasArgument];
       ArrayRef<int64_t> shape = bias.getShape();

@@ -13,7 +13,8 @@ namespace mlir::flashattn {
 struct Features {
   std::string bias, attnMask; ///< shapes and types as "1x?x?x?xbf16"; empty where left out
   bool hasOffset = false, hasSinkLogits = false, hasKvLen = false;
-  std::string softcap;   ///< a number, or empty
+  bool isPacked = false, hasQLen = false; ///< rules S1 to S4
+  std::string softcap;                    ///< a number, or empty
   unsigned scoreMod = 0; ///< number of a score modification of getNumScoreMods(), 0 for none
   /// Of gradients (rules B1, B3 to B5).
   bool hasDLse = false, hasDBias = false, hasDSinkLogits = false, isDeterministic = false;
@@ -22,6 +23,8 @@ struct Features {
   /// For makeLarge: leaves out score modifications that would round scores of different keys to
   /// one number, and gives gradients a bias.
   void prepareLarge(bool isBackward);
+  /// Packs sequences, limits their queries, or both. Leaves out features that exclude this.
+  void pack(std::mt19937 &random);
   void drawGradients(std::mt19937 &random);
   static unsigned getNumScoreMods();
 
@@ -41,12 +44,12 @@ void hideBlocks(HostTensor &attnMask, std::mt19937 &random);
 /// 6e4 in f16. `arguments` are the program's.
 void makeLarge(const OpOfFunction &op, std::mt19937 &random, MutableArrayRef<HostTensor> arguments);
 
-/// Puts NaN where it must not matter: in `k`, `v` and the bias at keys past kv_len (rule A7); in
-/// `k` and `v` at keys outside the first and the last that any query sees (rule A7), and in tiles
-/// that the mask hides from every query (rule M3), or `attn_mask` does (rule M7) where
-/// `listsTiles`: neither the gradients do, nor programs of a part of the keys; and in `q`, `o`,
-/// `d_o` and `lse` at queries outside the first and the last that see any key. `arguments` are the
-/// program's.
+/// Puts NaN where it must not matter: in rows of no sequence (rule S3); in `k`, `v` and the bias at
+/// keys past kv_len (rule A7); in `k` and `v` at keys outside the first and the last that any query
+/// sees (rule A7), and in tiles that the mask hides from every query (rule M3), or `attn_mask` does
+/// (rule M7) where `listsTiles`: neither the gradients do, nor programs of a part of the keys; and
+/// in `q`, `o`, `d_o` and `lse` at queries outside the first and the last that see any key.
+/// `arguments` are the program's.
 void plantNaN(const OpOfFunction &op, const AttentionProblem &problem, bool listsTiles,
               MutableArrayRef<HostTensor> arguments);
 

@@ -65,6 +65,9 @@ static cl::opt<unsigned>
                  cl::init(0), cl::cat(category));
 static cl::opt<bool> largeFlag("large", cl::desc("with --features, scores that are far from 0"),
                                cl::cat(category));
+static cl::opt<bool>
+    packedFlag("packed", cl::desc("with --features, packed sequences and lengths of queries"),
+               cl::cat(category));
 static cl::opt<bool> backwardFlag("backward", cl::desc("gradients: flashattn.attention_backward"),
                                   cl::cat(category));
 static cl::opt<bool>
@@ -130,26 +133,28 @@ struct Module {
   std::string text() const { return backwardFlag ? gradientText() : attentionText(); }
 
 private:
+  std::string batches() const { return features.isPacked ? "1" : "?"; }
+  std::string rowType() const { return "memref<" + batches() + "x?x?xf32>"; }
   std::string attentionText() const {
-    std::string t = llvm::formatv("memref<?x?x?x{0}x{1}>", dim, type);
-    std::string tv = llvm::formatv("memref<?x?x?x{0}x{1}>", valueDim, type);
+    std::string t = llvm::formatv("memref<{0}x?x?x{1}x{2}>", batches(), dim, type);
+    std::string tv = llvm::formatv("memref<{0}x?x?x{1}x{2}>", batches(), valueDim, type);
     return llvm::formatv(
         "func.func @attention(%query: {0}, %key: {0}, %value: {1}, {2}%o: {1}, "
-        "%lse: memref<?x?x?xf32>) {{\n"
+        "%lse: {7}) {{\n"
         "  flashattn.attention {3} {4} {5} ins(%query, %key, %value : {0}, {0}, {1}){6}\n"
-        "      outs(%o, %lse : {1}, memref<?x?x?xf32>)\n"
+        "      outs(%o, %lse : {1}, {7})\n"
         "  return\n}\n",
         t, tv, features.parameters(), mask->clause, features.attributeClauses(), mask->place,
-        features.operandClauses());
+        features.operandClauses(), rowType());
   }
   std::string gradientText() const {
-    std::string t = llvm::formatv("memref<?x?x?x{0}x{1}>", dim, type);
-    std::string tv = llvm::formatv("memref<?x?x?x{0}x{1}>", valueDim, type);
+    std::string t = llvm::formatv("memref<{0}x?x?x{1}x{2}>", batches(), dim, type);
+    std::string tv = llvm::formatv("memref<{0}x?x?x{1}x{2}>", batches(), valueDim, type);
     // What follows from the sizes of others comes behind them.
     std::string parameters = features.parameters(), clauses = features.operandClauses(), results;
     if (features.hasDLse) {
-      parameters += "%d_lse: memref<?x?x?xf32>, ";
-      clauses = "\n      d_lse(%d_lse : memref<?x?x?xf32>)" + clauses;
+      parameters += "%d_lse: " + rowType() + ", ";
+      clauses = "\n      d_lse(%d_lse : " + rowType() + ")" + clauses;
     }
     std::string written = "%dq: " + t + ", %dk: " + t + ", %dv: " + tv;
     if (features.hasDBias) {
@@ -161,15 +166,15 @@ private:
       results += " d_sink_logits(%d_sinks : memref<?xf32>)";
     }
     return llvm::formatv("func.func @gradients(%query: {0}, %key: {0}, %value: {1}, {2}%o: {1}, "
-                         "%lse: memref<?x?x?xf32>, %d_o: {1}, {3}) {{\n"
+                         "%lse: {10}, %d_o: {1}, {3}) {{\n"
                          "  flashattn.attention_backward {4} {5} {6} {7}\n"
                          "      ins(%query, %key, %value, %o, %lse, %d_o : {0}, {0}, {1}, {1}, "
-                         "memref<?x?x?xf32>, {1})"
+                         "{10}, {1})"
                          "{8}\n      outs(%dq, %dk, %dv : {0}, {0}, {1}){9}\n"
                          "  return\n}\n",
                          t, tv, parameters, written, mask->clause, features.attributeClauses(),
                          mask->place, features.isDeterministic ? "deterministic" : "", clauses,
-                         results);
+                         results, rowType());
   }
 };
 
@@ -220,6 +225,8 @@ static std::vector<Module> drawModules(std::mt19937 &random, unsigned count, boo
                   dims[i % std::size(dims)], 0, Features::draw(random)};
     if (largeFlag)
       module.features.prepareLarge(backwardFlag);
+    if (packedFlag)
+      module.features.pack(random);
     if (backwardFlag)
       module.features.drawGradients(random);
     module.valueDim = random() % 2 ? module.dim : dims[random() % std::size(dims)];
@@ -284,11 +291,12 @@ static Expected<std::string> runCase(const Lowered &code, const Module &module, 
                                      GuardedDevice &device, Executable &executable) {
   const Program &program = *code.program;
   size_t mark = device.mark();
+  bool isPacked = module.features.isPacked;
   auto getSpec = [&](int64_t heads, int64_t length, int64_t width, unsigned argument) {
     if (module.mask->isBSHD)
       std::swap(heads, length);
-    return llvm::formatv("{0}x{1}x{2}x{3}x{4}=random:{5}", shape.batch, heads, length, width,
-                         module.type, seedFlag * 16 + argument)
+    return llvm::formatv("{0}x{1}x{2}x{3}x{4}=random:{5}", isPacked ? 1 : shape.batch, heads,
+                         length, width, module.type, seedFlag * 16 + argument)
         .str();
   };
   // What else there is follows from these; outputs start as NaN.
@@ -297,6 +305,8 @@ static Expected<std::string> runCase(const Lowered &code, const Module &module, 
                                     getSpec(shape.keyHeads, shape.numKeys, module.valueDim, 2)};
   if (module.features.hasOffset)
     specs.push_back(llvm::formatv("index={0}", shape.numKeys / 2));
+  for (unsigned i = 0; i < 2 && isPacked; ++i)
+    specs.push_back(llvm::formatv("{0}xi32=random:{1}", shape.batch + 2, seedFlag * 16 + 3 + i));
   Expected<Inputs> inputs = makeInputs(program, specs, workFlag);
   if (!inputs)
     return inputs.takeError();
@@ -435,8 +445,9 @@ static Expected<bool> runGrid() {
   if (featuresFlag && (sampleFlag || modulesFlag))
     return llvm::createStringError(
         "expected no --sample and no --modules, which are of the grid, with --features");
-  if (largeFlag && !featuresFlag)
-    return llvm::createStringError("expected --features with --large");
+  if ((largeFlag || packedFlag) && !featuresFlag)
+    return llvm::createStringError(llvm::Twine("expected --features with --") +
+                                   (largeFlag ? "large" : "packed"));
   if (!(workFlag > 0))
     return llvm::createStringError(llvm::Twine("expected --work above 0 but got ") +
                                    llvm::formatv("{0}", double(workFlag)).str());

@@ -111,13 +111,15 @@ static const AttributeClause *findAttributeClause(StringRef name) {
 //===----------------------------------------------------------------------===//
 
 static constexpr llvm::StringLiteral kAttention[] = {
-    "mask", "scale",     "softcap",     "align",  "layout", "schedule",  "ins",
-    "bias", "attn_mask", "sink_logits", "kv_len", "offset", "score_mod", "outs"};
+    "mask",         "scale",        "softcap",   "align",       "layout", "schedule",
+    "ins",          "bias",         "attn_mask", "sink_logits", "kv_len", "q_len",
+    "cu_seqlens_q", "cu_seqlens_k", "offset",    "score_mod",   "outs"};
 
 static constexpr llvm::StringLiteral kAttentionBackward[] = {
-    "mask",     "scale",  "softcap",   "align", "layout",    "deterministic",
-    "schedule", "ins",    "d_lse",     "bias",  "attn_mask", "sink_logits",
-    "kv_len",   "offset", "score_mod", "outs",  "d_bias",    "d_sink_logits"};
+    "mask",     "scale",  "softcap",      "align",        "layout",    "deterministic",
+    "schedule", "ins",    "d_lse",        "bias",         "attn_mask", "sink_logits",
+    "kv_len",   "q_len",  "cu_seqlens_q", "cu_seqlens_k", "offset",    "score_mod",
+    "outs",     "d_bias", "d_sink_logits"};
 
 static constexpr llvm::StringLiteral kCombine[] = {"layout", "ins", "lse_rests", "sink_logits",
                                                    "outs"};

@@ -138,6 +138,13 @@ static LogicalResult verifyAttention(AttentionOpInterface op, OperandSizes &size
   if (op.getScale() && op.getScaleValue())
     return op->emitOpError() << "expected one scale but got an attribute, "
                              << toText(*op.getScale()) << ", and an operand";
+  // S1, S4: the elements of a bias and of attn_mask belong to rectangles.
+  for (auto [name, value] :
+       {std::pair("bias", Value(op.getBias())), std::pair("attn_mask", Value(op.getAttnMask()))})
+    if (value && (op.hasPackedSequences() || op.getQLen()))
+      return op->emitOpError() << "expected no '" << name << "' with "
+                               << (op.hasPackedSequences() ? "packed sequences" : "'q_len'")
+                               << " but got one";
   // A mask attribute of another dialect may return invalid sets.
   if (failed(verifyVisibleSets([&] { return op->emitOpError(); }, op.getVisibleSets())))
     return failure();

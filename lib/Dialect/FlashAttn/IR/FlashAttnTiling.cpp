@@ -73,7 +73,7 @@ bool flashattn::readsSymbol(AttentionOpInterface op, MaskSymbol symbol) {
 }
 
 bool flashattn::needsOwnPositions(AttentionOpInterface op) {
-  return op.getKvLen() && !op.getOffset() && op.getAlign() == Align::BottomRight &&
+  return op.hasOwnLengths() && !op.getOffset() && op.getAlign() == Align::BottomRight &&
          (op.getMask() || op.hasScoreMod());
 }
 
@@ -84,8 +84,12 @@ static LogicalResult verifyQueriesAreTileable(AttentionOp op) {
     return op.emitOpError() << "expected a mask without the symbol nq to tile the queries but got '"
                             << op.getMaskAttr() << "'";
   if (needsOwnPositions(op))
-    return op.emitOpError() << "expected an offset or align top_left to tile the queries beside "
-                               "kv_len but got align bottom_right";
+    return op.emitOpError()
+           << "expected an offset or align top_left to tile the queries of batches "
+              "with their own lengths but got align bottom_right";
+  // S4: q_len counts queries of the whole op.
+  if (op.getQLen())
+    return op.emitOpError() << "expected no 'q_len' to tile the queries but got one";
   return success();
 }
 
@@ -97,8 +101,8 @@ struct Part {
 
 /// The slices that a tile needs, by the letters of OperandRule::dims; nullopt: a whole dimension.
 struct Parts {
-  Part batches, heads, kvHeads;
-  std::optional<Part> queries;
+  Part heads, kvHeads;
+  std::optional<Part> batches, queries;
 
   std::optional<Part> operator()(char dim) const {
     switch (dim) {
@@ -136,6 +140,14 @@ getPart(OpBuilder &b, Location loc, const OperandRole &role, const Parts &parts)
     lengths.push_back(part->size);
   }
   return {starts, lengths};
+}
+
+/// S1: verifies that a tile of packed sequences has the rows of all of them, and cuts only heads.
+static LogicalResult verifyWholeSequences(AttentionOpInterface op, bool isWhole) {
+  if (isWhole || !op.hasPackedSequences())
+    return success();
+  return op.emitOpError() << "expected tiles of heads with packed sequences but got tiles of "
+                             "batches or queries";
 }
 
 /// Clones `op` with slices of its operands.
@@ -229,16 +241,22 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b,
   bool wholeQueries = isConstantIntValue(offsets[2], 0) && isSame(sizes[2], nq);
   // A3: with kv_len, the position of query 0 differs between batches, so no single offset can
   // represent it. The tile then contains all queries of a batch, or nothing depends on positions.
-  bool ownPositions = getKvLen() && !getOffset() && getAlign() == Align::BottomRight;
-  if (!wholeQueries && failed(verifyQueriesAreTileable(*this)))
+  bool ownPositions = hasOwnLengths() && !getOffset() && getAlign() == Align::BottomRight;
+  bool wholeBatches =
+      isConstantIntValue(offsets[0], 0) && isSame(sizes[0], getDim(b, loc, getQ(), 0));
+  if (failed(verifyWholeSequences(*this, wholeQueries && wholeBatches)) ||
+      (!wholeQueries && failed(verifyQueriesAreTileable(*this))))
     return failure();
   FailureOr<Part> kvHeads = getKVHeads(b, *this, {offsets[1], sizes[1]}, hq, hkv);
   if (failed(kvHeads))
     return failure();
 
+  std::optional<Part> batches;
+  if (!hasPackedSequences())
+    batches = Part{offsets[0], sizes[0]};
   TiledOp made = cloneOnParts(b, *this,
-                              {/*batches=*/{offsets[0], sizes[0]}, /*heads=*/{offsets[1], sizes[1]},
-                               *kvHeads, /*queries=*/Part{offsets[2], sizes[2]}});
+                              {/*heads=*/{offsets[1], sizes[1]}, *kvHeads, batches,
+                               /*queries=*/Part{offsets[2], sizes[2]}});
   auto tiled = cast<AttentionOp>(made.op);
   if (!ownPositions) {
     OpBuilder::InsertionGuard guard(b);
@@ -289,8 +307,10 @@ static Parts getParts(OpBuilder &b, AttentionBackwardOp op, ArrayRef<OpFoldResul
   Location loc = op.getLoc();
   OpFoldResult hq = getDim(b, loc, op.getQ(), op.getHeadDim()),
                hkv = getDim(b, loc, op.getK(), op.getHeadDim());
-  Parts parts{/*batches=*/{offsets[0], sizes[0]}, /*heads=*/{offsets[1], hq},
-              /*kvHeads=*/{offsets[1], sizes[1]}, /*queries=*/std::nullopt};
+  Parts parts{/*heads=*/{offsets[1], hq}, /*kvHeads=*/{offsets[1], sizes[1]},
+              /*batches=*/std::nullopt, /*queries=*/std::nullopt};
+  if (!op.hasPackedSequences())
+    parts.batches = Part{offsets[0], sizes[0]};
   if (isConstantIntValue(offsets[1], 0) && isSame(sizes[1], hkv))
     return parts;
   AffineExpr d0 = b.getAffineDimExpr(0), s0 = b.getAffineSymbolExpr(0),
@@ -307,6 +327,9 @@ FailureOr<TilingResult> AttentionBackwardOp::getTiledImplementation(OpBuilder &b
                                                                     ArrayRef<OpFoldResult> offsets,
                                                                     ArrayRef<OpFoldResult> sizes) {
   SmallVector<Range> domain = getIterationDomain(b);
+  bool wholeBatches = isConstantIntValue(offsets[0], 0) && isSame(sizes[0], domain[0].size);
+  if (failed(verifyWholeSequences(*this, wholeBatches)))
+    return failure();
   // B3, B5: a tile cannot compute a gradient that is a sum over tiles.
   for (auto [i, dims, name] : {std::tuple(0, "B", "batches"), std::tuple(1, "HG", "heads")}) {
     if (isConstantIntValue(offsets[i], 0) && isSame(sizes[i], domain[i].size))
@@ -320,8 +343,7 @@ FailureOr<TilingResult> AttentionBackwardOp::getTiledImplementation(OpBuilder &b
   Parts parts = getParts(b, *this, offsets, sizes);
   TiledOp made = cloneOnParts(b, *this, parts);
   if (hasScoreMod())
-    shiftScoreMod(b, cast<AttentionBackwardOp>(made.op),
-                  {parts.batches.offset, parts.heads.offset});
+    shiftScoreMod(b, cast<AttentionBackwardOp>(made.op), {offsets[0], parts.heads.offset});
   return TilingResult{{made.op}, SmallVector<Value>(made.op->getResults()), made.slices};
 }
 

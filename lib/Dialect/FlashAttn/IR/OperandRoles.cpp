@@ -25,6 +25,9 @@ ArrayRef<OperandRule> AttentionOp::getOperandRules() {
       {"attn_mask", ElementRule::I1, "BHNK", Rule::Optional | Rule::Broadcasts},
       {"sink_logits", ElementRule::F32, "H", Rule::Optional},
       {"kv_len", ElementRule::I32, "B", Rule::Optional, /*limit=*/'K'},
+      {"q_len", ElementRule::I32, "B", Rule::Optional, /*limit=*/'N'},
+      {"cu_seqlens_q", ElementRule::I32, "C", Rule::Optional, /*limit=*/'N'},
+      {"cu_seqlens_k", ElementRule::I32, "C", Rule::Optional, /*limit=*/'K'},
       {"offset", ElementRule::Position, "", Rule::Optional},
       {"scale", ElementRule::Factor, "", Rule::Optional},
       {"o", ElementRule::LikeFirst, "BHNV", Rule::Output | Rule::FollowsLayout},
@@ -45,6 +48,9 @@ ArrayRef<OperandRule> AttentionBackwardOp::getOperandRules() {
       {"attn_mask", ElementRule::I1, "BHNK", Rule::Optional | Rule::Broadcasts},
       {"sink_logits", ElementRule::F32, "H", Rule::Optional},
       {"kv_len", ElementRule::I32, "B", Rule::Optional, /*limit=*/'K'},
+      {"q_len", ElementRule::I32, "B", Rule::Optional, /*limit=*/'N'},
+      {"cu_seqlens_q", ElementRule::I32, "C", Rule::Optional, /*limit=*/'N'},
+      {"cu_seqlens_k", ElementRule::I32, "C", Rule::Optional, /*limit=*/'K'},
       {"offset", ElementRule::Position, "", Rule::Optional},
       {"scale", ElementRule::Factor, "", Rule::Optional},
       {"dq", ElementRule::LikeFirst, "BHND", Rule::Output | Rule::FollowsLayout},
@@ -80,6 +86,7 @@ bool OperandRule::hasRows() const {
 llvm::StringLiteral flashattn::getSizeName(char dim) {
   switch (dim) {
   case 'B':
+  case 'P':
     return "batch size";
   case 'H':
   case 'G':
@@ -95,6 +102,8 @@ llvm::StringLiteral flashattn::getSizeName(char dim) {
     return "width";
   case 'S':
     return "part count";
+  case 'C':
+    return "number of starts";
   }
   llvm_unreachable("no letter of a dimension");
 }
@@ -103,12 +112,20 @@ SmallVector<OperandRole>
 flashattn::collectOperandRoles(ArrayRef<OperandRule> rules, Layout layout,
                                function_ref<ValueRange(unsigned)> getOperands) {
   SmallVector<OperandRole> roles;
+  // S1: the rows of these letters are packed.
+  std::string packed;
+  for (auto [i, rule] : llvm::enumerate(rules))
+    if (rule.dims == "C" && !getOperands(i).empty())
+      packed += rule.limit;
   for (auto [i, rule] : llvm::enumerate(rules)) {
     ValueRange values = getOperands(i);
     OperandRole &role = roles.emplace_back();
     role.rule = &rule;
     role.value = values.empty() ? Value() : values.front();
     role.dims = rule.dims.str();
+    if (StringRef(role.dims).starts_with("B") &&
+        StringRef(role.dims).find_first_of(packed) != StringRef::npos)
+      role.dims[0] = 'P';
     if (layout == Layout::BSHD && rule.is(OperandRule::FollowsLayout))
       std::swap(role.dims[1], role.dims[2]);
     auto type = role.value ? dyn_cast<ShapedType>(role.value.getType()) : nullptr;
@@ -124,7 +141,9 @@ flashattn::collectOperandRoles(ArrayRef<OperandRule> rules, Layout layout,
 //===----------------------------------------------------------------------===//
 
 std::string OperandSizes::add(const OperandRole &role, ArrayRef<int64_t> shape, bool isType) {
-  for (auto [dim, size] : llvm::zip_equal(role.dims, shape)) {
+  for (auto [letter, length] : llvm::zip_equal(role.dims, shape)) {
+    char dim = letter;
+    int64_t size = length;
     if (ShapedType::isDynamic(size) || dim == '1')
       continue;
     // Positions have 32 bits.
@@ -132,6 +151,22 @@ std::string OperandSizes::add(const OperandRole &role, ArrayRef<int64_t> shape, 
       return llvm::formatv("expected {0} of '{1}' to be at most {2} but got {3}", getSizeName(dim),
                            role.getName(), INT32_MAX, size)
           .str();
+    if (dim == 'P') {
+      if (size == 1)
+        continue;
+      return llvm::formatv("expected {0} of '{1}' to be 1 as its sequences are packed but got {2}",
+                           getSizeName(dim), role.getName(), size)
+          .str();
+    }
+    // S1: one start for each sequence, and the end of the last one.
+    if (dim == 'C') {
+      if (size < 2)
+        return llvm::formatv("expected {0} of '{1}' to be at least 2 but got {2}", getSizeName(dim),
+                             role.getName(), size)
+            .str();
+      dim = 'B';
+      --size;
+    }
     auto [known, isNew] = sizes.insert({dim, {size, role.getName()}});
     auto [expected, of] = known->second;
     if (size == expected)
@@ -153,7 +188,12 @@ int64_t OperandSizes::get(char dim) const {
 }
 
 SmallVector<int64_t> OperandSizes::getShape(StringRef dims) const {
-  return llvm::map_to_vector(dims, [&](char dim) { return dim == '1' ? 1 : get(dim); });
+  return llvm::map_to_vector(dims, [&](char dim) -> int64_t {
+    if (dim == '1' || dim == 'P')
+      return 1;
+    int64_t size = get(dim == 'C' ? 'B' : dim);
+    return dim == 'C' && !ShapedType::isDynamic(size) ? size + 1 : size;
+  });
 }
 
 std::string flashattn::explainHeads(int64_t queryHeads, int64_t keyHeads) {
@@ -240,6 +280,10 @@ LogicalResult flashattn::verifyOperands(KernelOpInterface op, OperandSizes &size
     if (isStatic && ShapedType::isDynamic(type.getShape().back()))
       return op->emitOpError() << "expected a static last dimension of '" << role.getName()
                                << "' but got " << type;
+    if (size_t packed = role.dims.find('P');
+        packed != std::string::npos && ShapedType::isDynamic(type.getDimSize(packed)))
+      return op->emitOpError() << "expected a static batch size of 1 of '" << role.getName()
+                               << "' as its sequences are packed but got " << type;
     if (failed(verifyMemory(op, role.getName(), type)))
       return failure();
   }

@@ -31,6 +31,7 @@ void ProgramOp::build(OpBuilder &builder, OperationState &state, ValueRange size
   auto &properties = state.getOrAddProperties<Properties>();
   properties.axes = builder.getArrayAttr(attributes);
   properties.schedule = schedule;
+  properties.operandSegmentSizes = {static_cast<int32_t>(sizes.size()), 0};
   addBlock(builder, state, SmallVector<Type>(sizes.size(), builder.getIndexType()),
            /*terminated=*/true);
 }
@@ -49,6 +50,24 @@ static void printSchedule(OpAsmPrinter &printer, ScheduleAttr schedule) {
   printer << " schedule(";
   schedule.print(printer);
   printer << ")";
+}
+
+/// Parses `segments(%starts : memref<?xi32>, rows 64, tiles 1)` or nothing.
+static ParseResult parseOptionalSegments(OpAsmParser &parser, OperationState &state,
+                                         ProgramOp::Properties &properties) {
+  if (failed(parser.parseOptionalKeyword("segments")))
+    return success();
+  OpAsmParser::UnresolvedOperand starts;
+  Type type;
+  int64_t rows, tiles;
+  if (parser.parseLParen() || parser.parseOperand(starts) || parser.parseColonType(type) ||
+      parser.resolveOperand(starts, type, state.operands) || parser.parseComma() ||
+      parser.parseKeyword("rows") || parser.parseInteger(rows) || parser.parseComma() ||
+      parser.parseKeyword("tiles") || parser.parseInteger(tiles) || parser.parseRParen())
+    return failure();
+  properties.tile_rows = parser.getBuilder().getI64IntegerAttr(rows);
+  properties.segment_tiles = parser.getBuilder().getI64IntegerAttr(tiles);
+  return success();
 }
 
 ParseResult ProgramOp::parse(OpAsmParser &parser, OperationState &state) {
@@ -75,6 +94,7 @@ ParseResult ProgramOp::parse(OpAsmParser &parser, OperationState &state) {
       parser.resolveOperands(sizes, builder.getIndexType(), state.operands) ||
       parser.parseKeyword("axes") ||
       parser.parseCommaSeparatedList(OpAsmParser::Delimiter::Paren, parseAxis) ||
+      parseOptionalSegments(parser, state, properties) ||
       parseOptionalSchedule(parser, properties.schedule))
     return failure();
   if (succeeded(parser.parseOptionalKeyword("pdl_secondary")))
@@ -86,6 +106,9 @@ ParseResult ProgramOp::parse(OpAsmParser &parser, OperationState &state) {
   if (parser.parseOptionalAttrDictWithKeyword(state.attributes))
     return failure();
   properties.axes = builder.getArrayAttr(axes);
+  int32_t numSizes = sizes.size();
+  properties.operandSegmentSizes = {numSizes,
+                                    static_cast<int32_t>(state.operands.size()) - numSizes};
   for (OpAsmParser::Argument &number : numbers)
     number.type = builder.getIndexType();
   Region *region = state.addRegion();
@@ -102,6 +125,9 @@ void ProgramOp::print(OpAsmPrinter &printer) {
   llvm::interleaveComma(getAxes().getAsRange<ProgramAxisAttr>(), printer,
                         [&](ProgramAxisAttr axis) { printer << stringifyEnum(axis.getValue()); });
   printer << ")";
+  if (getStarts())
+    printer << " segments(" << getStarts() << " : " << getStarts().getType() << ", rows "
+            << getTileRows() << ", tiles " << getSegmentTiles() << ")";
   if (getScheduleAttr())
     printSchedule(printer, getScheduleAttr());
   if (getPdlSecondary())
@@ -111,7 +137,8 @@ void ProgramOp::print(OpAsmPrinter &printer) {
   if (getUnusedRowHalf())
     printer << " unused_row_half";
   printer.printOptionalAttrDictWithKeyword(
-      (*this)->getAttrs(), {"axes", "schedule", "pdl_secondary", "pdl_primary", "unused_row_half"});
+      (*this)->getAttrs(), {"axes", "schedule", "pdl_secondary", "pdl_primary", "unused_row_half",
+                            "tile_rows", "segment_tiles", getOperandSegmentSizesAttrName()});
   printer << " ";
   printer.printRegion(getRegion(), /*printEntryBlockArgs=*/false,
                       /*printBlockTerminators=*/false);
@@ -131,6 +158,14 @@ LogicalResult ProgramOp::verify() {
   if (getBody()->getTerminator()->getNumOperands() != 0)
     return emitOpError() << "expected to yield nothing but got "
                          << getBody()->getTerminator()->getOperandTypes();
+  if (getStarts() && (count < 2 || getAxis(0) != ProgramAxis::Batch))
+    return emitOpError() << "expected the axes of segments to be batch and others but got "
+                         << getAxes();
+  // Their product is a number of rows.
+  if (getTileRows() > INT32_MAX || getSegmentTiles() > INT32_MAX / getTileRows())
+    return emitOpError() << "expected at most " << INT32_MAX
+                         << " rows of a segment's tiles but got " << getTileRows() << " times "
+                         << getSegmentTiles();
   return success();
 }
 

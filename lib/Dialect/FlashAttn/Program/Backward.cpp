@@ -27,17 +27,17 @@ Value BackwardBuilder::finish(Value sum, const Factor &factor) const {
   return sum;
 }
 
-void BackwardBuilder::store(Value rows, const Factor &factor, Value memref, Value batch, Value head,
-                            Value tile) const {
-  operands.storeRows(finish(rows, factor), memref, batch, head, tile);
+void BackwardBuilder::store(Value rows, const Factor &factor, Value memref, TileAxis axis,
+                            const Sequence &sequence, Value head, Value tile) const {
+  operands.storeRows(finish(rows, factor), memref, axis, sequence, head, tile);
 }
 
 /// B7: returns `rows` with zeros for existing keys that have no effect. Full tiles do not hide keys
 /// past `kv_len`, and keys that no query sees are multiplied by rows past the last query.
-Value BackwardBuilder::hideMissingKeys(Value rows, const KeyRange &keys, Value firstKey) const {
+Value BackwardBuilder::hideMissingKeys(Value rows, const Sequence &sequence, Value firstKey) const {
   auto type = cast<VectorType>(rows.getType());
   int64_t count = type.getDimSize(0);
-  Value exists = isCounted(*this, countedKeys.get(keys), firstKey, count);
+  Value exists = isCounted(*this, countedKeys.get(sequence), firstKey, count);
   if (!exists)
     return rows;
   exists = vector::ShapeCastOp::create(b, loc, VectorType::get({count, 1}, b.getI1Type()), exists);
@@ -98,17 +98,17 @@ void BackwardBuilder::addQueries(const QuerySums &sums, Value inner, Value k, Ar
 /// Builds a step of the loop over the query tiles of each query head in turn.
 void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySums wanted,
                                    const ScoreGradientBuilder &gradients, const KeyTile &of) {
-  const KeyRange &keys = of.keys;
-  Value batch = of.batch, kvHead = of.kvHead, keyTile = of.tile, firstKey = of.firstKey;
+  const Sequence &sequence = of.sequence;
+  Value kvHead = of.kvHead, keyTile = of.tile, firstKey = of.firstKey;
   Value k = of.k, v = of.v;
   int64_t rows = schedule.getTileM(), columns = schedule.getTileN();
   Value tile = loop.getTile(), head = add(mul(kvHead, sizes.group), loop.getRound());
-  ScorePlace at{batch,    head,          tile,     keyTile, add(mul(tile, columns), keys.offset),
-                firstKey, sizes.queries, keys.keys};
+  ScorePlace at{sequence, head, tile, keyTile, add(mul(tile, columns), sequence.offset), firstKey};
   auto loadColumns = [&](QuerySums::Kind kind) {
     return sums.load(kind, at, f32Vector({rows, columns}), {-1, 2});
   };
-  Value q = operands.loadRows(op.getQ(), batch, head, tile, columns, of.queryRows);
+  Value q =
+      operands.loadRows(op.getQ(), TileAxis::Queries, sequence, head, tile, columns, of.queryRows);
   // Warpgroups load the exponents before the product; after it, the loads would queue behind its
   // operand reads.
   Value exponents;
@@ -120,7 +120,8 @@ void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySu
   ScoreDerivative derivative;
   Value weights, dO, minusDeltas, dP, inner, dv;
   auto multiplyValues = [&] {
-    dO = operands.loadRows(op.getDO(), batch, head, tile, columns, of.queryRows);
+    dO = operands.loadRows(op.getDO(), TileAxis::Queries, sequence, head, tile, columns,
+                           of.queryRows);
     if (schedule.beginsWithDeltas()) {
       // Loaded while the product of the previous step is in flight.
       minusDeltas = loadColumns(QuerySums::MinusDelta);
@@ -136,7 +137,7 @@ void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySu
     multiplyValues();
   StageOp::create(b, loc);
   Value exact = gradients.buildWeights(
-      products, at, exponents, sums.hasBases(schedule, batch, head, tile, columns),
+      products, at, exponents, sums.hasBases(schedule, sequence, head, tile, columns),
       [&] { return loadColumns(QuerySums::Base); }, derivative);
   weights = gradients.toDotType(exact);
   if (isSplit) {
@@ -164,8 +165,11 @@ void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySu
     if (syncsOnce)
       dv = makeValues();
     yielded.push_back(product(inner, q, loop.getState().front()));
-    if (schedule.addsQueries())
-      addQueries(sums, inner, k, {batch, head, tile, index(0)}, keyTile);
+    if (schedule.addsQueries()) {
+      SmallVector<Value> indices = sums.indicesIn(sequence, head, tile, columns);
+      indices.push_back(index(0));
+      addQueries(sums, inner, k, indices, keyTile);
+    }
   }
   if (dv)
     yielded.push_back(dv);
@@ -177,49 +181,47 @@ void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySu
 /// over the query tiles that see them, for one query head after the other (B2).
 void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
   ScoreGradientBuilder gradients(b, op, TileAxis::Queries, queryLists.has_value());
-  Value keyTiles = ceilDiv(sizes.keys, schedule.getTileM()),
+  int64_t rows = schedule.getTileM();
+  Value keyTiles = operands.countTiles(TileAxis::Keys, rows),
         programs = parts ? parts->countPrograms(keyTiles) : keyTiles;
-  auto program = ProgramOp::create(
-      b, loc, ValueRange{sizes.batches, sizes.kvHeads, programs},
-      ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::KeyTile}, schedule);
+  ProgramOp program =
+      operands.createProgram(TileAxis::Keys, sizes.kvHeads, programs, rows, schedule);
   program.setPdlSecondary(true);
   program.setPdlPrimary(true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(program.getBody());
   Value batch = program.getNumbers()[0], kvHead = program.getNumbers()[1],
         tile = program.getNumbers()[2];
-  buildKeyTile(sums, wanted, gradients, {batch, /*head=*/Value(), kvHead, tile, batch}, keyTiles,
-               programs);
+  buildKeyTile(sums, wanted, gradients, batch, kvHead, tile, keyTiles, programs);
 }
 
 /// Builds the body of a program over key tiles, for its tile or its share of a tile.
 void BackwardBuilder::buildKeyTile(const QuerySums &sums, KeySums wanted,
-                                   const ScoreGradientBuilder &gradients, ProgramPoint at,
-                                   Value keyTiles, Value programs) {
+                                   const ScoreGradientBuilder &gradients, Value batch, Value kvHead,
+                                   Value keyTile, Value keyTiles, Value programs) {
   int64_t rows = schedule.getTileM(), columns = schedule.getTileN();
-  Value batch = at.batch, kvHead = at.kvHead, keyTile = at.tile;
   KeyParts::Share share{keyTile, {}, {}, {}, keyTile};
   if (parts)
     share = parts->locate(keyTile, keyTiles);
   keyTile = share.tile;
-  KeyRange keys = operands.getKeys(all, batch);
+  Sequence sequence = operands.getSequence(all, batch, TileAxis::Keys);
   Value firstKey = mul(keyTile, rows);
   // B7: rows of keys that have no effect may contain any value, and dq is a sum over all of them.
   Value keyRows;
   if (schedule.addsQueries())
-    keyRows = operands.buildRowMap(countedKeys.get(keys));
-  Value k = operands.loadRows(op.getK(), batch, kvHead, keyTile, rows, keyRows);
+    keyRows = operands.buildRowMap(countedKeys.get(sequence));
+  Value k = operands.loadRows(op.getK(), TileAxis::Keys, sequence, kvHead, keyTile, rows, keyRows);
   Value v;
   if (wanted.dk)
-    v = operands.loadRows(op.getV(), batch, kvHead, keyTile, rows);
+    v = operands.loadRows(op.getV(), TileAxis::Keys, sequence, kvHead, keyTile, rows);
   Value when;
-  if (op.getKvLen())
-    when = less(firstKey, keys.keys);
+  if (op.getKvLen() || sequence.packedKeys)
+    when = less(firstKey, sequence.keys);
   SmallVector<Value> place = {batch, kvHead, keyTile};
   SmallVector<TileInterval> intervals = getTiles(
-      queryLists, place, [&] { return operands.findQueries(keys, firstKey, rows, columns); });
+      queryLists, place, [&] { return operands.findQueries(sequence, firstKey, rows, columns); });
   if (schedule.addsQueries())
-    gradients.requireKeys(intervals, firstKey, rows, keys.keys, sizes.keys);
+    gradients.requireKeys(intervals, firstKey, rows, sequence.keys, sizes.keys);
   if (parts)
     intervals = takeTiles(b, loc, intervals, share.first, share.steps);
 
@@ -232,13 +234,13 @@ void BackwardBuilder::buildKeyTile(const QuerySums &sums, KeySums wanted,
   if (wanted.dv)
     state.push_back(zeros(op.getDv()));
   if (!intervals.empty()) {
-    Value queryRows = operands.buildRowMap(countedQueries.get(keys));
+    Value queryRows = operands.buildRowMap(countedQueries.get(sequence));
     TileLoopOp loop =
         createTileLoop(b, loc, queryLists, intervals, place, when, state, /*rounds=*/sizes.group);
     OpBuilder::InsertionGuard inLoop(b);
     b.setInsertionPointToStart(loop.getBody());
     buildKeyStep(loop, sums, wanted, gradients,
-                 {keys, queryRows, batch, kvHead, keyTile, firstKey, k, v});
+                 {sequence, queryRows, kvHead, keyTile, firstKey, k, v});
     state.assign(loop.getResults().begin(), loop.getResults().end());
     if (schedule.addsQueries() && sums.getAddedCounter())
       keyPrograms = programs;
@@ -246,7 +248,8 @@ void BackwardBuilder::buildKeyTile(const QuerySums &sums, KeySums wanted,
   if (parts)
     parts->add(share, batch, kvHead, state.front(), state.back());
   auto storeSum = [&](Value sum, const Factor &factor, Value memref) {
-    store(hideMissingKeys(sum, keys, firstKey), factor, memref, batch, kvHead, share.stored);
+    store(hideMissingKeys(sum, sequence, firstKey), factor, memref, TileAxis::Keys, sequence,
+          kvHead, share.stored);
   };
   if (wanted.dk)
     storeSum(state.front(), scale, op.getDkInit());
@@ -261,13 +264,13 @@ void BackwardBuilder::buildKeyTile(const QuerySums &sums, KeySums wanted,
 // Programs over query tiles
 //===----------------------------------------------------------------------===//
 
-BackwardBuilder::QueryTiles BackwardBuilder::prepareQueries() {
+BackwardBuilder::QueryTiles BackwardBuilder::prepareQueries(const QuerySums &sums) {
   Operands own(b, op);
   ScoreGradientBuilder gradients(b, op, TileAxis::Keys, keyLists.has_value(), own.getPattern());
   Destination to{op.getDqInit(), /*lse=*/Value(), op.getLayout(), op.getElementType()};
   own.packHeads(to);
   return {own, gradients, to, own.splitHeads(op.getDO(), op.getHeadDim()),
-          ceilDiv(sizes.queries, own.getPositions())};
+          own.countTiles(TileAxis::Queries, own.getPositions(), sums.getWholeTiles())};
 }
 
 /// Builds the programs that compute dq of a query tile from the key tiles that the mask shows. With
@@ -275,39 +278,38 @@ BackwardBuilder::QueryTiles BackwardBuilder::prepareQueries() {
 /// `behindBoth`, after dP of the next step too, so that it overlaps the computation of dS. ptxas
 /// does not allow the latter if a head is narrow (C7513).
 void BackwardBuilder::buildQueryPrograms(const QuerySums &sums, bool behindBoth) {
-  QueryTiles tiles = prepareQueries();
+  QueryTiles tiles = prepareQueries(sums);
   Value heads = schedule.getPack() > 1 ? mul(sizes.kvHeads, sizes.headTiles) : sizes.heads;
-  auto program = ProgramOp::create(
-      b, loc, ValueRange{sizes.batches, heads, tiles.count},
-      ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::QueryTile},
-      schedule);
+  ProgramOp program =
+      operands.createProgram(TileAxis::Queries, heads, tiles.count, tiles.operands.getPositions(),
+                             sums.getWholeTiles(), schedule);
   program.setPdlSecondary(true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(program.getBody());
   Value batch = program.getNumbers()[0], head = program.getNumbers()[1];
-  buildQueryTile(sums, tiles,
-                 {batch, head, div(head, sizes.headTiles), program.getNumbers()[2], batch},
+  buildQueryTile(sums, tiles, batch, head, div(head, sizes.headTiles), program.getNumbers()[2],
                  behindBoth);
 }
 
-void BackwardBuilder::buildQueryTile(const QuerySums &sums, const QueryTiles &of,
-                                     ProgramPoint point, bool behindBoth) {
+void BackwardBuilder::buildQueryTile(const QuerySums &sums, const QueryTiles &of, Value batch,
+                                     Value head, Value kvHead, Value queryTile, bool behindBoth) {
   const Operands &operands = of.operands;
   const ScoreGradientBuilder &gradients = of.gradients;
   int64_t rows = schedule.getTileM(), columns = schedule.getTileN();
   int64_t positions = operands.getPositions();
-  Value batch = point.batch, head = point.head, queryTile = point.tile;
-  KeyRange keys = operands.getKeys(all, batch);
+  Sequence sequence = operands.getSequence(all, batch, TileAxis::Queries);
+  ProgramPoint point{sequence, head, kvHead, queryTile, sequence.batch};
   // Memory past kv_len exists and must not be read. A product sums over rows of K, so that rows of
   // keys that no query sees are read as 0. No product sums over rows of V.
-  IndexRange existing{Value(), op.getKvLen() ? keys.keys : Value()}, seen = countedKeys.get(keys);
-  Value firstQuery = mul(queryTile, positions), position = add(firstQuery, keys.offset);
+  IndexRange existing{Value(), op.getKvLen() ? sequence.keys : Value()},
+      seen = countedKeys.get(sequence);
+  Value firstQuery = mul(queryTile, positions), position = add(firstQuery, sequence.offset);
   Value q = operands.loadQueries(point);
   Value dO = operands.loadQueryTile(of.gradientOfOutput, point);
-  ScorePlace at{batch, head, queryTile, Value(), position, Value(), sizes.queries, keys.keys};
+  ScorePlace at{sequence, head, queryTile, Value(), position, Value()};
   SmallVector<Value> place = {batch, head, queryTile};
   SmallVector<TileInterval> intervals = getTiles(keyLists, place, [&] {
-    return operands.findKeys(keys, firstQuery, positions, schedule.getVisitedKeys());
+    return operands.findKeys(sequence, firstQuery, positions, schedule.getVisitedKeys());
   });
   CompactKeys compact;
   if (schedule.compactsKV() && !intervals.empty()) {
@@ -318,7 +320,7 @@ void BackwardBuilder::buildQueryTile(const QuerySums &sums, const QueryTiles &of
   if (!intervals.empty()) {
     Value exponents = sums.loadRows(QuerySums::Exponent, operands, point),
           deltas = sums.loadRows(QuerySums::Delta, operands, point);
-    Value hasBases = sums.hasBases(schedule, batch, head, queryTile, rows);
+    Value hasBases = sums.hasBases(schedule, sequence, head, queryTile, rows);
     // A tile with rows of several heads uses bases without a check whether any head has bases.
     if (hasBases && schedule.getPack() > 1)
       hasBases = arith::ConstantOp::create(b, loc, b.getBoolAttr(true));
@@ -348,7 +350,7 @@ void BackwardBuilder::buildQueryTile(const QuerySums &sums, const QueryTiles &of
     scale = derivative.factor;
     dq = loop.getResult(0);
   }
-  operands.storeOutput(finish(dq, scale), of.to, point);
+  operands.storeOutput(operands.hideMissingQueries(finish(dq, scale), point, 0), of.to, point);
 }
 
 /// Returns the schedule of programs that only read sums, in tiles of `rows` rows.
@@ -362,10 +364,10 @@ ScheduleAttr BackwardBuilder::getSumSchedule(int64_t rows) const {
 /// Builds the programs that convert the sums of dq of a query tile.
 void BackwardBuilder::buildSumPrograms(const QuerySums &sums) {
   int64_t rows = schedule.getTileN();
-  auto program = ProgramOp::create(
-      b, loc, ValueRange{sizes.batches, sizes.heads, ceilDiv(sizes.queries, rows)},
-      ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::QueryTile},
-      getSumSchedule(rows));
+  int64_t whole = sums.getWholeTiles();
+  ProgramOp program = operands.createProgram(TileAxis::Queries, sizes.heads,
+                                             operands.countTiles(TileAxis::Queries, rows, whole),
+                                             rows, whole, getSumSchedule(rows));
   program.setPdlSecondary(true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(program.getBody());
@@ -375,9 +377,12 @@ void BackwardBuilder::buildSumPrograms(const QuerySums &sums) {
     AwaitAddedOp::create(b, loc, sums.getAddedCounter(),
                          ValueRange{batch, mul(div(head, sizes.group), sizes.group), index(0)},
                          keyPrograms);
+  Sequence sequence = operands.getSequence(all, batch, TileAxis::Queries);
+  SmallVector<Value> indices = sums.indicesIn(sequence, head, tile, rows);
+  indices.push_back(index(0));
   Value dq = LoadAddedOp::create(b, loc, f32Vector({rows, operands.padColumns(op.getD())}),
-                                 sums.getQueryGradients(), ValueRange{batch, head, tile, index(0)},
-                                 schedule.countColumnParts(), getAdjacent());
+                                 sums.getQueryGradients(), indices, schedule.countColumnParts(),
+                                 getAdjacent());
   if (getAdding() == QuerySums::Adding::FirstClears) {
     // If no program has added, the queries see no key, and the sums are uninitialized.
     Value state = memref::LoadOp::create(b, loc, sums.getOrder(), ValueRange{batch, head, tile});
@@ -386,7 +391,7 @@ void BackwardBuilder::buildSumPrograms(const QuerySums &sums) {
     auto type = cast<VectorType>(dq.getType());
     dq = arith::SelectOp::create(b, loc, any, dq, splat(type, 0));
   }
-  store(dq, scale, op.getDqInit(), batch, head, tile);
+  store(dq, scale, op.getDqInit(), TileAxis::Queries, sequence, head, tile);
 }
 
 /// Builds the programs that convert dk and dv of the key tiles that several programs share.
@@ -399,11 +404,11 @@ void BackwardBuilder::buildKeySumPrograms() {
   b.setInsertionPointToStart(program.getBody());
   Value batch = program.getNumbers()[0], kvHead = program.getNumbers()[1],
         tile = program.getNumbers()[2];
-  KeyRange keys = operands.getKeys(all, batch);
+  Sequence sequence = operands.getSequence(all, batch, TileAxis::Keys);
   Value firstKey = mul(tile, schedule.getTileM());
   auto storeSum = [&](int64_t which, const Factor &factor, Value memref) {
-    Value sum = hideMissingKeys(parts->load(batch, kvHead, tile, which), keys, firstKey);
-    store(sum, factor, memref, batch, kvHead, tile);
+    Value sum = hideMissingKeys(parts->load(batch, kvHead, tile, which), sequence, firstKey);
+    store(sum, factor, memref, TileAxis::Keys, sequence, kvHead, tile);
   };
   storeSum(0, scale, op.getDkInit());
   storeSum(1, {}, op.getDvInit());
@@ -423,9 +428,9 @@ void BackwardBuilder::build() {
   if (!schedule.addsQueries())
     keyLists = listGradientTiles(b, op, operands, all, TileAxis::Keys, schedule.forQueryTiles());
   auto findFirst = [&](Value batch, Value tile) {
-    KeyRange keys = operands.getKeys(all, batch);
+    Sequence sequence = operands.getSequence(all, batch, TileAxis::Queries);
     int64_t rows = schedule.getTileN();
-    return operands.findKeys(keys, mul(tile, rows), rows, schedule.getTileM()).front().begin;
+    return operands.findKeys(sequence, mul(tile, rows), rows, schedule.getTileM()).front().begin;
   };
   QuerySums sums(b, op, operands, getAdding(), /*negates=*/schedule.beginsWithDeltas(),
                  parts ? parts->getSums() : Value(), findFirst, countedQueries);

@@ -15,7 +15,7 @@ public:
   /// `isRare`: for code that rarely runs, and should be short.
   BackwardBuilder(AttentionBackwardOp op, OpBuilder &b, bool isRare = false)
       : TileBuilder(b, op.getLoc()), op(op), isRare(isRare), schedule(op.getScheduleAttr()),
-        operands(b, op), sizes(operands.getSizes()), all(operands.getAllKeys()),
+        operands(b, op), sizes(operands.getSizes()), all(operands.getAll()),
         countedKeys(operands, TileAxis::Keys, all),
         countedQueries(operands, TileAxis::Queries, all), parts(findParts()) {}
 
@@ -37,15 +37,15 @@ private:
   void useSchedule(ScheduleAttr of);
   /// The key tile of a program, which stays the same in all steps.
   struct KeyTile {
-    const KeyRange &keys;
+    const Sequence &sequence;
     Value queryRows; ///< `!flashattn.rows` of the queries that have an effect (B7)
-    Value batch, kvHead, tile, firstKey, k, v;
+    Value kvHead, tile, firstKey, k, v;
   };
   void buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySums wanted,
                     const ScoreGradientBuilder &gradients, const KeyTile &of);
   void buildKeyPrograms(const QuerySums &sums, KeySums wanted);
   void buildKeyTile(const QuerySums &sums, KeySums wanted, const ScoreGradientBuilder &gradients,
-                    ProgramPoint at, Value keyTiles, Value programs);
+                    Value batch, Value kvHead, Value keyTile, Value keyTiles, Value programs);
   void addQueries(const QuerySums &sums, Value inner, Value k, ArrayRef<Value> at,
                   Value keyTile) const;
   /// Values that all programs over query tiles share.
@@ -55,10 +55,10 @@ private:
     Destination to;
     Value gradientOfOutput, count;
   };
-  QueryTiles prepareQueries();
+  QueryTiles prepareQueries(const QuerySums &sums);
   void buildQueryPrograms(const QuerySums &sums, bool behindBoth);
-  void buildQueryTile(const QuerySums &sums, const QueryTiles &of, ProgramPoint point,
-                      bool behindBoth);
+  void buildQueryTile(const QuerySums &sums, const QueryTiles &of, Value batch, Value head,
+                      Value kvHead, Value queryTile, bool behindBoth);
   /// Builds programs that recompute all gradients, with bases, if the op has large rows: programs
   /// with warp specialization use no bases. `own` is the op's schedule. Defined in LargeRows.cpp,
   /// like buildRecompute.
@@ -85,19 +85,19 @@ private:
   /// Returns the number of adjacent elements of a thread that are added together: 4 by bulk copies,
   /// otherwise 1.
   int64_t getAdjacent() const { return schedule.isWarpSpecialized() ? 4 : 1; }
-  Value hideMissingKeys(Value rows, const KeyRange &keys, Value firstKey) const;
+  Value hideMissingKeys(Value rows, const Sequence &sequence, Value firstKey) const;
   /// Returns the f32 `sum` times `factor`, in the operands' type.
   Value finish(Value sum, const Factor &factor) const;
   /// Stores `finish(rows, factor)` to a tile of `memref`.
-  void store(Value rows, const Factor &factor, Value memref, Value batch, Value head,
-             Value tile) const;
+  void store(Value rows, const Factor &factor, Value memref, TileAxis axis,
+             const Sequence &sequence, Value head, Value tile) const;
 
   mutable AttentionBackwardOp op; ///< a handle, whose accessors are not const
   const bool isRare;
   ScheduleAttr schedule;
   Operands operands;
   const Sizes &sizes;
-  KeyRange all;
+  Sequence all;
   CountedRows countedKeys, countedQueries;
   std::optional<KeyParts> parts; ///< set if some programs over key tiles are too long
   std::optional<TileLists> queryLists, keyLists; ///< lists of the tiles that `attn_mask` shows

@@ -126,10 +126,10 @@ private:
   void buildKeys() const;
   void buildQueries(Value target) const;
 
-  ScorePlace enterRound(ProgramOp program, Value round) const;
+  ScorePlace enterRound(ProgramOp program, Value round, const Sequence &shared) const;
   Value buildScores(const ScoreGradientBuilder &gradients, const ScorePlace &at,
                     TileAxis columns) const;
-  SmallVector<TileInterval> findKeyTiles(Value queryTile, const KeyRange &keys) const;
+  SmallVector<TileInterval> findKeyTiles(Value queryTile, const Sequence &sequence) const;
   TileLoopOp sumTiles(ArrayRef<TileInterval> intervals, Value when) const;
   Value quotient(Value x, Value y) const;
 
@@ -140,7 +140,7 @@ private:
   const bool repeats;
   ScheduleAttr schedule;
   int64_t rows, columns; ///< of a tile
-  KeyRange all;
+  Sequence all;
   CountedRows countedKeys;
   bool sumsBatches, sumsHeads;
   /// Whether all pairs of batch and head that a program sums have the same keys at the same
@@ -176,7 +176,7 @@ BiasGradientBuilder::BiasGradientBuilder(OpBuilder &b, AttentionBackwardOp op,
                                          const Operands &operands, const QuerySums &sums,
                                          bool repeats)
     : RowSumBuilder(b, op), op(op), operands(operands), sums(sums), sizes(operands.getSizes()),
-      repeats(repeats), all(operands.getAllKeys()), countedKeys(operands, TileAxis::Keys, all) {
+      repeats(repeats), all(operands.getAll()), countedKeys(operands, TileAxis::Keys, all) {
   bool ofElements = !isSame(2) && !isSame(3);
   schedule = ofElements && op.getScheduleAttr().isWarpSpecialized() && !repeats
                  ? getElementSchedule(op)
@@ -208,21 +208,25 @@ Value BiasGradientBuilder::quotient(Value x, Value y) const {
 }
 
 /// Returns the batch and head of a program in round `round`, which is null if there is only one.
-ScorePlace BiasGradientBuilder::enterRound(ProgramOp program, Value round) const {
+/// `shared` has the lengths with `sharesKeys`.
+ScorePlace BiasGradientBuilder::enterRound(ProgramOp program, Value round,
+                                           const Sequence &shared) const {
   ScorePlace at;
-  at.batch = program.getNumbers()[0];
+  at.sequence = shared;
+  at.sequence.batch = program.getNumbers()[0];
   at.head = program.getNumbers()[1];
   if (sumsBatches && sumsHeads) {
-    at.batch = quotient(round, sizes.heads);
-    at.head = sub(round, mul(at.batch, sizes.heads));
+    at.sequence.batch = quotient(round, sizes.heads);
+    at.head = sub(round, mul(at.sequence.batch, sizes.heads));
   } else if (sumsBatches) {
-    at.batch = round;
+    at.sequence.batch = round;
   } else if (sumsHeads) {
     at.head = round;
   } else if (round) {
-    at.batch = round;
+    at.sequence.batch = round;
   }
-  at.queries = sizes.queries;
+  if (!sharesKeys)
+    at.sequence = operands.getSequence(all, at.sequence.batch, TileAxis::Queries);
   return at;
 }
 
@@ -239,15 +243,17 @@ Value BiasGradientBuilder::buildScores(const ScoreGradientBuilder &gradients, co
   };
   // Loaded before the products; after these, the loads would queue behind the operand reads.
   Value exponents = load(QuerySums::Exponent), deltas = load(QuerySums::Delta);
-  Value q = operands.loadRows(op.getQ(), at.batch, at.head, at.queryTile, queries);
-  Value k = operands.loadRows(op.getK(), at.batch, kvHead, at.keyTile, keys);
+  Value q =
+      operands.loadRows(op.getQ(), TileAxis::Queries, at.sequence, at.head, at.queryTile, queries);
+  Value k = operands.loadRows(op.getK(), TileAxis::Keys, at.sequence, kvHead, at.keyTile, keys);
   Value products = gradients.multiply(q, k);
-  Value dO = operands.loadRows(op.getDO(), at.batch, at.head, at.queryTile, queries);
-  Value v = operands.loadRows(op.getV(), at.batch, kvHead, at.keyTile, keys);
+  Value dO =
+      operands.loadRows(op.getDO(), TileAxis::Queries, at.sequence, at.head, at.queryTile, queries);
+  Value v = operands.loadRows(op.getV(), TileAxis::Keys, at.sequence, kvHead, at.keyTile, keys);
   Value dP = gradients.multiplyValues(dO, v);
   ScoreDerivative derivative;
   Value weights = gradients.buildWeights(
-      products, at, exponents, sums.hasBases(schedule, at.batch, at.head, at.queryTile, queries),
+      products, at, exponents, sums.hasBases(schedule, at.sequence, at.head, at.queryTile, queries),
       [&] { return load(QuerySums::Base); }, derivative);
   return gradients.buildFinal(weights, dP, deltas);
 }
@@ -260,10 +266,10 @@ static SmallVector<TileInterval> allTiles(Value zero, Value count) {
 /// Returns the key tiles that queries of `queryTile` see, or all key tiles without `sharesKeys`.
 /// `keys` is valid only with `sharesKeys`.
 SmallVector<TileInterval> BiasGradientBuilder::findKeyTiles(Value queryTile,
-                                                            const KeyRange &keys) const {
+                                                            const Sequence &sequence) const {
   if (!sharesKeys)
     return allTiles(index(0), ceilDiv(sizes.keys, columns));
-  return operands.findKeys(keys, mul(queryTile, rows), rows, columns);
+  return operands.findKeys(sequence, mul(queryTile, rows), rows, columns);
 }
 
 /// Creates a loop with an empty body, whose state is the sum of each row of a tile.
@@ -294,14 +300,15 @@ void BiasGradientBuilder::buildElementTile(const ScoreGradientBuilder &gradients
   SmallVector<Value> numbers(program.getNumbers());
   numbers[3] = keyTile;
   Value queryTile = numbers[2];
-  KeyRange keys = sharesKeys ? operands.getKeys(all, numbers[0]) : KeyRange();
+  Sequence sequence =
+      sharesKeys ? operands.getSequence(all, numbers[0], TileAxis::Queries) : Sequence();
   auto isWithin = [&](Value begin, Value end) {
     Value reached = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, keyTile, begin);
     return b.createOrFold<arith::AndIOp>(loc, reached, less(keyTile, end));
   };
   // A tile that the mask hides has no summand.
   Value shown = arith::ConstantOp::create(b, loc, b.getBoolAttr(false)), full = shown;
-  for (const TileInterval &interval : findKeyTiles(queryTile, keys)) {
+  for (const TileInterval &interval : findKeyTiles(queryTile, sequence)) {
     shown = b.createOrFold<arith::OrIOp>(loc, shown, isWithin(interval.begin, interval.end));
     full = b.createOrFold<arith::OrIOp>(loc, full, isWithin(interval.fullBegin, interval.fullEnd));
   }
@@ -314,14 +321,11 @@ void BiasGradientBuilder::buildElementTile(const ScoreGradientBuilder &gradients
   {
     OpBuilder::InsertionGuard inLoop(b);
     b.setInsertionPointToStart(loop.getBody());
-    ScorePlace at = enterRound(program, loop.getTile());
-    if (!sharesKeys)
-      keys = operands.getKeys(all, at.batch);
+    ScorePlace at = enterRound(program, loop.getTile(), sequence);
     at.queryTile = queryTile;
     at.keyTile = keyTile;
-    at.position = add(mul(queryTile, rows), keys.offset);
+    at.position = add(mul(queryTile, rows), at.sequence.offset);
     at.key = mul(keyTile, columns);
-    at.keys = keys.keys;
     Value scores = buildScores(gradients, at, TileAxis::Keys);
     TileYieldOp::create(b, loc,
                         arith::AddFOp::create(b, loc, loop.getState().front(), scores).getResult());
@@ -338,14 +342,14 @@ void BiasGradientBuilder::buildKeys() const {
   b.setInsertionPointToStart(program.getBody());
   ValueRange numbers = program.getNumbers();
   Value keyTile = numbers[2], firstKey = mul(keyTile, rows), when;
-  KeyRange keys;
+  Sequence sequence;
   SmallVector<TileInterval> intervals;
   if (sharesKeys) {
-    keys = operands.getKeys(all, numbers[0]);
+    sequence = operands.getSequence(all, numbers[0], TileAxis::Queries);
     if (op.getKvLen())
-      when = less(firstKey, keys.keys);
-    intervals = operands.findQueries(keys, firstKey, rows, columns);
-    gradients.requireKeys(intervals, firstKey, rows, keys.keys, sizes.keys);
+      when = less(firstKey, sequence.keys);
+    intervals = operands.findQueries(sequence, firstKey, rows, columns);
+    gradients.requireKeys(intervals, firstKey, rows, sequence.keys, sizes.keys);
   } else {
     intervals = allTiles(index(0), ceilDiv(sizes.queries, columns));
   }
@@ -354,18 +358,15 @@ void BiasGradientBuilder::buildKeys() const {
     TileLoopOp loop = sumTiles(intervals, when);
     OpBuilder::InsertionGuard inLoop(b);
     b.setInsertionPointToStart(loop.getBody());
-    ScorePlace at = enterRound(program, loop.getRound());
-    if (!sharesKeys)
-      keys = operands.getKeys(all, at.batch);
+    ScorePlace at = enterRound(program, loop.getRound(), sequence);
     at.queryTile = loop.getTile();
     at.keyTile = keyTile;
-    at.position = add(mul(at.queryTile, columns), keys.offset);
+    at.position = add(mul(at.queryTile, columns), at.sequence.offset);
     at.key = firstKey;
-    at.keys = keys.keys;
     Value scores = buildScores(gradients, at, TileAxis::Queries), state = loop.getState().front();
     // B7: rows of keys that have no effect may contain any value, also beside rows past the last
     // query.
-    if (Value counts = isCounted(*this, countedKeys.get(keys), firstKey, rows)) {
+    if (Value counts = isCounted(*this, countedKeys.get(at.sequence), firstKey, rows)) {
       Value zeros = splat(f32Vector({rows}), 0);
       Value step = arith::SelectOp::create(b, loc, counts, addRows(scores, zeros), zeros);
       TileYieldOp::create(b, loc, arith::AddFOp::create(b, loc, state, step).getResult());
@@ -389,21 +390,19 @@ void BiasGradientBuilder::buildQueries(Value target) const {
   b.setInsertionPointToStart(program.getBody());
   ValueRange numbers = program.getNumbers();
   Value queryTile = numbers[2];
-  KeyRange keys = sharesKeys ? operands.getKeys(all, numbers[0]) : KeyRange();
-  SmallVector<TileInterval> intervals = findKeyTiles(queryTile, keys);
+  Sequence sequence =
+      sharesKeys ? operands.getSequence(all, numbers[0], TileAxis::Queries) : Sequence();
+  SmallVector<TileInterval> intervals = findKeyTiles(queryTile, sequence);
   Value sum = splat(f32Vector({rows}), 0);
   if (!intervals.empty()) {
     TileLoopOp loop = sumTiles(intervals, /*when=*/Value());
     OpBuilder::InsertionGuard inLoop(b);
     b.setInsertionPointToStart(loop.getBody());
-    ScorePlace at = enterRound(program, loop.getRound());
-    if (!sharesKeys)
-      keys = operands.getKeys(all, at.batch);
+    ScorePlace at = enterRound(program, loop.getRound(), sequence);
     at.queryTile = queryTile;
     at.keyTile = loop.getTile();
-    at.position = add(mul(queryTile, rows), keys.offset);
+    at.position = add(mul(queryTile, rows), at.sequence.offset);
     at.key = mul(at.keyTile, columns);
-    at.keys = keys.keys;
     Value scores = buildScores(gradients, at, TileAxis::Keys);
     TileYieldOp::create(b, loc, addRows(scores, loop.getState().front()));
     sum = loop.getResult(0);
@@ -460,10 +459,12 @@ public:
 void SinkGradientBuilder::build(AttentionBackwardOp op, const Sizes &sizes,
                                 const QuerySums &sums) const {
   int64_t rows = small.getTileM(), columns = small.getTileN();
-  Value tiles = ceilDiv(sizes.queries, columns);
-  Value partial = allocateF32(b, loc, {sizes.batches, sizes.heads, tiles});
+  // The rows of packed sequences are one row of whole tiles.
+  bool isPacked = op.getCuSeqlensQ() != nullptr;
+  Value tiles = ceilDiv(isPacked ? sums.getRows() : sizes.queries, columns);
+  Value partial = allocateF32(b, loc, {sums.getBatches(), sizes.heads, tiles});
   auto program = ProgramOp::create(
-      b, loc, ValueRange{sizes.batches, ceilDiv(sizes.heads, rows), tiles},
+      b, loc, ValueRange{sums.getBatches(), ceilDiv(sizes.heads, rows), tiles},
       ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::QueryTile}, small);
   {
     OpBuilder::InsertionGuard guard(b);
@@ -473,7 +474,7 @@ void SinkGradientBuilder::build(AttentionBackwardOp op, const Sizes &sizes,
     Value sink = LoadTileOp::create(b, loc, rowType, op.getSinkLogits(), numbers[1],
                                     ArrayRef<int64_t>{0}, ArrayRef<bool>{false});
     ScorePlace at;
-    at.batch = numbers[0];
+    at.sequence.batch = numbers[0];
     at.head = numbers[1];
     at.queryTile = numbers[2];
     auto load = [&](QuerySums::Kind kind) { return sums.load(kind, at, type, {1, 2}); };

@@ -18,6 +18,8 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/PatternMatch.h"
 
+#include <cmath>
+
 using namespace mlir;
 using namespace mlir::flashattn;
 
@@ -29,7 +31,7 @@ class ForwardBuilder : TileBuilder {
 public:
   ForwardBuilder(AttentionOp op, ScheduleAttr given, OpBuilder &b)
       : TileBuilder(b, op.getLoc()), op(op), given(given), schedule(op.getScheduleAttr()),
-        operands(b, op), sizes(operands.getSizes()), all(operands.getAllKeys()),
+        operands(b, op), sizes(operands.getSizes()), all(operands.getAll()),
         counted(operands, TileAxis::Keys, all),
         visible(op.getVisibleSets()), to{op.getOInit(), op.getLseInit(), op.getLayout(),
                                          op.getElementType()} {}
@@ -49,18 +51,18 @@ private:
   struct Positions {
     Value first, last;
   };
-  Positions getPositions(const KeyRange &keys, Value row, int64_t rows) const;
-  SmallVector<TileInterval> getIntervals(const KeyRange &keys, const Positions &queries) const;
+  Positions getPositions(const Sequence &sequence, Value row, int64_t rows) const;
+  SmallVector<TileInterval> getIntervals(const Sequence &sequence, const Positions &queries) const;
   void buildProgram(ProgramPoint at, const ScoreBuilder &scores, const OnlineSoftmax &softmax);
   RowState loopOverKeys(const OnlineSoftmax &softmax, const ScoreBuilder &scores,
-                        const ProgramPoint &at, const KeyRange &keys, Value position,
-                        ArrayRef<TileInterval> intervals, Value q);
+                        const ProgramPoint &at, Value position, ArrayRef<TileInterval> intervals,
+                        Value q);
 
   mutable AttentionOp op; ///< a handle, whose accessors are not const
   ScheduleAttr given, schedule;
   Operands operands;
   const Sizes &sizes;
-  KeyRange all;
+  Sequence all;
   CountedRows counted; ///< keys that have an effect
   SmallVector<IntegerSet> visible;
   Destination to;
@@ -160,16 +162,20 @@ void ForwardBuilder::combineSplits() {
 //===----------------------------------------------------------------------===//
 
 /// Returns the positions of the `rows` queries from `row` on, without queries past the end.
-ForwardBuilder::Positions ForwardBuilder::getPositions(const KeyRange &keys, Value row,
+ForwardBuilder::Positions ForwardBuilder::getPositions(const Sequence &sequence, Value row,
                                                        int64_t rows) const {
-  Value first = add(row, keys.offset), end = min(add(row, index(rows)), sizes.queries);
-  return {first, sub(add(end, keys.offset), index(1))};
+  Value first = add(row, sequence.offset), end = min(add(row, index(rows)), sequence.queries);
+  return {first, sub(add(end, sequence.offset), index(1))};
 }
 
 /// Returns the key tiles, or the pieces of compacted keys, that the mask shows to `queries`.
-SmallVector<TileInterval> ForwardBuilder::getIntervals(const KeyRange &keys,
+SmallVector<TileInterval> ForwardBuilder::getIntervals(const Sequence &sequence,
                                                        const Positions &queries) const {
-  return buildKeyIntervals(b, loc, visible, queries.first, queries.last, sizes.queries, keys.keys,
+  // A tile without a query sees no key.
+  Value keys = sequence.keys;
+  if (op.hasPackedSequences() || op.getQLen())
+    keys = select(less(queries.last, queries.first), index(0), keys);
+  return buildKeyIntervals(b, loc, visible, queries.first, queries.last, sequence.queries, keys,
                            schedule.getVisitedKeys(), /*constants=*/schedule.compactsKV());
 }
 
@@ -187,8 +193,8 @@ void ForwardBuilder::makeLists(Value heads, Value queryTiles) {
   lists.emplace();
   lists->build(b, loc, op.getAttnMask(), listSizes, TileAxis::Keys, sizes.keys,
                {listHeads, rows, schedule.getTileN()}, [&](ValueRange place) {
-                 KeyRange keys = operands.getKeys(all, place[0]);
-                 return getIntervals(keys, getPositions(keys, mul(place[2], rows), rows));
+                 Sequence sequence = operands.getSequence(all, place[0], TileAxis::Queries);
+                 return getIntervals(sequence, getPositions(sequence, mul(place[2], rows), rows));
                });
 }
 
@@ -197,12 +203,13 @@ SmallVector<Value> ForwardBuilder::getListPlace(const ProgramPoint &at) const {
   auto number = [&](Value v, int64_t together) {
     return together == 1 ? v : divide32(v, index(together));
   };
-  return {at.batch, number(at.head, listHeads), number(at.tile, listQueryTiles)};
+  return {at.sequence.batch, number(at.head, listHeads), number(at.tile, listQueryTiles)};
 }
 
 RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreBuilder &scores,
-                                      const ProgramPoint &at, const KeyRange &keys, Value position,
+                                      const ProgramPoint &at, Value position,
                                       ArrayRef<TileInterval> intervals, Value q) {
+  const Sequence &sequence = at.sequence;
   RowState state = softmax.begin();
   if (intervals.empty())
     return state;
@@ -214,7 +221,8 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
   }
   // Memory past kv_len exists and must not be read. A product sums over rows of V, so that rows of
   // keys that no query sees are read as 0. No product sums over rows of K.
-  IndexRange existing{Value(), op.getKvLen() ? keys.keys : Value()}, seen = counted.get(keys);
+  IndexRange existing{Value(), op.getKvLen() ? sequence.keys : Value()},
+      seen = counted.get(sequence);
   Value keyRows = operands.buildRowMap(existing, compact.segments),
         valueRows = operands.buildRowMap(seen, compact.segments);
   SmallVector<Value> place;
@@ -229,8 +237,7 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
   Value k = operands.loadKeys(op.getK(), at, tile, keyRows);
   Value products = scores.multiply(q, k);
   StageOp::create(b, loc);
-  Value shaped = scores.shape(products, {at.batch, at.head, at.tile, tile, position, key,
-                                         sizes.queries, keys.keys, keyRows});
+  Value shaped = scores.shape(products, {sequence, at.head, at.tile, tile, position, key, keyRows});
   SmallVector<Value> factors;
   if (schedule.rescalesLazily())
     factors = {q, k};
@@ -258,30 +265,31 @@ void ForwardBuilder::buildProgram(ProgramPoint at, const ScoreBuilder &scores,
     Value number = at.tile;
     at.tile = divide32(number, parts);
     part = sub(number, mul(at.tile, parts));
-    at.outBatch = add(mul(part, sizes.batches), at.batch);
+    at.outBatch = add(mul(part, sizes.batches), at.outBatch);
   }
   at.kvHead = div(at.head, sizes.headTiles);
-  KeyRange keys = operands.getKeys(all, at.batch);
+  at.sequence = operands.getSequence(all, at.sequence.batch, TileAxis::Queries);
+  const Sequence &sequence = at.sequence;
   Value row = mul(at.tile, operands.getPositions());
-  Positions queries = getPositions(keys, row, operands.getPositions());
+  Positions queries = getPositions(sequence, row, operands.getPositions());
   // Programs that share tiles of compacted keys compact the keys that any of the programs sees.
   int64_t together =
       schedule.compactsKV() ? schedule.countProgramsPerBlock(ProgramAxis::QueryTile) : 1;
   Positions seeing = queries;
   if (together > 1) {
     int64_t rows = together * operands.getPositions();
-    seeing = getPositions(keys, mul(divide32(at.tile, index(together)), rows), rows);
+    seeing = getPositions(sequence, mul(divide32(at.tile, index(together)), rows), rows);
   }
   Value q = operands.loadQueries(at);
   SmallVector<TileInterval> intervals;
   if (lists)
     intervals = {lists->getInterval(b, loc, getListPlace(at))};
   else
-    intervals = getIntervals(keys, seeing);
+    intervals = getIntervals(sequence, seeing);
   if (parts)
     intervals = takeShare(b, loc, intervals, part, parts);
 
-  RowState state = loopOverKeys(softmax, scores, at, keys, queries.first, intervals, q);
+  RowState state = loopOverKeys(softmax, scores, at, queries.first, intervals, q);
 
   FinishedRows finished = softmax.finish(state, [&]() -> Value {
     // With split-KV, only the merge applies the sink.
@@ -293,18 +301,20 @@ void ForwardBuilder::buildProgram(ProgramPoint at, const ScoreBuilder &scores,
     finished.out = arith::TruncFOp::create(
         b, loc, VectorType::get(cast<VectorType>(finished.out.getType()).getShape(), to.type),
         finished.out);
-  operands.storeOutput(finished.out, to, at);
+  operands.storeOutput(operands.hideMissingQueries(finished.out, at, 0), to, at);
   if (to.lseRest) {
     auto [lse, rest] = softmax.logSumExpParts(finished);
     operands.storePerRow(lse, to.lse, at);
     operands.storePerRow(rest, to.lseRest, at);
   } else if (to.lse) {
-    operands.storePerRow(softmax.logSumExp(finished), to.lse, at);
+    operands.storePerRow(operands.hideMissingQueries(softmax.logSumExp(finished), at, -INFINITY),
+                         to.lse, at);
   }
 }
 
 ProgramOp ForwardBuilder::build() {
-  Value tiles = ceilDiv(sizes.queries, operands.getPositions()), heads = sizes.heads;
+  int64_t positions = operands.getPositions();
+  Value tiles = operands.countTiles(TileAxis::Queries, positions), heads = sizes.heads;
   if (schedule.getPack() > 1)
     heads = mul(sizes.kvHeads, sizes.headTiles);
   if (schedule.getSplits() > 1) {
@@ -320,15 +330,14 @@ ProgramOp ForwardBuilder::build() {
                       /*fullTilesKeep=*/lists.has_value());
   OnlineSoftmax softmax(b, loc, schedule, operands.padColumns(op.getDv()), scores.getFactor(),
                         /*wantsLse=*/to.lse != nullptr);
-  auto program = ProgramOp::create(
-      b, loc, ValueRange{sizes.batches, heads, tiles},
-      ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::QueryTile},
-      schedule);
+  ProgramOp program = operands.createProgram(TileAxis::Queries, heads, tiles, positions, schedule);
   program.setUnusedRowHalf(operands.leavesRowHalfUnused());
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(program.getBody());
   Value batch = program.getNumbers()[0];
-  buildProgram({batch, program.getNumbers()[1], /*kvHead=*/Value(), program.getNumbers()[2],
+  Sequence sequence;
+  sequence.batch = batch;
+  buildProgram({sequence, program.getNumbers()[1], /*kvHead=*/Value(), program.getNumbers()[2],
                 /*outBatch=*/batch},
                scores, softmax);
   b.setInsertionPointAfter(program);

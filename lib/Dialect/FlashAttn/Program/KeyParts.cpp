@@ -22,18 +22,13 @@ static constexpr int64_t kAdjacent = 4;
 
 namespace {
 
-/// The numbers of queries and keys, and the position of query 0.
-struct Lengths {
-  Value queries, keys, offset;
-};
-
 /// Counts the steps of a program over a key tile: the query tiles of one head that see it.
 class StepCounter : public TileBuilder {
 public:
   StepCounter(OpBuilder &b, Location loc, const TileIntervalPlan &plan, int64_t rows)
       : TileBuilder(b, loc), plan(plan), rows(rows) {}
 
-  Value count(Value tile, const Lengths &lengths) const {
+  Value count(Value tile, const Sequence &lengths) const {
     Value first = mul(tile, rows), steps = index(0);
     Value last = sub(min(add(first, index(rows)), lengths.keys), index(1));
     for (const TileInterval &interval :
@@ -52,7 +47,7 @@ private:
 /// Returns how many of the first key tiles have far more steps than the others. A length that is
 /// not static is assumed to be large.
 static int64_t countHeavyTiles(Location loc, const TileIntervalPlan &plan, int64_t rows,
-                               const Lengths &lengths, bool isTopLeft) {
+                               const Sequence &lengths, bool isTopLeft) {
   constexpr int64_t kLong = 1 << 16, kMost = 64, kSamples = 256;
   int64_t queries = getConstantIntValue(lengths.queries).value_or(kLong);
   int64_t keys = getConstantIntValue(lengths.keys).value_or(kLong);
@@ -62,8 +57,8 @@ static int64_t countHeavyTiles(Location loc, const TileIntervalPlan &plan, int64
     OwningOpRef<ModuleOp> scratch = ModuleOp::create(loc);
     OpBuilder b = OpBuilder::atBlockEnd(scratch->getBody());
     StepCounter counter(b, loc, plan, rows);
-    Lengths known{counter.index(queries), counter.index(keys),
-                  counter.index(offset.value_or(isTopLeft ? 0 : keys - queries))};
+    Sequence known{/*batch=*/Value(), counter.index(queries), counter.index(keys),
+                   counter.index(offset.value_or(isTopLeft ? 0 : keys - queries))};
     return *getConstantIntValue(counter.count(counter.index(tile), known));
   };
   int64_t tiles = llvm::divideCeil(keys, rows), first = std::min(tiles / kLeastOthers, kMost);
@@ -80,32 +75,30 @@ static int64_t countHeavyTiles(Location loc, const TileIntervalPlan &plan, int64
 }
 
 std::optional<KeyParts> KeyParts::get(OpBuilder &b, AttentionBackwardOp op,
-                                      const Operands &operands, const KeyRange &all) {
+                                      const Operands &operands, const Sequence &all) {
   ScheduleAttr schedule = op.getScheduleAttr();
   int64_t rows = schedule.getTileM(), columns = operands.padColumns(op.getD());
   TileIntervalPlan plan(op.getVisibleSets(), TileAxis::Queries, schedule.getTileN());
   // With one interval, adjacent tiles have similar numbers of steps. With kv_len, these depend on
   // the batch.
-  if (plan.size() < 2 || op.getKvLen() || columns != operands.padColumns(op.getDv()))
+  if (plan.size() < 2 || op.hasOwnLengths() || columns != operands.padColumns(op.getDv()))
     return std::nullopt;
   Location loc = op.getLoc();
   TileBuilder build(b, loc);
   const Sizes &sizes = operands.getSizes();
   bool isTopLeft = op.getAlign() == Align::TopLeft;
-  Lengths lengths{sizes.queries, sizes.keys, all.offset};
-  int64_t heavy = countHeavyTiles(loc, plan, rows, lengths, isTopLeft);
+  int64_t heavy = countHeavyTiles(loc, plan, rows, all, isTopLeft);
   if (heavy == 0)
     return std::nullopt;
   StepCounter counter(b, loc, plan, rows);
-  Value most = counter.count(build.index(0), lengths);
+  Value most = counter.count(build.index(0), all);
   // Samples two of the other tiles: the first, and the tile at the position of the middle query.
   // With fewer queries than keys, few queries see the first of the other tiles.
   Value tiles = build.ceilDiv(sizes.keys, rows), one = build.index(1);
-  Value middle = build.add(lengths.offset, build.div(sizes.queries, build.index(2)));
+  Value middle = build.add(all.offset, build.div(sizes.queries, build.index(2)));
   middle = build.div(build.max(middle, build.index(0)), build.index(rows));
   middle = build.max(build.min(middle, build.sub(tiles, one)), build.index(heavy));
-  Value others =
-      build.max(counter.count(build.index(heavy), lengths), counter.count(middle, lengths));
+  Value others = build.max(counter.count(build.index(heavy), all), counter.count(middle, all));
   auto isBelow = [&](Value x, Value y) {
     return b.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::slt, x, y);
   };

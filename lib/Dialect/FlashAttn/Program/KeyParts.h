@@ -17,7 +17,7 @@ public:
   /// like the others. If lengths are known only at run time, the number of shared tiles may be 0
   /// then. `all` is the range of all keys.
   static std::optional<KeyParts> get(OpBuilder &b, AttentionBackwardOp op, const Operands &operands,
-                                     const KeyRange &all);
+                                     const Sequence &all);
   void free() const;
 
   /// Returns the sums, memref<B x R x D x f32> with the R rows of all shared tiles. They must be

@@ -28,15 +28,14 @@ public:
                   const QuerySums &sums, const CountedRows &countedQueries)
       : TileBuilder(b, op.getLoc()), op(op), operands(operands), sums(sums),
         countedQueries(countedQueries), sizes(operands.getSizes()), schedule(op.getScheduleAttr()),
-        rows(schedule.getTileM()), all(operands.getAllKeys()),
+        rows(schedule.getTileM()), all(operands.getAll()),
         scores(b, op, TileAxis::Keys, RowPattern(),
                /*fullTilesKeep=*/false) {}
 
   void build();
 
 private:
-  FinishedRows buildSums(const OnlineSoftmax &softmax, ScorePlace at, const KeyRange &keys,
-                         Value kvHead) const;
+  FinishedRows buildSums(const OnlineSoftmax &softmax, ScorePlace at, Value kvHead) const;
   void buildTile(ScorePlace at) const;
 
   mutable AttentionBackwardOp op; ///< a handle, whose accessors are not const
@@ -46,7 +45,7 @@ private:
   const Sizes &sizes;
   ScheduleAttr schedule;
   int64_t rows; ///< of a tile
-  KeyRange all;
+  Sequence all;
   ScoreBuilder scores;
 };
 
@@ -54,14 +53,16 @@ private:
 
 /// Returns the row sums of a query tile over all keys that it sees.
 FinishedRows LargeRowBuilder::buildSums(const OnlineSoftmax &softmax, ScorePlace at,
-                                        const KeyRange &keys, Value kvHead) const {
+                                        Value kvHead) const {
+  const Sequence &sequence = at.sequence;
   int64_t columns = schedule.getTileN();
   SmallVector<TileInterval> intervals =
-      operands.findKeys(keys, mul(at.queryTile, rows), rows, columns);
+      operands.findKeys(sequence, mul(at.queryTile, rows), rows, columns);
   RowState state = softmax.begin();
   if (!intervals.empty()) {
-    Value q = operands.loadRows(op.getQ(), at.batch, at.head, at.queryTile, rows);
-    at.keyRows = operands.buildRowMap({Value(), op.getKvLen() ? keys.keys : Value()});
+    Value q =
+        operands.loadRows(op.getQ(), TileAxis::Queries, sequence, at.head, at.queryTile, rows);
+    at.keyRows = operands.buildRowMap({Value(), op.getKvLen() ? sequence.keys : Value()});
     TileLoopOp loop = createTileLoop(b, loc, /*lists=*/std::nullopt, intervals, /*place=*/{},
                                      /*when=*/Value(), state.values());
     OpBuilder::InsertionGuard guard(b);
@@ -69,7 +70,8 @@ FinishedRows LargeRowBuilder::buildSums(const OnlineSoftmax &softmax, ScorePlace
     RowState inner = state.with(SmallVector<Value>(loop.getState().begin(), loop.getState().end()));
     at.keyTile = loop.getTile();
     at.key = mul(at.keyTile, columns);
-    Value k = operands.loadRows(op.getK(), at.batch, kvHead, at.keyTile, columns, at.keyRows);
+    Value k = operands.loadRows(op.getK(), TileAxis::Keys, sequence, kvHead, at.keyTile, columns,
+                                at.keyRows);
     softmax.step(inner, scores.shape(scores.multiply(q, k), at));
     TileYieldOp::create(b, loc, inner.values());
     state = state.with(loop.getResults());
@@ -82,15 +84,13 @@ FinishedRows LargeRowBuilder::buildSums(const OnlineSoftmax &softmax, ScorePlace
 
 /// Computes the bases and exponents of a tile's rows.
 void LargeRowBuilder::buildTile(ScorePlace at) const {
-  KeyRange keys = operands.getKeys(all, at.batch);
-  at.position = add(mul(at.queryTile, rows), keys.offset);
-  at.queries = sizes.queries;
-  at.keys = keys.keys;
+  const Sequence &sequence = at.sequence;
+  at.position = add(mul(at.queryTile, rows), sequence.offset);
   OnlineSoftmax softmax(b, loc, schedule, /*dv=*/0, scores.getFactor(), /*wantsLse=*/true);
-  FinishedRows found = buildSums(softmax, at, keys, divide32(at.head, sizes.group));
+  FinishedRows found = buildSums(softmax, at, divide32(at.head, sizes.group));
 
   VectorType type = f32Vector({rows});
-  Value counts = isCounted(*this, countedQueries.get(keys), mul(at.queryTile, rows), rows);
+  Value counts = isCounted(*this, countedQueries.get(sequence), mul(at.queryTile, rows), rows);
   Value given = sums.loadLse(op, at, type, counts);
   // A few units in the last place. A larger difference means that the log-sum-exp includes other
   // keys.
@@ -109,17 +109,16 @@ void LargeRowBuilder::buildTile(ScorePlace at) const {
 }
 
 void LargeRowBuilder::build() {
-  Value tiles = ceilDiv(sizes.queries, rows);
-  auto program = ProgramOp::create(
-      b, loc, ValueRange{sizes.batches, sizes.heads, sums.countChecking(tiles, rows)},
-      ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::QueryTile},
-      schedule);
+  int64_t checked = QuerySums::countCheckedRows(rows);
+  ProgramOp program =
+      operands.createProgram(TileAxis::Queries, sizes.heads,
+                             operands.countTiles(TileAxis::Queries, checked), checked, schedule);
   program.setPdlSecondary(true);
   program.setPdlPrimary(true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(program.getBody());
   ScorePlace at;
-  at.batch = program.getNumbers()[0];
+  at.sequence = operands.getSequence(all, program.getNumbers()[0], TileAxis::Queries);
   at.head = program.getNumbers()[1];
   Value number = program.getNumbers()[2];
   auto createIf = [&](Value condition) {
@@ -127,11 +126,11 @@ void LargeRowBuilder::build() {
     b.setInsertionPointToStart(guarded.thenBlock());
   };
   // Reads all flags at once; reading them in sequence would wait for each.
-  createIf(sums.anyTileHasBases(schedule, at.batch, at.head, number, rows));
+  createIf(sums.anyTileHasBases(schedule, at.sequence, at.head, number, rows));
   sums.noteLarge();
-  sums.forCheckedTiles(number, tiles, rows, [&](Value tile) {
+  sums.forCheckedTiles(number, ceilDiv(at.sequence.queries, rows), rows, [&](Value tile) {
     at.queryTile = tile;
-    createIf(sums.hasBases(schedule, at.batch, at.head, at.queryTile, rows));
+    createIf(sums.hasBases(schedule, at.sequence, at.head, at.queryTile, rows));
     buildTile(at);
   });
 }
@@ -182,7 +181,7 @@ static ScheduleAttr getRareSchedule(AttentionBackwardOp op) {
 void BackwardBuilder::buildRecompute(const QuerySums &sums, bool ofKeys, bool ofQueries) {
   int64_t rows = schedule.getTileM();
   ScoreGradientBuilder keyGradients(b, op, TileAxis::Queries);
-  QueryTiles queries = prepareQueries();
+  QueryTiles queries = prepareQueries(sums);
   Value keyTiles = ceilDiv(sizes.keys, rows);
   auto countPrograms = [&](Value heads, Value tiles) {
     return sums.countChecking(mul(mul(sizes.batches, heads), tiles), rows);
@@ -211,8 +210,7 @@ void BackwardBuilder::buildRecompute(const QuerySums &sums, bool ofKeys, bool of
   Value number = program.getNumbers()[2];
   auto buildKeys = [&](KeySums wanted) {
     forTiles(number, sizes.kvHeads, keyTiles, [&](Value batch, Value kvHead, Value tile) {
-      buildKeyTile(sums, wanted, keyGradients, {batch, /*head=*/Value(), kvHead, tile, batch},
-                   keyTiles, keyTiles);
+      buildKeyTile(sums, wanted, keyGradients, batch, kvHead, tile, keyTiles, keyTiles);
     });
   };
   auto buildBoth = [&] {
@@ -225,7 +223,7 @@ void BackwardBuilder::buildRecompute(const QuerySums &sums, bool ofKeys, bool of
   };
   auto buildQueries = [&](Value number) {
     forTiles(number, sizes.heads, queries.count, [&](Value batch, Value head, Value tile) {
-      buildQueryTile(sums, queries, {batch, head, divide32(head, sizes.group), tile, batch},
+      buildQueryTile(sums, queries, batch, head, divide32(head, sizes.group), tile,
                      /*behindBoth=*/false);
     });
   };

@@ -3,6 +3,7 @@
 #include "Operands.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -17,13 +18,13 @@ Operands::Operands(OpBuilder &b, AttentionOpInterface op)
       visible(op.getVisibleSets()) {
   sizes.queries = dim(op.getQ(), op.getSeqDim());
   sizes.keys = dim(op.getK(), op.getSeqDim());
-  sizes.batches = dim(op.getQ(), 0);
+  sizes.batches = dim(op.getCuSeqlensQ() ? op.getK() : op.getQ(), 0);
   sizes.heads = dim(op.getQ(), op.getHeadDim());
   sizes.kvHeads = dim(op.getK(), op.getHeadDim());
   // A4. Without key/value heads there are no query heads, and nothing runs.
   Value divisor = b.createOrFold<arith::MaxUIOp>(loc, sizes.kvHeads, index(1));
   sizes.group = sizes.headTiles = div(sizes.heads, divisor);
-  if (isPacked())
+  if (packsHeads())
     sizes.headTiles = ceilDiv(sizes.group, schedule.getPack());
 }
 
@@ -41,7 +42,7 @@ void Operands::packHeads(Destination &destination) {
 }
 
 Value Operands::splitHeads(Value memref, int64_t headDim) const {
-  if (!isPacked())
+  if (!packsHeads())
     return memref;
   auto type = cast<MemRefType>(memref.getType());
   SmallVector<int64_t> shape(type.getShape());
@@ -70,65 +71,159 @@ Value Operands::splitHeads(Value memref, int64_t headDim) const {
   return memref::ExpandShapeOp::create(b, loc, shape, memref, reassociation, memrefSizes);
 }
 
-KeyRange Operands::getAllKeys() const {
-  KeyRange all{sizes.keys, op.getOffset()};
-  // A3: the position of query 0. With kv_len, it depends on the number of keys of the batch.
-  if (!all.offset && !op.getKvLen())
+Sequence Operands::getAll() const {
+  Sequence all{/*batch=*/Value(), sizes.queries, sizes.keys, op.getOffset()};
+  // A3: the position of query 0. It depends on the batch if the lengths do.
+  if (!all.offset && !op.hasOwnLengths())
     all.offset = op.getAlign() == Align::TopLeft ? index(0) : sub(sizes.keys, sizes.queries);
   return all;
 }
 
-KeyRange Operands::getKeys(const KeyRange &all, Value batch) const {
-  if (!op.getKvLen())
-    return all;
-  // A7: kv_len, clamped to [0, all].
-  Value length = memref::LoadOp::create(b, loc, op.getKvLen(), batch);
-  length = arith::IndexCastOp::create(b, loc, b.getIndexType(), length);
-  KeyRange own{min(max(length, index(0)), all.keys), all.offset};
+Value Operands::getStarts(TileAxis axis) const {
+  return axis == TileAxis::Queries ? op.getCuSeqlensQ() : op.getCuSeqlensK();
+}
+
+Sequence Operands::getSequence(const Sequence &all, Value batch, TileAxis axis) const {
+  Sequence own = all;
+  own.batch = batch;
+  if (!op.hasOwnLengths())
+    return own;
+  auto load = [&](Value memref, Value at) {
+    Value length = memref::LoadOp::create(b, loc, memref, at);
+    return arith::IndexCastOp::create(b, loc, b.getIndexType(), length).getResult();
+  };
+  auto clamp = [&](Value length, Value most) { return min(max(length, index(0)), most); };
+  // S3: the first segment has the rows before all sequences, and the last one those after them.
+  Value isSequence;
+  if (Value starts = getStarts(axis)) {
+    Value before = sub(batch, index(1)), last = sub(dim(starts, 0), index(2));
+    own.batch = clamp(before, last);
+    isSequence = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, before, own.batch);
+  }
+  for (TileAxis of : {TileAxis::Queries, TileAxis::Keys}) {
+    bool isQueries = of == TileAxis::Queries;
+    Value &count = isQueries ? own.queries : own.keys;
+    if (Value starts = getStarts(of)) {
+      Value rows = count, after = add(own.batch, index(1));
+      Sequence::Packed packed{clamp(load(starts, own.batch), rows), Value(), after};
+      Value end = max(min(load(starts, after), rows), packed.first);
+      if (of == axis) {
+        packed.segment = batch;
+        Value isFirst = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, batch, index(0));
+        // In the first segment, `first` is the end, and in the last one, `end` is the first row.
+        Value first = packed.first;
+        packed.first = select(isSequence, first, select(isFirst, index(0), end));
+        end = select(isSequence, end, select(isFirst, first, rows));
+      }
+      count = packed.count = sub(end, packed.first);
+      (isQueries ? own.packedQueries : own.packedKeys) = packed;
+    }
+    // S4, A7: lengths are clamped.
+    if (Value given = isQueries ? op.getQLen() : op.getKvLen())
+      count = clamp(load(given, own.batch), count);
+    if (isSequence)
+      count = select(isSequence, count, index(0));
+  }
   if (!own.offset)
-    own.offset = op.getAlign() == Align::TopLeft ? index(0) : sub(own.keys, sizes.queries);
+    own.offset = op.getAlign() == Align::TopLeft ? index(0) : sub(own.keys, own.queries);
   return own;
 }
 
-IndexRange Operands::getVisible(TileAxis axis, const KeyRange &keys) const {
+Value Operands::countTiles(TileAxis axis, int64_t rows, int64_t whole) const {
+  Value size = axis == TileAxis::Queries ? sizes.queries : sizes.keys;
+  Value starts = getStarts(axis);
+  if (!starts)
+    return ceilDiv(size, rows);
+  // One segment more than starts. Segment i begins at multiple `first row / whole + i` of `whole`.
+  Value segments = add(dim(starts, 0), index(1));
+  Value tiles = mul(add(div(size, index(whole)), segments), whole / rows);
+  Value any = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, size, index(0));
+  return select(any, tiles, index(0));
+}
+
+ProgramOp Operands::createProgram(TileAxis axis, Value heads, Value tiles, int64_t rows,
+                                  int64_t whole, ScheduleAttr of) const {
+  Value starts = getStarts(axis);
+  auto program =
+      ProgramOp::create(b, loc, ValueRange{starts ? index(1) : sizes.batches, heads, tiles},
+                        ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head,
+                                              axis == TileAxis::Queries ? ProgramAxis::QueryTile
+                                                                        : ProgramAxis::KeyTile},
+                        of);
+  if (starts) {
+    program.getStartsMutable().assign(starts);
+    program.setTileRows(rows);
+    program.setSegmentTiles(whole / rows);
+  }
+  return program;
+}
+
+std::pair<Value, Value> Operands::takeRows(Value memref, TileAxis axis, const Sequence &sequence,
+                                           bool exist) const {
+  const auto &packed = axis == TileAxis::Queries ? sequence.packedQueries : sequence.packedKeys;
+  if (!packed)
+    return {memref, sequence.batch};
+  unsigned rank = cast<MemRefType>(memref.getType()).getRank();
+  unsigned rowDim = rank == 4 ? op.getSeqDim() : 2;
+  SmallVector<OpFoldResult> lengths = memref::getMixedSizes(b, loc, memref);
+  SmallVector<OpFoldResult> offsets(rank, b.getIndexAttr(0)), strides(rank, b.getIndexAttr(1));
+  Value first = packed->first, count = packed->count;
+  if (exist) {
+    // A thread reads the last row in place of rows past the end, which have no effect, so that
+    // there must be one.
+    count = max(axis == TileAxis::Queries ? sequence.queries : sequence.keys, index(1));
+    first = min(first, sub(axis == TileAxis::Queries ? sizes.queries : sizes.keys, index(1)));
+  }
+  offsets[rowDim] = getAsOpFoldResult(first);
+  lengths[rowDim] = getAsOpFoldResult(count);
+  return {memref::SubViewOp::create(b, loc, memref, offsets, lengths, strides), index(0)};
+}
+
+IndexRange Operands::getVisible(TileAxis axis, const Sequence &sequence) const {
   IndexRange range;
   if (op.getMask()) {
     std::optional<Align> align;
     if (!op.getOffset())
       align = op.getAlign();
-    range = buildVisibleRange(b, loc, visible, axis, keys.offset, sizes.queries, keys.keys, align);
+    range = buildVisibleRange(b, loc, visible, axis, sequence.offset, sequence.queries,
+                              sequence.keys, align);
   }
-  if (op.getKvLen() && axis == TileAxis::Keys && !range.end)
-    range.end = keys.keys;
+  bool isQueries = axis == TileAxis::Queries;
+  bool hasMissing = isQueries ? op.getQLen() != nullptr : op.getKvLen() != nullptr;
+  if ((hasMissing || getStarts(axis)) && !range.end)
+    range.end = isQueries ? sequence.queries : sequence.keys;
   return range;
 }
 
-SmallVector<TileInterval> Operands::findKeys(const KeyRange &keys, Value firstQuery, int64_t rows,
-                                             int64_t columns) const {
-  Value end = min(add(firstQuery, index(rows)), sizes.queries);
-  return buildKeyIntervals(b, loc, visible, add(firstQuery, keys.offset),
-                           sub(add(end, keys.offset), index(1)), sizes.queries, keys.keys, columns,
-                           /*constants=*/op.getScheduleAttr().compactsKV());
+SmallVector<TileInterval> Operands::findKeys(const Sequence &sequence, Value firstQuery,
+                                             int64_t rows, int64_t columns) const {
+  Value end = min(add(firstQuery, index(rows)), sequence.queries), keys = sequence.keys;
+  // A tile without a query sees no key.
+  if (op.hasPackedSequences() || op.getQLen())
+    keys = select(less(firstQuery, sequence.queries), keys, index(0));
+  return buildKeyIntervals(b, loc, visible, add(firstQuery, sequence.offset),
+                           sub(add(end, sequence.offset), index(1)), sequence.queries, keys,
+                           columns, /*constants=*/op.getScheduleAttr().compactsKV());
 }
 
-SmallVector<TileInterval> Operands::findQueries(const KeyRange &keys, Value firstKey, int64_t rows,
-                                                int64_t columns) const {
+SmallVector<TileInterval> Operands::findQueries(const Sequence &sequence, Value firstKey,
+                                                int64_t rows, int64_t columns) const {
   // A tile past kv_len has no key, but the last key must not be before the first.
-  Value lastKey = sub(min(add(firstKey, index(rows)), keys.keys), index(1));
-  if (op.getKvLen())
+  Value lastKey = sub(min(add(firstKey, index(rows)), sequence.keys), index(1));
+  if (op.hasOwnLengths())
     lastKey = max(lastKey, firstKey);
-  return buildQueryIntervals(b, loc, visible, firstKey, lastKey, keys.offset, sizes.queries,
-                             keys.keys, columns);
+  return buildQueryIntervals(b, loc, visible, firstKey, lastKey, sequence.offset, sequence.queries,
+                             sequence.keys, columns);
 }
 
-CountedRows::CountedRows(const Operands &operands, TileAxis axis, const KeyRange &all)
+CountedRows::CountedRows(const Operands &operands, TileAxis axis, const Sequence &all)
     : operands(operands), axis(axis) {
-  if (!operands.op.getKvLen())
+  if (!operands.op.hasOwnLengths())
     ofAll = operands.getVisible(axis, all);
 }
 
-IndexRange CountedRows::get(const KeyRange &keys) const {
-  return operands.op.getKvLen() ? operands.getVisible(axis, keys) : ofAll;
+IndexRange CountedRows::get(const Sequence &sequence) const {
+  return operands.op.hasOwnLengths() ? operands.getVisible(axis, sequence) : ofAll;
 }
 
 Value Operands::toDotType(Value tile) const {
@@ -180,8 +275,10 @@ Value Operands::buildRowMap(const IndexRange &existing, ArrayRef<RowSegment> seg
   return CompactRowsOp::create(b, loc, existing.begin, existing.end, starts, skips, lowerBounds);
 }
 
-Value Operands::loadRows(Value memref, Value batch, Value head, Value tile, int64_t count,
-                         Value rows, bool ones) const {
+Value Operands::loadRows(Value memref, TileAxis axis, const Sequence &sequence, Value head,
+                         Value tile, int64_t count, Value rows, bool ones) const {
+  Value batch;
+  std::tie(memref, batch) = takeRows(memref, axis, sequence, /*exist=*/true);
   int64_t columns = padColumns(getColumns(memref)) + (ones ? LoadTileOp::kOnes : 0);
   auto type = VectorType::get({count, columns}, op.getElementType());
   SmallVector<Value> indices = {batch, head, tile, index(0)};
@@ -195,11 +292,11 @@ Value Operands::loadRows(Value memref, Value batch, Value head, Value tile, int6
 Value Operands::loadQueries(const ProgramPoint &at) const { return loadQueryTile(q, at); }
 
 Value Operands::loadQueryTile(Value memref, const ProgramPoint &at) const {
-  if (!isPacked())
-    return loadRows(memref, at.batch, at.head, at.tile, schedule.getTileM());
+  if (!packsHeads())
+    return loadRows(memref, TileAxis::Queries, at.sequence, at.head, at.tile, schedule.getTileM());
   auto type =
       VectorType::get({schedule.getTileM(), padColumns(getColumns(memref))}, op.getElementType());
-  Packed packed = pack(memref, op.getLayout(), at.batch, at);
+  Packed packed = pack(memref, op.getLayout(), at.sequence.batch, at);
   return toDotType(LoadTileOp::create(b, loc, type, memref, packed.indices, packed.dims,
                                       packed.inBounds, packed.rows));
 }
@@ -207,7 +304,7 @@ Value Operands::loadQueryTile(Value memref, const ProgramPoint &at) const {
 Value Operands::loadQueryRows(Value memref, Value batch, const ProgramPoint &at,
                               bool inBounds) const {
   VectorType type = f32Vector({schedule.getTileM()});
-  if (!isPacked())
+  if (!packsHeads())
     return LoadTileOp::create(b, loc, type, memref, ValueRange{batch, at.head, at.tile},
                               ArrayRef<int64_t>{2}, ArrayRef<bool>{inBounds});
   Packed packed = pack(memref, Layout::BHSD, batch, at);
@@ -240,7 +337,22 @@ bool Operands::leavesRowHalfUnused() const {
 
 Value Operands::loadKeys(Value memref, const ProgramPoint &at, Value tile, Value rows,
                          bool ones) const {
-  return loadRows(memref, at.batch, at.kvHead, tile, schedule.getTileN(), rows, ones);
+  return loadRows(memref, TileAxis::Keys, at.sequence, at.kvHead, tile, schedule.getTileN(), rows,
+                  ones);
+}
+
+Value Operands::hideMissingQueries(Value rows, const ProgramPoint &at, double missing) const {
+  if (!op.getQLen() && !at.sequence.packedQueries)
+    return rows;
+  auto type = cast<VectorType>(rows.getType());
+  Value exists =
+      isBelow(sub(at.sequence.queries, mul(at.tile, getPositions())), type.getDimSize(0));
+  if (type.getRank() == 2) {
+    exists = vector::ShapeCastOp::create(
+        b, loc, VectorType::get({type.getDimSize(0), 1}, b.getI1Type()), exists);
+    exists = vector::BroadcastOp::create(b, loc, type.clone(b.getI1Type()), exists);
+  }
+  return arith::SelectOp::create(b, loc, exists, rows, splat(type, missing));
 }
 
 /// Stores a tile along the sequence of a memref of `layout`.
@@ -257,27 +369,34 @@ static void storeSequence(OpBuilder &b, Location loc, Value rows, Value memref, 
   StoreTileOp::create(b, loc, rows, memref, indices, dims, inBounds);
 }
 
-void Operands::storeRows(Value rows, Value memref, Value batch, Value head, Value tile) const {
+void Operands::storeRows(Value rows, Value memref, TileAxis axis, const Sequence &sequence,
+                         Value head, Value tile) const {
+  Value batch;
+  std::tie(memref, batch) = takeRows(memref, axis, sequence, /*exist=*/false);
   storeSequence(b, loc, rows, memref, op.getLayout(), {batch, head, tile});
 }
 
 void Operands::storeOutput(Value rows, const Destination &to, const ProgramPoint &at) const {
-  if (isPacked()) {
+  if (packsHeads()) {
     Packed packed = pack(to.o, to.layout, at.outBatch, at);
     StoreTileOp::create(b, loc, rows, to.o, packed.indices, packed.dims, packed.inBounds,
                         packed.rows);
     return;
   }
-  storeSequence(b, loc, rows, to.o, to.layout, {at.outBatch, at.head, at.tile});
+  auto [memref, batch] = takeRows(to.o, TileAxis::Queries, at.sequence, /*exist=*/false);
+  storeSequence(b, loc, rows, memref, to.layout,
+                {at.sequence.packedQueries ? batch : at.outBatch, at.head, at.tile});
 }
 
 void Operands::storePerRow(Value rows, Value memref, const ProgramPoint &at) const {
-  if (isPacked()) {
+  if (packsHeads()) {
     Packed packed = pack(memref, Layout::BHSD, at.outBatch, at);
     StoreTileOp::create(b, loc, rows, memref, packed.indices, packed.dims, packed.inBounds,
                         packed.rows);
     return;
   }
-  StoreTileOp::create(b, loc, rows, memref, ValueRange{at.outBatch, at.head, at.tile},
+  auto [target, batch] = takeRows(memref, TileAxis::Queries, at.sequence, /*exist=*/false);
+  StoreTileOp::create(b, loc, rows, target,
+                      ValueRange{at.sequence.packedQueries ? batch : at.outBatch, at.head, at.tile},
                       ArrayRef<int64_t>{2}, ArrayRef<bool>{false});
 }

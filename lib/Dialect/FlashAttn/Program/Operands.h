@@ -3,6 +3,7 @@
 #ifndef FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_OPERANDS_H
 #define FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_OPERANDS_H
 
+#include "Sequence.h"
 #include "flashattn/Analysis/MaskTiles.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
@@ -11,7 +12,8 @@ namespace mlir::flashattn {
 
 /// The sizes of an attention op, as index values.
 struct Sizes {
-  Value batches, heads, kvHeads, queries, keys;
+  Value batches; ///< 1 if both queries and keys are packed
+  Value heads, kvHeads, queries, keys;
   /// Query heads per key/value head (A4), and head tiles per key/value head: `group`, unless
   /// several heads share a tile.
   Value group, headTiles;
@@ -19,15 +21,11 @@ struct Sizes {
 
 /// The indices of one program.
 struct ProgramPoint {
-  Value batch, head; ///< `head` counts tiles of heads
+  Sequence sequence;
+  Value head; ///< counts tiles of heads
   Value kvHead;
   Value tile;     ///< query tile
-  Value outBatch; ///< batch of the output: `batch` or, with split-KV, a batch of its split
-};
-
-/// The number of keys of one batch, and the position of its query 0 (A3, A7).
-struct KeyRange {
-  Value keys, offset;
+  Value outBatch; ///< batch of the output or, with split-KV, a batch of its split
 };
 
 /// The destination of a program's output: the op's own, or that of a split of the keys.
@@ -50,7 +48,7 @@ public:
   /// Returns the number of positions of each head in a tile.
   int64_t getPositions() const { return schedule.getTileM() / schedule.getPack(); }
   /// Whether a tile has rows of several heads.
-  bool isPacked() const { return schedule.getPack() > 1; }
+  bool packsHeads() const { return schedule.getPack() > 1; }
   /// Returns the number of columns of a tile for `columns` columns of a memref. Products on tensor
   /// cores need multiples of 16. Elsewhere, a tile of one column could not be distinguished from
   /// one value per row. Additional columns read as 0 and are not written.
@@ -60,34 +58,59 @@ public:
   /// past a group are then out of bounds, so that any number of heads may be packed.
   void packHeads(Destination &destination);
 
-  /// Return the keys of all batches, before any program, and those of `batch`, in a program. The
-  /// first has a null offset if it depends on the batch.
-  KeyRange getAllKeys() const;
-  KeyRange getKeys(const KeyRange &all, Value batch) const;
+  /// Returns the lengths of all batches, before any program. Those that depend on the batch are
+  /// upper bounds, and the offset is then null.
+  Sequence getAll() const;
+  /// Returns the sequence of a program over tiles of `axis`, whose first coordinate is `batch`.
+  Sequence getSequence(const Sequence &all, Value batch, TileAxis axis) const;
+  /// Returns `cu_seqlens_q` or `cu_seqlens_k`; null if the rows of `axis` are not packed.
+  Value getStarts(TileAxis axis) const;
+  /// Returns the number of tiles of `rows` rows of `axis`: of each batch or, with packed rows, of
+  /// all segments together (see `flashattn.program`), whose tiles fill multiples of `whole` rows, a
+  /// multiple of `rows`.
+  Value countTiles(TileAxis axis, int64_t rows, int64_t whole) const;
+  Value countTiles(TileAxis axis, int64_t rows) const { return countTiles(axis, rows, rows); }
+  /// Creates programs for each batch, or segment, for `heads` heads and `tiles` tiles of `rows`
+  /// rows of `axis`. `tiles` is `countTiles` of the same rows, and at least that without packed
+  /// rows.
+  ProgramOp createProgram(TileAxis axis, Value heads, Value tiles, int64_t rows, int64_t whole,
+                          ScheduleAttr of) const;
+  ProgramOp createProgram(TileAxis axis, Value heads, Value tiles, int64_t rows,
+                          ScheduleAttr of) const {
+    return createProgram(axis, heads, tiles, rows, rows, of);
+  }
   /// Returns the tiles of `columns` keys, or the pieces of compacted keys, that the mask shows to
   /// the `rows` queries from `firstQuery` on.
-  SmallVector<TileInterval> findKeys(const KeyRange &keys, Value firstQuery, int64_t rows,
+  SmallVector<TileInterval> findKeys(const Sequence &sequence, Value firstQuery, int64_t rows,
                                      int64_t columns) const;
   /// Returns the tiles of `columns` queries to which the mask shows the `rows` keys from `firstKey`
   /// on.
-  SmallVector<TileInterval> findQueries(const KeyRange &keys, Value firstKey, int64_t rows,
+  SmallVector<TileInterval> findQueries(const Sequence &sequence, Value firstKey, int64_t rows,
                                         int64_t columns) const;
 
+  /// Returns the rows of `sequence` in a memref like `q` or `k`, or like `lse`, as a memref, and
+  /// the index of their batch in it. `exist`: only rows that exist.
+  std::pair<Value, Value> takeRows(Value memref, TileAxis axis, const Sequence &sequence,
+                                   bool exist) const;
   /// Builds the row map of the rows in `existing`, as one sequence of `segments` if there are any.
   /// Returns null if all rows of the memref exist, in order.
   Value buildRowMap(const IndexRange &existing, ArrayRef<RowSegment> segments = {}) const;
-  /// Loads tile `tile` of `count` rows of the sequence that the row map `rows` places in a memref
-  /// like `q` or `k`, at a batch and a head, in the operand type of products. With `ones`, columns
-  /// of ones follow those of the memref.
-  Value loadRows(Value memref, Value batch, Value head, Value tile, int64_t count, Value rows = {},
-                 bool ones = false) const;
+  /// Loads tile `tile` of `count` rows of `sequence` in a memref like `q` or `k`, at a head, in the
+  /// operand type of products. `rows` is their row map. With `ones`, columns of ones follow those
+  /// of the memref.
+  Value loadRows(Value memref, TileAxis axis, const Sequence &sequence, Value head, Value tile,
+                 int64_t count, Value rows = {}, bool ones = false) const;
   /// Stores a tile of rows that has the memref's element type.
-  void storeRows(Value rows, Value memref, Value batch, Value head, Value tile) const;
+  void storeRows(Value rows, Value memref, TileAxis axis, const Sequence &sequence, Value head,
+                 Value tile) const;
   Value loadQueries(const ProgramPoint &at) const;
   /// Load the query tile of a memref like `q`, or its rows of a memref like `lse` at `batch`. If
   /// several heads share a tile, the memref is one that `splitHeads` returned.
   Value loadQueryTile(Value memref, const ProgramPoint &at) const;
   Value loadQueryRows(Value memref, Value batch, const ProgramPoint &at, bool inBounds) const;
+  /// S3: returns `rows`, a tile of the program's queries or one value per query, with `missing` in
+  /// the rows of queries that do not exist but are stored.
+  Value hideMissingQueries(Value rows, const ProgramPoint &at, double missing) const;
   /// Returns `memref`, whose query heads are along `headDim`, with these split into key/value heads
   /// and the heads of a group if several heads share a tile.
   Value splitHeads(Value memref, int64_t headDim) const;
@@ -115,7 +138,7 @@ private:
 
   Packed pack(Value memref, Layout memory, Value batch, const ProgramPoint &at) const;
   Value toDotType(Value tile) const;
-  IndexRange getVisible(TileAxis axis, const KeyRange &keys) const;
+  IndexRange getVisible(TileAxis axis, const Sequence &sequence) const;
 
   mutable AttentionOpInterface op; ///< a handle, whose accessors are not const
   ScheduleAttr schedule;
@@ -130,16 +153,16 @@ private:
 /// for the axis Queries, the queries from the first to the last that see any key.
 class CountedRows {
 public:
-  /// Called before any program is built. `all` is the result of Operands::getAllKeys.
-  CountedRows(const Operands &operands, TileAxis axis, const KeyRange &all);
+  /// Called before any program is built. `all` is the result of Operands::getAll.
+  CountedRows(const Operands &operands, TileAxis axis, const Sequence &all);
 
   /// Returns the rows of a batch with `keys`, in a program. The end is null if it is the memref's.
-  IndexRange get(const KeyRange &keys) const;
+  IndexRange get(const Sequence &sequence) const;
 
 private:
   const Operands &operands;
   TileAxis axis;
-  IndexRange ofAll; ///< set if there is no kv_len
+  IndexRange ofAll; ///< set if all batches have the same lengths
 };
 
 } // namespace mlir::flashattn

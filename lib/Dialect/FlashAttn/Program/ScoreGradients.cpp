@@ -51,7 +51,7 @@ Value mlir::flashattn::isCounted(const TileBuilder &build, const IndexRange &cou
 QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &operands, Adding adding,
                      bool negates, Value zeroed, FindFirst findFirst,
                      const CountedRows &countedQueries)
-    : TileBuilder(b, op.getLoc()), schedule(op.getScheduleAttr()),
+    : TileBuilder(b, op.getLoc()), operands(operands), schedule(op.getScheduleAttr()),
       batches(operands.getSizes().batches), adding(adding), negates(negates),
       isF32(op.getElementType().isF32()) {
   const Sizes &sizes = operands.getSizes();
@@ -59,26 +59,28 @@ QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &opera
   for (int64_t rows : {schedule.getTileM(), schedule.getTileN(), schedule.forWideSteps().getTileN(),
                        schedule.forQueryTiles().getTileM()})
     whole = std::lcm(whole, rows);
-  rows = mul(ceilDiv(sizes.queries, whole), whole);
-  buffer = allocateF32(b, loc, {mul(sizes.batches, 4), sizes.heads, rows});
+  if (operands.getStarts(TileAxis::Queries))
+    batches = index(1);
+  rows = mul(operands.countTiles(TileAxis::Queries, whole), whole);
+  buffer = allocateF32(b, loc, {mul(batches, 4), sizes.heads, rows});
   if (schedule.isWarpSpecialized())
     large = allocate(b, loc, index(1), b.getI32Type());
   split = operands.splitHeads(buffer, /*headDim=*/1);
   if (adding != Adding::None)
-    gradients = allocateF32(
-        b, loc, {sizes.batches, sizes.heads, rows, index(operands.padColumns(op.getD()))});
+    gradients =
+        allocateF32(b, loc, {batches, sizes.heads, rows, index(operands.padColumns(op.getD()))});
   if (adding == Adding::FirstClears || adding == Adding::InTurns) {
     Type count = b.getI32Type();
     Value tiles = div(rows, index(schedule.getTileN()));
-    order = allocate(b, loc, {sizes.batches, sizes.heads, tiles}, count);
+    order = allocate(b, loc, {batches, sizes.heads, tiles}, count);
     // A head's element has the linear index of the head's first tile in `order` or, if the number
     // of tiles is dynamic, of the head: the adding warps hold this index, and lack a register for
     // another.
     int64_t known = getConstantIntValue(tiles).value_or(0);
     addedCounter =
-        allocate(b, loc, {sizes.batches, sizes.heads, index(std::max<int64_t>(known, 1))}, count);
+        allocate(b, loc, {batches, sizes.heads, index(std::max<int64_t>(known, 1))}, count);
   }
-  buildProgram(op, operands, zeroed, findFirst, countedQueries);
+  buildProgram(op, zeroed, findFirst, countedQueries);
 }
 
 void QuerySums::free() const {
@@ -89,22 +91,20 @@ void QuerySums::free() const {
 }
 
 /// B1: computes delta = sum_d d_o o - d_lse, and the exponent of 2 that P is relative to.
-void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands, Value zeroed,
-                             FindFirst findFirst, const CountedRows &countedQueries) {
-  const Sizes &sizes = operands.getSizes();
-  KeyRange all = operands.getAllKeys();
+void QuerySums::buildProgram(AttentionBackwardOp op, Value zeroed, FindFirst findFirst,
+                             const CountedRows &countedQueries) {
   int64_t count = schedule.getTileM();
-  auto program = ProgramOp::create(
-      b, loc, ValueRange{sizes.batches, sizes.heads, div(rows, index(count))},
-      ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::QueryTile},
-      schedule.withoutHopper());
+  ProgramOp program =
+      operands.createProgram(TileAxis::Queries, operands.getSizes().heads, div(rows, index(count)),
+                             count, whole, schedule.withoutHopper());
   program.setPdlPrimary(true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(program.getBody());
   ScorePlace at;
-  at.batch = program.getNumbers()[0];
+  at.sequence = operands.getSequence(operands.getAll(), program.getNumbers()[0], TileAxis::Queries);
   at.head = program.getNumbers()[1];
   at.queryTile = program.getNumbers()[2];
+  const Sequence &sequence = at.sequence;
   if (order || large) {
     auto first = scf::IfOp::create(
         b, loc, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, at.queryTile, index(0)),
@@ -115,11 +115,12 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands, V
     if (large)
       storeCount(0, large, index(0));
     if (order)
-      storeCount(0, addedCounter, {at.batch, at.head, index(0)});
+      storeCount(0, addedCounter, {sequence.batch, at.head, index(0)});
   }
   VectorType rowType = f32Vector({count});
   auto loadTile = [&](Value memref) {
-    Value tile = operands.loadRows(memref, at.batch, at.head, at.queryTile, count);
+    Value tile =
+        operands.loadRows(memref, TileAxis::Queries, sequence, at.head, at.queryTile, count);
     auto type = cast<VectorType>(tile.getType());
     if (type.getElementType().isF32())
       return tile;
@@ -127,19 +128,21 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands, V
   };
   Value dO = loadTile(op.getDO()), o = loadTile(op.getO());
   // While the loads of the tiles are in flight.
-  if (adding == Adding::ToZeros || adding == Adding::InTurns)
-    storeZeros(gradients, {at.batch, at.head, at.queryTile, index(0)});
+  if (adding == Adding::ToZeros || adding == Adding::InTurns) {
+    SmallVector<Value> indices = indicesIn(sequence, at.head, at.queryTile, count);
+    indices.push_back(index(0));
+    storeZeros(gradients, indices);
+  }
   Value products = arith::MulFOp::create(b, loc, dO, o);
   Value delta = vector::MultiDimReductionOp::create(
       b, loc, products, splat(rowType, 0), ArrayRef<bool>{false, true}, vector::CombiningKind::ADD);
   // B7: for a query that sees no key, values that are not finite are replaced by those of A6.
   // Finite values enter B3, because they may come from more keys than these.
-  KeyRange keys = operands.getKeys(all, at.batch);
-  IndexRange counted = countedQueries.get(keys);
+  IndexRange counted = countedQueries.get(sequence);
   // Without keys, no query sees one. Programs that visit keys do not need this.
-  if (op.getKvLen())
-    counted.end =
-        select(less(index(0), keys.keys), counted.end ? counted.end : sizes.queries, index(0));
+  if (op.hasOwnLengths())
+    counted.end = select(less(index(0), sequence.keys),
+                         counted.end ? counted.end : sequence.queries, index(0));
   Value counts = isCounted(*this, counted, mul(at.queryTile, count), count);
   delta = takeNumbers(delta, counts, splat(rowType, 0));
   if (op.getDLse())
@@ -151,7 +154,7 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands, V
   exponent = arith::SelectOp::create(b, loc, empty, splat(rowType, 0), exponent);
   // B7: its d_lse has no effect either.
   delta = arith::SelectOp::create(b, loc, empty, splat(rowType, 0), delta);
-  Value exists = isBelow(sub(sizes.queries, mul(at.queryTile, count)), count);
+  Value exists = isBelow(sub(sequence.queries, mul(at.queryTile, count)), count);
   Value inf = arith::NegFOp::create(b, loc, minusInf(rowType));
   exponent = arith::SelectOp::create(b, loc, exists, exponent, inf);
   delta = arith::SelectOp::create(b, loc, exists, delta, splat(rowType, 0));
@@ -170,11 +173,12 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands, V
   Value tiles = div(dim(zeroed, 1), index(count));
   auto guarded = scf::IfOp::create(b, loc, less(number, tiles), /*withElseRegion=*/false);
   b.setInsertionPointToStart(guarded.thenBlock());
-  storeZeros(zeroed, {at.batch, number, index(0)});
+  storeZeros(zeroed, {sequence.batch, number, index(0)});
 }
 
 Value QuerySums::loadRow(Value memref, const ScorePlace &at, VectorType type) const {
-  return LoadTileOp::create(b, loc, type, memref, ValueRange{at.batch, at.head, at.queryTile},
+  auto [rows, batch] = operands.takeRows(memref, TileAxis::Queries, at.sequence, /*exist=*/true);
+  return LoadTileOp::create(b, loc, type, rows, ValueRange{batch, at.head, at.queryTile},
                             ArrayRef<int64_t>{2}, ArrayRef<bool>{false});
 }
 
@@ -202,7 +206,8 @@ Value QuerySums::takeNumbers(Value given, Value counts, Value otherwise) const {
 }
 
 void QuerySums::store(Kind kind, Value rows, const ScorePlace &at) const {
-  StoreTileOp::create(b, loc, rows, buffer, indicesOf(kind, at), ArrayRef<int64_t>{2},
+  int64_t count = cast<VectorType>(rows.getType()).getDimSize(0);
+  StoreTileOp::create(b, loc, rows, buffer, indicesOf(kind, at, count), ArrayRef<int64_t>{2},
                       ArrayRef<bool>{true});
 }
 
@@ -223,8 +228,9 @@ Value QuerySums::isLarge(Value lse) const {
 void QuerySums::storeFlag(const ScorePlace &at, Value large) const {
   auto store = [&](double flag) {
     Value value = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(flag));
-    memref::StoreOp::create(b, loc, value, buffer,
-                            ValueRange{flagIndex(at.batch), at.head, at.queryTile});
+    SmallVector<Value> indices = indicesIn(at.sequence, at.head, at.queryTile, schedule.getTileM());
+    indices[0] = flagIndex(indices[0]);
+    memref::StoreOp::create(b, loc, value, buffer, indices);
   };
   store(0);
   if (schedule.getThreadsPerRow() > 1)
@@ -251,13 +257,15 @@ static int64_t countCheckedTiles(int64_t rows) {
   return llvm::divideCeil(kRows, rows);
 }
 
+int64_t QuerySums::countCheckedRows(int64_t rows) { return countCheckedTiles(rows) * rows; }
+
 Value QuerySums::countChecking(Value tiles, int64_t rows) const {
   return ceilDiv(tiles, countCheckedTiles(rows));
 }
 
-Value QuerySums::anyTileHasBases(ScheduleAttr of, Value batch, Value head, Value number,
-                                 int64_t rows) const {
-  return hasBases(of, batch, head, number, countCheckedTiles(rows) * rows);
+Value QuerySums::anyTileHasBases(ScheduleAttr of, const Sequence &sequence, Value head,
+                                 Value number, int64_t rows) const {
+  return hasBases(of, sequence, head, number, countCheckedRows(rows));
 }
 
 void QuerySums::forCheckedTiles(Value number, Value tiles, int64_t rows,
@@ -280,17 +288,22 @@ void QuerySums::ifLarge(function_ref<void()> build) const {
   build();
 }
 
-Value QuerySums::hasBases(ScheduleAttr of, Value batch, Value head, Value tile,
+Value QuerySums::hasBases(ScheduleAttr of, const Sequence &sequence, Value head, Value tile,
                           int64_t count) const {
   if (of.isWarpSpecialized())
     return {};
   int64_t rows = schedule.getTileM();
-  Value first = div(mul(tile, count), index(rows)), found;
+  SmallVector<Value> indices = indicesIn(sequence, head, div(mul(tile, count), index(rows)), rows);
+  Value first = indices[2], found;
   int64_t tiles = count % rows == 0 ? count / rows : rows % count == 0 ? 1 : (count - 1) / rows + 2;
   Value last = sub(div(this->rows, index(rows)), index(1));
+  // A tile past the end of a segment may be past the last one.
+  if (sequence.packedQueries)
+    first = min(first, last);
   for (int64_t i = 0; i < tiles; ++i) {
     Value number = i == 0 ? first : min(add(first, index(i)), last);
-    Value flag = memref::LoadOp::create(b, loc, buffer, ValueRange{flagIndex(batch), head, number});
+    Value flag =
+        memref::LoadOp::create(b, loc, buffer, ValueRange{flagIndex(indices[0]), head, number});
     Value zero = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(0));
     flag = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNE, flag, zero);
     found = found ? arith::OrIOp::create(b, loc, found, flag).getResult() : flag;
@@ -313,31 +326,49 @@ void QuerySums::storeOrder(const ScorePlace &at, FindFirst findFirst) const {
   int64_t tiles = schedule.getTileM() / schedule.getTileN();
   for (int64_t i = 0; i < tiles; ++i) {
     Value tile = add(mul(at.queryTile, tiles), index(i));
-    Value first = adding == Adding::InTurns ? findFirst(at.batch, tile) : index(0);
+    Value first = adding == Adding::InTurns ? findFirst(at.sequence.batch, tile) : index(0);
     first = b.createOrFold<arith::IndexCastOp>(loc, b.getI32Type(), first);
-    memref::StoreOp::create(b, loc, first, order, ValueRange{at.batch, at.head, tile});
+    memref::StoreOp::create(b, loc, first, order, ValueRange{at.sequence.batch, at.head, tile});
   }
 }
 
-SmallVector<Value> QuerySums::indicesOf(Kind kind, const ScorePlace &at) const {
-  return {batchOf(kind, at.batch), at.head, at.queryTile};
+SmallVector<Value> QuerySums::indicesIn(const Sequence &sequence, Value head, Value tile,
+                                        int64_t count) const {
+  const std::optional<Sequence::Packed> &packed = sequence.packedQueries;
+  if (!packed)
+    return {sequence.batch, head, tile};
+  Value begin = add(div(packed->first, index(whole)), packed->segment);
+  return {index(0), head, add(mul(begin, whole / count), tile)};
+}
+
+SmallVector<Value> QuerySums::indicesOf(Kind kind, const ScorePlace &at, int64_t count) const {
+  SmallVector<Value> indices = indicesIn(at.sequence, at.head, at.queryTile, count);
+  indices[0] = batchOf(kind, indices[0]);
+  return indices;
 }
 
 Value QuerySums::load(Kind kind, const ScorePlace &at, VectorType type,
                       ArrayRef<int64_t> dims) const {
   constexpr int64_t kHeads = 1;
   SmallVector<bool> inBounds;
-  for (auto [dim, size] : llvm::zip_equal(dims, type.getShape()))
+  int64_t count = 1;
+  for (auto [dim, size] : llvm::zip_equal(dims, type.getShape())) {
     inBounds.push_back(dim < 0 || (dim != kHeads && whole % size == 0));
-  return toKind(kind,
-                LoadTileOp::create(b, loc, type, buffer, indicesOf(kind, at), dims, inBounds));
+    if (dim > kHeads)
+      count = size;
+  }
+  return toKind(
+      kind, LoadTileOp::create(b, loc, type, buffer, indicesOf(kind, at, count), dims, inBounds));
 }
 
 Value QuerySums::loadRows(Kind kind, const Operands &operands, const ProgramPoint &at) const {
   // With warp specialization, a consumer of the last block may have no tile, but executes this
   // load.
-  return toKind(kind, operands.loadQueryRows(operands.isPacked() ? split : buffer,
-                                             batchOf(kind, at.batch), at,
+  ProgramPoint in = at;
+  SmallVector<Value> indices = indicesIn(at.sequence, at.head, at.tile, operands.getPositions());
+  in.tile = indices[2];
+  return toKind(kind, operands.loadQueryRows(operands.packsHeads() ? split : buffer,
+                                             batchOf(kind, indices[0]), in,
                                              /*inBounds=*/!schedule.isWarpSpecialized()));
 }
 

@@ -49,14 +49,18 @@ public:
   /// than 0: an i1 that is the same for all threads. Null if `of`, the schedule of the programs,
   /// has warp specialization: loops of warpgroups have no registers for bases, and their results
   /// for such rows are recomputed.
-  Value hasBases(ScheduleAttr of, Value batch, Value head, Value tile, int64_t count) const;
+  Value hasBases(ScheduleAttr of, const Sequence &sequence, Value head, Value tile,
+                 int64_t count) const;
   /// Records that the op has large rows.
   void noteLarge() const;
-  /// Returns the number of programs that check `tiles` tiles of `rows` rows for large rows. Most
-  /// find none, so each checks enough tiles to make the total time of the checks negligible.
+  /// Returns the number of rows that a program checks for large rows in tiles of `rows` rows. Most
+  /// find none, so each checks enough rows to make the total time of the checks negligible.
+  static int64_t countCheckedRows(int64_t rows);
+  /// Returns the number of programs that check `tiles` tiles of `rows` rows for large rows.
   Value countChecking(Value tiles, int64_t rows) const;
   /// Returns whether any tile of such a program `number` may have a base other than 0, as hasBases.
-  Value anyTileHasBases(ScheduleAttr of, Value batch, Value head, Value number, int64_t rows) const;
+  Value anyTileHasBases(ScheduleAttr of, const Sequence &sequence, Value head, Value number,
+                        int64_t rows) const;
   /// Builds a loop over the tiles of such a program `number`, with the body that `build` builds.
   void forCheckedTiles(Value number, Value tiles, int64_t rows,
                        function_ref<void(Value tile)> build) const;
@@ -68,8 +72,19 @@ public:
   /// precision.
   Value isLarge(Value lse) const;
   /// Returns the sums to which programs add dq: memref<B x Hq x N x D x f32>, where N is the number
-  /// of queries rounded up to whole tiles.
+  /// of queries rounded up to whole tiles. Their tiles are those of `indicesIn`.
   Value getQueryGradients() const { return gradients; }
+  /// Returns the indices [batch, head, tile] of tile `tile` of `count` queries in the memrefs of
+  /// this class. With packed queries, B is 1 and N counts the queries of all segments, each of
+  /// which begins at a whole tile.
+  SmallVector<Value> indicesIn(const Sequence &sequence, Value head, Value tile,
+                               int64_t count) const;
+  /// Returns the number of queries of which N is a multiple, and of which each segment of packed
+  /// queries begins at a multiple.
+  int64_t getWholeTiles() const { return whole; }
+  /// Returns B and N.
+  Value getBatches() const { return batches; }
+  Value getRows() const { return rows; }
   /// Returns the `order` of `flashattn.add_tile`, with one element for each of the T tiles of
   /// `tile_n` queries: memref<B x Hq x T x i32>. Null if programs may add at any time.
   Value getOrder() const { return order; }
@@ -80,13 +95,13 @@ public:
   Value getAddedCounter() const { return addedCounter; }
 
 private:
-  void buildProgram(AttentionBackwardOp op, const Operands &operands, Value zeroed,
-                    FindFirst findFirst, const CountedRows &countedQueries);
+  void buildProgram(AttentionBackwardOp op, Value zeroed, FindFirst findFirst,
+                    const CountedRows &countedQueries);
   Value loadRow(Value memref, const ScorePlace &at, VectorType type) const;
   Value takeNumbers(Value given, Value counts, Value otherwise) const;
   void storeZeros(Value memref, ArrayRef<Value> indices) const;
   void storeOrder(const ScorePlace &at, FindFirst findFirst) const;
-  SmallVector<Value> indicesOf(Kind kind, const ScorePlace &at) const;
+  SmallVector<Value> indicesOf(Kind kind, const ScorePlace &at, int64_t count) const;
   Value batchOf(Kind kind, Value batch) const {
     if (kind == Exponent)
       return batch;
@@ -98,8 +113,9 @@ private:
   /// Converts a stored value to `kind`.
   Value toKind(Kind kind, Value kept) const;
 
+  const Operands &operands;
   ScheduleAttr schedule;
-  Value batches, rows; ///< number of batches, and N
+  Value batches, rows; ///< B and N
   /// memref<4B x Hq x N x f32>: the exponents of all batches, their deltas, their bases, and flags.
   /// At the index of a tile of the schedule's rows, a nonzero flag means that some row has a base.
   /// N is the number of queries rounded up to whole tiles. Rows past the queries have the exponent

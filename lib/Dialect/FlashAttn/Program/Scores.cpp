@@ -50,7 +50,7 @@ Value ScoreBuilder::multiply(Value q, Value k, Value from) const {
 
 /// Loads the tile of `bias` or `attn_mask`, with 0 past the ends.
 Value ScoreBuilder::load(Value memref, const ScorePlace &at) const {
-  SmallVector<Value> indices = {at.batch, at.head, at.queryTile, at.keyTile};
+  SmallVector<Value> indices = {at.sequence.batch, at.head, at.queryTile, at.keyTile};
   SmallVector<int64_t> dims = {2, 3};
   SmallVector<bool> inBounds = {false, false};
   for (unsigned i = 0; i < 4; ++i) {
@@ -91,8 +91,8 @@ Value ScoreBuilder::shape(Value scores, const ScorePlace &at, ScoreDerivative *d
   }
   if (op.hasScoreMod()) {
     scores = arith::MulFOp::create(b, loc, scores, splat(type, factor));
-    scores = applyScoreMod(b, op, scores, {at.batch, at.head, at.position, at.key}, columns,
-                           derivative ? &derivative->slope : nullptr);
+    scores = applyScoreMod(b, op, scores, {at.sequence.batch, at.head, at.position, at.key},
+                           columns, derivative ? &derivative->slope : nullptr);
     factor = {};
   }
   if (Value bias = op.getBias()) {
@@ -116,7 +116,7 @@ Value ScoreBuilder::step(int64_t count) const {
 /// A7: returns the columns whose queries exist. Results of rows without a query are not written.
 Value ScoreBuilder::findQueries(const ScorePlace &at) const {
   Value left = arith::IndexCastOp::create(b, loc, b.getI32Type(),
-                                          sub(at.queries, mul(at.queryTile, queries)));
+                                          sub(at.sequence.queries, mul(at.queryTile, queries)));
   VectorType tile = getTileType(b.getI32Type());
   return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sgt, broadcast(tile, left),
                                vector::BroadcastOp::create(b, loc, tile, step(queries)));
@@ -128,8 +128,8 @@ Value ScoreBuilder::findInMask(const ScorePlace &at) const {
   // constants. Elsewhere, without registers for this, the limits are those of the queries.
   TileAxis numbers = op.getScheduleAttr().isWarpSpecialized() ? columns : TileAxis::Keys;
   auto build = [&](ArrayRef<IntegerSet> sets, Value key) {
-    return buildVisibleTile(b, loc, sets, at.position, key, at.queries, at.keys, queries, keys,
-                            pattern, columns, numbers);
+    return buildVisibleTile(b, loc, sets, at.position, key, at.sequence.queries, at.sequence.keys,
+                            queries, keys, pattern, columns, numbers);
   };
   SmallVector<RowSegment> segments;
   if (at.keyRows)

@@ -3,6 +3,7 @@
 #ifndef FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_SCORES_H
 #define FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_SCORES_H
 
+#include "Sequence.h"
 #include "flashattn/Analysis/MaskTiles.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
@@ -11,13 +12,13 @@ namespace mlir::flashattn {
 
 /// The location of a tile of scores, as index values.
 struct ScorePlace {
-  Value batch, head;   ///< query head
-  Value queryTile;     ///< in units of the positions of a tile
-  Value keyTile;       ///< in units of the keys of a tile
-  Value position;      ///< position of the first query
-  Value key;           ///< the first key, counted along the sequence of the row map
-  Value queries, keys; ///< numbers of queries and keys
-  Value keyRows = {};  ///< `!flashattn.rows`; null if key r is row r of `k`
+  Sequence sequence;
+  Value head;         ///< query head
+  Value queryTile;    ///< in units of the positions of a tile
+  Value keyTile;      ///< in units of the keys of a tile
+  Value position;     ///< position of the first query
+  Value key;          ///< the first key, counted along the sequence of the row map
+  Value keyRows = {}; ///< `!flashattn.rows`; null if key r is row r of `k`
 };
 
 /// B6: the derivative of a tile of shaped scores, if visible, with respect to its products: `slope`

@@ -90,7 +90,7 @@ void TileLists::free(OpBuilder &b, Location loc) { memref::DeallocOp::create(b, 
 
 std::optional<TileLists> mlir::flashattn::listGradientTiles(OpBuilder &b, AttentionBackwardOp op,
                                                             const Operands &operands,
-                                                            const KeyRange &all, TileAxis listed,
+                                                            const Sequence &all, TileAxis listed,
                                                             ScheduleAttr of) {
   const Sizes &sizes = operands.getSizes();
   std::optional<int64_t> group = getConstantIntValue(sizes.group);
@@ -112,10 +112,10 @@ std::optional<TileLists> mlir::flashattn::listGradientTiles(OpBuilder &b, Attent
   TileLists lists;
   lists.build(b, op.getLoc(), op.getAttnMask(), listSizes, listed,
               ofQueries ? sizes.queries : sizes.keys, tile, [&](ValueRange place) {
-                KeyRange keys = operands.getKeys(all, place[0]);
+                Sequence sequence = operands.getSequence(all, place[0], TileAxis::Queries);
                 Value first = operands.mul(place[2], rows);
-                return ofQueries ? operands.findQueries(keys, first, rows, columns)
-                                 : operands.findKeys(keys, first, rows, columns);
+                return ofQueries ? operands.findQueries(sequence, first, rows, columns)
+                                 : operands.findKeys(sequence, first, rows, columns);
               });
   return lists;
 }

@@ -41,9 +41,9 @@ private:
 /// Lists the tiles that both `attn_mask` and the mask of `op` show, for programs with the schedule
 /// `of`: key tiles for programs over query tiles, and query tiles for programs over key tiles.
 /// Returns nullopt without `attn_mask`, or if a list would cover several heads whose number is
-/// known only at run time. `all` is the result of Operands::getAllKeys.
+/// known only at run time. `all` is the result of Operands::getAll.
 std::optional<TileLists> listGradientTiles(OpBuilder &builder, AttentionBackwardOp op,
-                                           const Operands &operands, const KeyRange &all,
+                                           const Operands &operands, const Sequence &all,
                                            TileAxis listed, ScheduleAttr of);
 
 /// Creates a loop over `intervals` or, with `lists`, over the list at `place`, with an empty body.

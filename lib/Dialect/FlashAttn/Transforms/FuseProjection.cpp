@@ -124,8 +124,9 @@ static std::optional<Producer> findProducer(ProjectOp op) {
   ScheduleAttr schedule = program ? program.getScheduleAttr() : ScheduleAttr();
   // On a GPU, where threads share a row, the sums of all columns would not fit in registers.
   if (!schedule || schedule.getThreadsPerRow() != 1 || schedule.getPack() != 1 ||
-      program.getSizes().size() != 3 || program.getAxis(1) != ProgramAxis::Head ||
-      ShapedType::isDynamic(width) || width == 0 || schedule.getTileM() * width > kMostSums)
+      program.getStarts() || program.getSizes().size() != 3 ||
+      program.getAxis(1) != ProgramAxis::Head || ShapedType::isDynamic(width) || width == 0 ||
+      schedule.getTileM() * width > kMostSums)
     return std::nullopt;
   Producer producer{program, {}, {}, false};
   for (auto store : program.getBody()->getOps<StoreTileOp>())

@@ -124,12 +124,18 @@ static bool goesByDistance(AffineExpr expr) {
 
 /// A3: verifies that the meaning of positions is the same on each shard.
 static LogicalResult verifyPositions(AttentionOpInterface op, const Cut &cut) {
+  for (auto [loop, name] :
+       {std::pair(Batches, "batches"), std::pair(Queries, "queries"), std::pair(Keys, "keys")})
+    if (cut.has(loop) && (op.hasPackedSequences() || (op.getQLen() && loop == Queries)))
+      return op.emitOpError() << "expected " << name << " whole on each process with "
+                              << (op.hasPackedSequences() ? "packed sequences" : "q_len")
+                              << " but got them sharded";
   if (!cut.has(Queries) && !cut.has(Keys))
     return success();
   StringRef what = cut.has(Queries) ? "queries" : "keys";
   if (needsOwnPositions(op))
     return op.emitOpError() << "expected an offset or align top_left to shard the " << what
-                            << " beside kv_len but got align bottom_right";
+                            << " of batches with their own lengths but got align bottom_right";
   auto refuse = [&](StringRef expected, StringRef loop) {
     return op.emitOpError() << "expected a mask " << expected << " to shard the " << loop
                             << " but got '" << op.getMaskAttr() << "'";

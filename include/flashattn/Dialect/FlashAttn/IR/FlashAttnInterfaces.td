@@ -91,6 +91,12 @@ def FlashAttn_AttentionOpInterface
       "::mlir::TypedValue<::mlir::ShapedType>", "getSinkLogits">,
     InterfaceMethod<"The number of existing keys of each batch.",
       "::mlir::TypedValue<::mlir::ShapedType>", "getKvLen">,
+    InterfaceMethod<"The number of existing queries of each batch.",
+      "::mlir::TypedValue<::mlir::ShapedType>", "getQLen">,
+    InterfaceMethod<"The first row of each packed sequence of queries (rule S1).",
+      "::mlir::TypedValue<::mlir::ShapedType>", "getCuSeqlensQ">,
+    InterfaceMethod<"The first row of each packed sequence of keys (rule S1).",
+      "::mlir::TypedValue<::mlir::ShapedType>", "getCuSeqlensK">,
     InterfaceMethod<"Position of query 0.", "::mlir::TypedValue<::mlir::IndexType>", "getOffset">,
     InterfaceMethod<"The scale, if it is an operand.",
       "::mlir::TypedValue<::mlir::FloatType>", "getScaleValue">,
@@ -121,6 +127,21 @@ def FlashAttn_AttentionOpInterface
     int64_t getDv() { return $_op.getV().getType().getDimSize(3); }
     ::mlir::FloatType getElementType() {
       return ::llvm::cast<::mlir::FloatType>($_op.getQ().getType().getElementType());
+    }
+
+    /// Whether queries or keys are packed sequences (S1).
+    bool hasPackedSequences() { return $_op.getCuSeqlensQ() || $_op.getCuSeqlensK(); }
+    /// Whether the numbers of queries and keys differ between batches (S4, A7).
+    bool hasOwnLengths() { return hasPackedSequences() || $_op.getQLen() || $_op.getKvLen(); }
+    /// Returns the number of queries, or of keys, of every batch; dynamic if it is not known or if
+    /// batches differ.
+    int64_t getStaticQueries() {
+      return $_op.getCuSeqlensQ() ? ::mlir::ShapedType::kDynamic
+                                  : $_op.getQ().getType().getDimSize(getSeqDim());
+    }
+    int64_t getStaticKeys() {
+      return $_op.getCuSeqlensK() ? ::mlir::ShapedType::kDynamic
+                                  : $_op.getK().getType().getDimSize(getSeqDim());
     }
 
     /// Returns the number of query heads per key/value head (A4), or 1 if it is not known.

@@ -61,6 +61,9 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
     | `attn_mask` (optional) | broadcastable to `[B, Hq, Nq, Nk]`, i1: false hides a (query, key) pair |
     | `sink_logits` (optional) | `[Hq]`, f32: logits that enter only the softmax denominators |
     | `kv_len` (optional) | `[B]`, i32: number of valid keys of each batch, from key 0 on |
+    | `q_len` (optional) | `[B]`, i32: number of valid queries of each batch, from query 0 on |
+    | `cu_seqlens_q` (optional) | `[B+1]`, i32: first row of each sequence in `q`, `o` and `lse` |
+    | `cu_seqlens_k` (optional) | `[B+1]`, i32: first row of each sequence in `k` and `v` |
     | `offset` (optional) | index: position of query 0 |
     | `scale` (optional) | f32: scale factor of the scores, instead of the attribute |
     | `o` | `[B, Hq, Nq, Dv]`, the type of `q` |
@@ -103,6 +106,23 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
       range of A7: the probability is 0, and 0 times an infinity or NaN is NaN.
     - A9: f32 computations have f32 precision: a relative error of 1e-5 against float64, without
       implicit TF32.
+    - S1: with `cu_seqlens_q`, the sequences are packed: `q` and `o` are `[1, Hq, T, D]`, `lse` is
+      `[1, Hq, T]`, and row `i` of sequence `b` is row `cu_seqlens_q[b] + i`. B is the number of
+      sequences, one less than the size of `cu_seqlens_q`, and at least 1. `cu_seqlens_k` has the
+      same meaning for `k` and `v`. Without one of them, the operands on its side have B batches of
+      equal length. `b` of `score_mod` is the sequence.
+    - S2: the starts do not decrease and are at most T. A sequence may be empty (A6). Other starts
+      are clamped: the results are then unspecified, but no other memory is accessed.
+    - S3: rows of `q` that belong to no sequence (before the first start, from the last on, or from
+      `q_len[b]` on in their sequence) have `o = 0` and `lse = -inf`. They affect no other row,
+      whatever they contain, and neither do such rows of `k` and `v`.
+    - S4: Nq of a sequence is `q_len[b]`, or else the difference of its starts. Nk is `kv_len[b]`,
+      or else the difference of its starts. Both lengths are clamped to that difference, or to the
+      size of the dimension. Masks and A3 use these numbers, and all rules apply to each sequence
+      separately.
+    - S5: there is no maximum length, and the host reads no start.
+    - S6: `o` and `lse` of a packed sequence are bitwise those of the sequence alone with the same
+      schedule.
     - M3, M4: only key tiles that contain a visible pair are visited, and full tiles, whose pairs
       are all visible, are computed without code for the mask. A remark reports a mask for which
       other tiles may be visited too: a mask with a set whose keys are further apart than a tile, as
@@ -111,11 +131,13 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
     - M5: one compiled kernel serves all values of the dynamic sizes among B, Hq, Nq and Nk.
     - M6: if the mask hides every key of some rows, for all lengths or for the static lengths, a
       warning names the rows.
-    - M7: `mask`, `attn_mask`, `kv_len` and `bias` can be combined; all of them apply.
+    - M7: `mask`, `attn_mask`, `kv_len` and `bias` can be combined; all of them apply. Packed
+      sequences and `q_len` exclude `attn_mask` and `bias`.
 
     The clauses may be written in any order, each at most once, and are printed in this order:
     `mask`, `scale`, `softcap`, `align`, `layout`, `schedule`, `ins`, `bias`, `attn_mask`,
-    `sink_logits`, `kv_len`, `offset`, `score_mod`, `outs`. Only `ins` and `outs` are required.
+    `sink_logits`, `kv_len`, `q_len`, `cu_seqlens_q`, `cu_seqlens_k`, `offset`, `score_mod`, `outs`.
+    Only `ins` and `outs` are required.
 
     On tensors the op implements upstream's `ShardingInterface`. Batches, heads and queries can be
     sharded freely. Query heads are sharded together with their key/value heads (A4); a single
@@ -155,7 +177,8 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
     FlashAttn_Shaped:$q, FlashAttn_Shaped:$k, FlashAttn_Shaped:$v,
     Optional<FlashAttn_Shaped>:$bias, Optional<FlashAttn_Shaped>:$attnMask,
     Optional<FlashAttn_Shaped>:$sinkLogits, Optional<FlashAttn_Shaped>:$kvLen,
-    Optional<Index>:$offset, Optional<F32>:$scaleValue,
+    Optional<FlashAttn_Shaped>:$qLen, Optional<FlashAttn_Shaped>:$cuSeqlensQ,
+    Optional<FlashAttn_Shaped>:$cuSeqlensK, Optional<Index>:$offset, Optional<F32>:$scaleValue,
     FlashAttn_Shaped:$oInit, Optional<FlashAttn_Shaped>:$lseInit,
     OptionalAttr<FlashAttn_MaskAttrInterface>:$mask, OptionalAttr<F32Attr>:$scale,
     OptionalAttr<F32Attr>:$softcap,
@@ -199,7 +222,7 @@ def FlashAttn_AttentionBackwardOp : FlashAttn_DestinationOp<"attention_backward"
     | `o`, `d_o` | `[B, Hq, Nq, Dv]`, the type of `q` |
     | `lse` | `[B, Hq, Nq]`, f32, natural logarithm |
     | `d_lse` (optional) | `[B, Hq, Nq]`, f32 |
-    | `bias`, `attn_mask`, `sink_logits`, `kv_len`, `offset`, `scale` (optional) | as in the forward op |
+    | `bias`, `attn_mask`, `sink_logits`, `kv_len`, `q_len`, `cu_seqlens_q`, `cu_seqlens_k`, `offset`, `scale` (optional) | as in the forward op |
     | `dq`, `dk`, `dv` | like `q`, `k` and `v` |
     | `d_bias` (optional) | like `bias` |
     | `d_sink_logits` (optional) | `[Hq]`, f32 |
@@ -234,6 +257,7 @@ def FlashAttn_AttentionBackwardOp : FlashAttn_DestinationOp<"attention_backward"
       infinity or NaN may produce NaN: in `dq`, from `k` at keys that a row does not see; in `dk`
       and `dv`, from any operand at queries that do not see a key.
     - B8: gradients are written in the types of the operands and accumulated in f32.
+    - S3: rows that belong to no sequence have zero gradients.
 
     The clauses are those of the forward op and `deterministic`, `d_lse`, `d_bias` and
     `d_sink_logits`, in any order.
@@ -259,7 +283,8 @@ def FlashAttn_AttentionBackwardOp : FlashAttn_DestinationOp<"attention_backward"
     FlashAttn_Shaped:$lse, FlashAttn_Shaped:$dO, Optional<FlashAttn_Shaped>:$dLse,
     Optional<FlashAttn_Shaped>:$bias, Optional<FlashAttn_Shaped>:$attnMask,
     Optional<FlashAttn_Shaped>:$sinkLogits, Optional<FlashAttn_Shaped>:$kvLen,
-    Optional<Index>:$offset, Optional<F32>:$scaleValue,
+    Optional<FlashAttn_Shaped>:$qLen, Optional<FlashAttn_Shaped>:$cuSeqlensQ,
+    Optional<FlashAttn_Shaped>:$cuSeqlensK, Optional<Index>:$offset, Optional<F32>:$scaleValue,
     FlashAttn_Shaped:$dqInit, FlashAttn_Shaped:$dkInit, FlashAttn_Shaped:$dvInit,
     Optional<FlashAttn_Shaped>:$dBiasInit, Optional<FlashAttn_Shaped>:$dSinkLogitsInit,
     OptionalAttr<FlashAttn_MaskAttrInterface>:$mask, OptionalAttr<F32Attr>:$scale,

@@ -28,7 +28,7 @@ class FlashAttn_ProgramLevelOp<string mnemonic, list<Trait> traits = []>
 def FlashAttn_ProgramAxes : TypedArrayAttrBase<FlashAttn_ProgramAxisAttr, "axes of a tile program">;
 
 def FlashAttn_ProgramOp : FlashAttn_ProgramLevelOp<"program", [
-    RecursiveMemoryEffects, AutomaticAllocationScope,
+    RecursiveMemoryEffects, AutomaticAllocationScope, OperandSegments,
     SingleBlockImplicitTerminator<"TileYieldOp">]> {
   let summary = "run independent programs, one for each point of an index space";
   let description = [{
@@ -37,6 +37,16 @@ def FlashAttn_ProgramOp : FlashAttn_ProgramLevelOp<"program", [
     of each coordinate. With a `schedule`, the region is a tile program: a target distributes the
     rows of its tile values over the schedule's warps. Without a schedule, the region is ordinary
     code, which runs only on the CPU.
+
+    With `segments`, the first and the last axis are ragged. `starts`, a `memref<?xi32>` of n
+    elements, divides rows into n + 1 segments: segment i consists of the rows from `starts[i-1]` on
+    (from row 0 for segment 0) up to `starts[i]` (to the last row for segment n). Each segment is
+    divided into tiles of `rows` rows. The first size is 1, and the last one is
+    `(N / W + n + 1) * tiles`, with the number of rows N and `W = rows * tiles`. The tiles of segment
+    i are numbered from `(starts[i-1] / W + i) * tiles` on, and the arguments of the region are the
+    segment and the number of the tile in its segment. There may be tiles past the last row of a
+    segment. Segments that begin at whole multiples of W rows in another memref can be found in this
+    way, too. Starts that decrease are clamped, so that each number is still a tile of one segment.
 
     `pdl_primary` and `pdl_secondary` describe programmatic dependent launch. Programs with
     `pdl_primary` (primary programs) directly precede programs with `pdl_secondary` (secondary
@@ -56,9 +66,17 @@ def FlashAttn_ProgramOp : FlashAttn_ProgramLevelOp<"program", [
                   dot_type = f16>) {
       ...
     }
+    flashattn.program (%segment, %h, %t) in (%one, %heads, %tiles) axes(batch, head, query_tile)
+        segments(%starts : memref<?xi32>, rows 64, tiles 1) schedule(...) {
+      ...
+    }
     ```
   }];
-  let arguments = (ins Variadic<Index>:$sizes, FlashAttn_ProgramAxes:$axes,
+  let arguments = (ins Variadic<Index>:$sizes,
+                       Arg<Optional<MemRefRankOf<[I32], [1]>>, "", [MemRead]>:$starts,
+                       FlashAttn_ProgramAxes:$axes,
+                       DefaultValuedAttr<ConfinedAttr<I64Attr, [IntPositive]>, "1">:$tile_rows,
+                       DefaultValuedAttr<ConfinedAttr<I64Attr, [IntPositive]>, "1">:$segment_tiles,
                        OptionalAttr<FlashAttn_ScheduleAttr>:$schedule, UnitAttr:$pdl_secondary,
                        UnitAttr:$pdl_primary, UnitAttr:$unused_row_half);
   let regions = (region SizedRegion<1>:$region);
@@ -68,7 +86,7 @@ def FlashAttn_ProgramOp : FlashAttn_ProgramLevelOp<"program", [
     // Creates the region with one block, whose arguments are the coordinates, and a terminator.
     OpBuilder<(ins "::mlir::ValueRange":$sizes, "::llvm::ArrayRef<ProgramAxis>":$axes,
                    "::mlir::flashattn::ScheduleAttr":$schedule)>];
-  let extraClassDeclaration = [{
+  let extraClassDeclaration = segments # [{
     ::mlir::Block *getBody() { return &getRegion().front(); }
     /// Returns the coordinates of a program, one for each axis.
     ::llvm::MutableArrayRef<::mlir::BlockArgument> getNumbers() {

@@ -48,7 +48,8 @@ struct OperandRule {
   /// A letter for each dimension in `layout(bhsd)`: B batches, H query heads, G key/value heads, N
   /// queries, K keys, D elements of a query or key row, V elements of a value or output row, E
   /// elements of a projected row, S splits of the keys. Dimensions with the same letter have the
-  /// same size. Empty for a scalar.
+  /// same size. C is the number of starts of B packed sequences, B + 1 (S1): it packs the rows
+  /// whose letter is `limit`. Empty for a scalar.
   llvm::StringLiteral dims;
   unsigned flags = 0;
   /// For integers: the letter of the size to which values are clamped. 0: values are not clamped.
@@ -69,8 +70,8 @@ llvm::StringLiteral getSizeName(char dim);
 struct OperandRole {
   const OperandRule *rule; ///< has static storage duration
   Value value;             ///< null if the operand is omitted
-  /// A letter for each dimension, as in the rule, but in the layout of the op, and '1' for a
-  /// broadcast dimension.
+  /// A letter for each dimension, as in the rule, but in the layout of the op, '1' for a broadcast
+  /// dimension, and P, of size 1, for the batches of packed rows.
   std::string dims;
 
   StringRef getName() const { return rule->name; }
