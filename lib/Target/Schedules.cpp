@@ -55,8 +55,8 @@ static std::string explainSequenceRefusal(AttentionOpInterface op, ScheduleAttr 
   if (!hasOwnQueries(op))
     return "";
   StringRef name = op.hasPackedSequences() ? "packed sequences" : "q_len";
-  if (schedule.getHopper())
-    return llvm::formatv("expected no warp specialization with {0}", name);
+  if (schedule.getHopper() && isa<AttentionBackwardOp>(*op))
+    return llvm::formatv("expected no warp specialization of gradients with {0}", name);
   for (auto [field, value] :
        {std::pair("pack", schedule.getPack()), std::pair("splits", schedule.getSplits())})
     if (value != 1)
@@ -73,8 +73,7 @@ Candidates mlir::flashattn::getScheduleCandidates(AttentionOp op, const Machine 
   if (machine.isCPU())
     return cpu::getCandidates(op, machine);
   Candidates candidates;
-  if (machine.hasWarpgroups() && !op.getElementType().isF32() && !hasCostlyMask(op) &&
-      !hasOwnQueries(op))
+  if (machine.hasWarpgroups() && !op.getElementType().isF32() && !hasCostlyMask(op))
     candidates = warpgroups::getCandidates(op);
   llvm::append_range(candidates, ampere::getCandidates(op));
   return candidates;

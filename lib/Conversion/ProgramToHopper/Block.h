@@ -167,7 +167,7 @@ public:
 private:
   void loadResidents(MutableArrayRef<IRMapping> programs, Value slot);
   Value produce(const Group &group, Value slot, Value step);
-  Value toMap(LoadTileOp load, Value row);
+  Value toMap(LoadTileOp load, Value row, IRMapping &mapping);
   SmallVector<Value> findPieces(LoadTileOp load, IRMapping &mapping, Value first);
   SmallVector<hopper::RingPutOp> put(unsigned stream, IRMapping &mapping, Value step);
   Value produceInterval(IRMapping mapping, Value slot, Value interval, Value step);
@@ -221,6 +221,7 @@ private:
   };
 
   Value consume(const Group &group, Value consumer, const Held &held, Value step);
+  void recomputeNumbers();
   void rereadNumbers(ArrayRef<Value> numbers, Value slot, Value consumer);
   mlir::Value holdFirstColumns(LoadTileOp resident, mlir::Value tile);
   void useResidents(const Held &held);

@@ -49,10 +49,27 @@ template <typename AccessOp> static StringRef getObstacle(AccessOp access) {
   return "";
 }
 
+RowView mlir::flashattn::getRowView(Value memref, std::optional<unsigned> rowDim) {
+  auto view = memref.getDefiningOp<memref::SubViewOp>();
+  if (!view || !rowDim || view.getSourceType().getRank() != view.getType().getRank())
+    return {memref, Value()};
+  for (auto [dim, offset] : llvm::enumerate(view.getMixedOffsets()))
+    if (dim != *rowDim && !isConstantIntValue(offset, 0))
+      return {memref, Value()};
+  if (llvm::any_of(view.getMixedStrides(),
+                   [](OpFoldResult stride) { return !isConstantIntValue(stride, 1); }))
+    return {memref, Value()};
+  auto first = dyn_cast<Value>(view.getMixedOffsets()[*rowDim]);
+  return first ? RowView{view.getSource(), first} : RowView{memref, Value()};
+}
+
 /// Whether TMA can write the tile of `store`, usually from the buffer of the program's residents.
 static bool isCopied(StoreTileOp store, const BlockPlan &plan) {
   // If each consumer runs its own program, that buffer already receives the next group's residents.
   if (plan.reusesResidentBuffers() && !plan.sharesProgram())
+    return false;
+  // A copy would write past the end of a packed sequence.
+  if (getRowView(store.getTarget(), store.getRowDim()).firstRow)
     return false;
   if (store->getBlock() != plan.loop->getBlock() || !plan.loop->isBeforeInBlock(store) ||
       store.getTileType().getElementType() != plan.schedule.getDotType() ||
@@ -197,7 +214,7 @@ static LogicalResult verifyShared(LoadTileOp load, const BlockPlan &plan) {
     return load.emitOpError()
            << "expected the ends of compacted rows to be defined outside of the program but got '"
            << (missing.begin ? "from" : "below") << "' defined inside";
-  Operation *source = load.getSource().getDefiningOp();
+  Operation *source = getRowView(load.getSource(), load.getRowDim()).base.getDefiningOp();
   if (source && plan.program->isProperAncestor(source))
     return load.emitOpError() << "expected a memref that is defined outside of the program, for a "
                                  "tensor map, but got a result of '"
@@ -449,8 +466,12 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
         axes, program.getAxes().getAsRange<ProgramAxisAttr>(),
         [](ProgramAxis axis, ProgramAxisAttr got) { return axis == got.getValue(); });
   };
-  if (program.getStarts())
-    return program.emitOpError() << "expected no segments with warp specialization but got some";
+  int64_t together = plan.getPrograms() / plan.getHeadsPerBlock();
+  if (program.getStarts() && program.getSegmentTiles() % together != 0)
+    return program.emitOpError()
+           << "expected a multiple of " << together
+           << " tiles in a segment, as a block has that many programs, but got "
+           << program.getSegmentTiles();
   bool hasBoth = plan.getPrograms() == 1 && hasAxes({ProgramAxis::QueryTile, ProgramAxis::KeyTile});
   if (!hasAxes(ProgramAxis::QueryTile) && !hasAxes(ProgramAxis::KeyTile) && !hasBoth)
     return program.emitOpError() << "expected axes(batch, head, query_tile) or (batch, head, "

@@ -134,6 +134,15 @@ LeftOut getLeftOutByMap(LoadTileOp load);
 /// Returns the bounds that a block computes. Consumers set these rows to zero in shared memory.
 LeftOut getLeftOutInBlock(LoadTileOp load);
 
+/// The memref of an access: `base`, or the rows of `base` from row `firstRow` on, which is null if
+/// it is 0. A program that accesses packed rows creates the view of its sequence itself, but a
+/// tensor map is that of a memref that the host knows.
+struct RowView {
+  Value base, firstRow;
+};
+/// Returns the view that `memref` is, along `rowDim`.
+RowView getRowView(Value memref, std::optional<unsigned> rowDim);
+
 /// Returns the `flashattn.stage` op that begins the stage of `op`, or null in the first stage.
 StageOp getStage(Operation *op);
 /// Returns the index of the stage of `op`, from 0.

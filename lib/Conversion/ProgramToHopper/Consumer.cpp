@@ -375,16 +375,41 @@ void ConsumerBuilder::rereadNumbers(ArrayRef<Value> numbers, Value slot, Value c
     });
 }
 
+/// Recomputes the numbers that ops after the loop of the program read, such as the rows of a packed
+/// sequence. Otherwise they would take registers through the loop.
+void ConsumerBuilder::recomputeNumbers() {
+  ProgramOp program = plan.program;
+  Operation *loop = plan.loop;
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointAfter(loop);
+  SmallVector<Operation *> later;
+  for (Operation *op = loop->getNextNode(); op; op = op->getNextNode())
+    later.push_back(op);
+  IRMapping again;
+  for (Operation *op : later)
+    op->walk([&](Operation *inner) {
+      for (OpOperand &operand : inner->getOpOperands()) {
+        Operation *def = operand.get().getDefiningOp();
+        if (def && def->getBlock() == program.getBody() && def->isBeforeInBlock(loop) &&
+            !isa<VectorType>(operand.get().getType()))
+          operand.set(clone(operand.get(), again));
+      }
+    });
+}
+
 /// Inlines the body of the program here for one consumer. Returns the step after it.
 Value ConsumerBuilder::consume(const Group &group, Value consumer, const Held &held, Value step) {
   ProgramOp program = plan.program;
   SmallVector<Value> numbers = GridBuilder(b, plan, block).listNumbers(group, consumer);
   mlir::Block *target = b.getInsertionBlock();
   mlir::Block::iterator place = b.getInsertionPoint();
+  bool rereads = plan.reusesResidentBuffers() || (program.getStarts() && plan.isPersistent());
+  if (program.getStarts())
+    recomputeNumbers();
   b.eraseOp(program.getBody()->getTerminator());
   b.inlineBlockBefore(program.getBody(), target, place, numbers);
   step = consumeLoop(held.slot, numbers[2], step);
-  if (plan.reusesResidentBuffers())
+  if (rereads)
     rereadNumbers(numbers, held.slot, consumer);
   if (plan.reusesResidentBuffers() && !plan.waitsForEmptyRings())
     hopper::WarpArriveOp::create(b, loc, block.barriers,

@@ -1,6 +1,7 @@
 //===- Grid.cpp - which programs a block runs, and when -------------------===//
 
 #include "Block.h"
+#include "flashattn/Dialect/FlashAttn/Program/Segments.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -126,7 +127,11 @@ Group GridBuilder::decode(Value number) {
   Value innerNumber = sub(flatHead, mul(outerNumber, inner));
   Value batch = toIndex(plan.batchesShare ? innerNumber : outerNumber);
   Value head = toIndex(mul(plan.batchesShare ? outerNumber : innerNumber, i32(headsPerBlock)));
-  return {batch, head, toIndex(firstTile), end};
+  SmallVector<Value> numbers = {batch, head, toIndex(firstTile)};
+  findSegment(b, program, program.getStarts(), program.getSizes().back(), numbers);
+  if (program.getStarts())
+    end = add(numbers.back(), index(plan.getPrograms()));
+  return {numbers[0], numbers[1], numbers[2], end};
 }
 
 /// Returns the program's indices for one consumer of the group.

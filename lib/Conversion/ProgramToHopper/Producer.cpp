@@ -5,9 +5,11 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// Returns the index of `row` in the tensor map of `load`, which may omit leading rows. Rows before
-/// the map have negative indices.
-Value ProducerBuilder::toMap(LoadTileOp load, Value row) {
+/// Returns the index of `row` in the tensor map of `load`, which may begin before its memref, or
+/// omit leading rows. Rows before the map have negative indices.
+Value ProducerBuilder::toMap(LoadTileOp load, Value row, IRMapping &mapping) {
+  if (Value first = getRowView(load.getSource(), load.getRowDim()).firstRow)
+    row = add(row, clone(first, mapping));
   Value begin = getLeftOutByMap(load).begin;
   return begin ? sub(row, begin) : row;
 }
@@ -31,7 +33,7 @@ void ProducerBuilder::loadResidents(MutableArrayRef<IRMapping> programs, Value s
       LoadTileOp resident = load;
       coordinates.push_back(getOrigin(resident, mapping));
       Value &row = coordinates.back()[*resident.getRowDim()];
-      row = toMap(resident, row);
+      row = toMap(resident, row, mapping);
       bytes += hopper::SharedTile::get(tiles.back().getType())->getBytes();
     }
     hopper::BarrierExpectOp::create(b, loc, block.barriers, full, b.getI64IntegerAttr(bytes));
@@ -65,7 +67,7 @@ SmallVector<Value> ProducerBuilder::findPieces(LoadTileOp load, IRMapping &mappi
     for (const RowSegment &segment : load.getSegments())
       place = add(place, select(less(number, toI32(clone(segment.start, mapping))), i32(0),
                                 toI32(clone(segment.skip, mapping))));
-    pieces.push_back(toMap(load, toIndex(place)));
+    pieces.push_back(toMap(load, toIndex(place), mapping));
   }
   return pieces;
 }
@@ -90,13 +92,13 @@ SmallVector<hopper::RingPutOp> ProducerBuilder::put(unsigned stream, IRMapping &
   Value &row = origin[*load.getRowDim()];
   SmallVector<RowSegment> segments = load.getSegments();
   if (segments.empty()) {
-    row = toMap(load, row);
+    row = toMap(load, row, mapping);
     return {put(maps.tile, {})};
   }
   Value first = toI32(row), place = first;
   for (const RowSegment &segment : segments)
     place = add(place, toI32(clone(segment.skip, mapping)));
-  row = toMap(load, toIndex(place));
+  row = toMap(load, toIndex(place), mapping);
   if (!mayBeCut(load))
     return {put(maps.tile, {})};
   Value isCut = less(first, toI32(clone(segments.back().start, mapping)));
@@ -118,6 +120,8 @@ Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value inte
   TileLoopOp program = plan.loop;
   for (LoadTileOp load : plan.streams) {
     SmallVector<Value> values(load.getIndices());
+    if (Value first = getRowView(load.getSource(), load.getRowDim()).firstRow)
+      values.push_back(first);
     SmallVector<RowSegment> segments = load.getSegments();
     for (const RowSegment &segment : segments)
       values.push_back(segment.start);

@@ -59,7 +59,7 @@ void LaunchBuilder::makeMaps() {
   auto getSource = [&](LoadTileOp load) -> Value {
     LeftOut rows = getLeftOutByMap(load);
     if (!rows.begin && !rows.end)
-      return load.getSource();
+      return getRowView(load.getSource(), load.getRowDim()).base;
     // A tensor map cannot be empty. If no row is to be read, no copy is issued, so map all rows.
     Value begin = rows.begin ? rows.begin : index(0);
     Value all = dim(load.getSource(), *load.getRowDim()), end = rows.end ? rows.end : all;
@@ -316,8 +316,9 @@ static LogicalResult specialize(RewriterBase &b, ProgramOp program) {
   FailureOr<BlockPlan> plan = BlockPlan::get(program);
   if (failed(plan))
     return failure();
-  if (plan->claims() && plan->hopper.getDynamicSchedulerMaxLen() < kMostKeys &&
-      failed(splitByLength(b, *plan)))
+  // The host does not know the lengths of packed sequences.
+  if (plan->claims() && !program.getStarts() &&
+      plan->hopper.getDynamicSchedulerMaxLen() < kMostKeys && failed(splitByLength(b, *plan)))
     return failure();
   BlockValues values;
   LaunchBuilder(b, *plan, values).build();

@@ -122,8 +122,22 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
     hopper.qRegisterColumns = row.qRegisterColumns;
     hopper.dynamicSchedulerMaxLen = row.dynamicSchedulerMaxLen;
     hopper.compactKV = row.compactKV;
+    // The producer of a persistent block finds the sequences of packed rows.
+    bool findsSequences =
+        op.hasPackedSequences() && (row.qStages > 1 || row.dynamicSchedulerMaxLen);
+    if (findsSequences) {
+      constexpr int64_t kProducerRegisters = 56;
+      HopperFields more =
+          completeHopper(row.consumers, row.blocksPerSM, element, kProducerRegisters);
+      hopper.registers = more.registers;
+      hopper.producerRegisters = more.producerRegisters;
+    }
     int64_t stages = element.isBF16() ? row.stagesBF16 : row.stages;
-    ScheduleFields fields = makeFields(row.tileN, stages, row.pack, hopper, element);
+    // With these registers, ptxas spills in f16 with wider tiles.
+    int64_t tileN = row.tileN;
+    if (findsSequences && element.isF16())
+      tileN = std::min<int64_t>(tileN, d <= 64 ? 96 : 64);
+    ScheduleFields fields = makeFields(tileN, stages, row.pack, hopper, element);
     // Infrequent rescaling is tried first. In bf16 it requires row sums by products, whose
     // registers are available only with one block per multiprocessor. `lazy_rescale` is set if it
     // is faster, in bf16 with narrower tiles (docs/rationale/rescale.md).
@@ -138,10 +152,15 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
       if (element.isF16() ? late : few.sumsByProducts(op.getDv()))
         add(fields);
     }
-    fields.tileN = row.tileN;
+    fields.tileN = tileN;
     fields.hopper->rescaleThreshold = hopper.rescaleThreshold;
     fields.hopper->lazyRescale = 0;
     add(fields);
+    // Fallback if the consumers of such a block lack the registers.
+    if (findsSequences) {
+      fields.tileN -= 16;
+      add(fields);
+    }
   }
   return candidates;
 }
@@ -314,8 +333,8 @@ std::string warpgroups::explainCompactRefusal(AttentionOpInterface op, ScheduleA
   if (!schedule.compactsKV())
     return "";
   StringRef other = findReaderOfNumbers(op);
-  if (other.empty() && op.getKvLen())
-    other = "a kv_len";
+  if (other.empty() && op.hasOwnLengths())
+    other = op.getKvLen() ? "a kv_len" : op.getQLen() ? "a q_len" : "packed sequences";
   if (!other.empty())
     return llvm::formatv(
         "expected compact_kv 0 with {0}, which depends on the key's position, but got 1", other);

@@ -74,7 +74,7 @@ module attributes {transform.with_named_sequence} {
 module attributes {transform.with_named_sequence} {
   func.func @no_one_offset(%q: tensor<2x2x32x16xf32>, %len: tensor<2xi32>)
       -> tensor<2x2x32x16xf32> {
-    // expected-error@below {{expected an offset or align top_left to tile the queries beside kv_len but got align bottom_right}}
+    // expected-error@below {{expected an offset or align top_left to tile the queries of batches with their own lengths but got align bottom_right}}
     %r = flashattn.attention mask(#flashattn.causal)
         ins(%q, %q, %q : tensor<2x2x32x16xf32>, tensor<2x2x32x16xf32>, tensor<2x2x32x16xf32>)
         kv_len(%len : tensor<2xi32>) outs(%q : tensor<2x2x32x16xf32>) -> tensor<2x2x32x16xf32>

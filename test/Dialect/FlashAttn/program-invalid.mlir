@@ -15,7 +15,7 @@ func.func @no_sizes() {
 
 func.func @axes(%n: index) {
   // expected-error @+1 {{'flashattn.program' op expected an axis for each of 1 sizes but got 2}}
-  "flashattn.program"(%n) <{axes = [#flashattn.program_axis<batch>, #flashattn.program_axis<head>]}> ({
+  "flashattn.program"(%n) <{operandSegmentSizes = array<i32: 1, 0>, axes = [#flashattn.program_axis<batch>, #flashattn.program_axis<head>]}> ({
   ^bb0(%i: index):
     "flashattn.tile_yield"() : () -> ()
   }) : (index) -> ()
@@ -35,7 +35,7 @@ func.func @axis_name(%n: index) {
 
 func.func @arguments(%n: index) {
   // expected-error @+1 {{'flashattn.program' op expected an index argument for each of 1 sizes but got 'i32'}}
-  "flashattn.program"(%n) <{axes = [#flashattn.program_axis<batch>]}> ({
+  "flashattn.program"(%n) <{operandSegmentSizes = array<i32: 1, 0>, axes = [#flashattn.program_axis<batch>]}> ({
   ^bb0(%i: i32):
     "flashattn.tile_yield"() : () -> ()
   }) : (index) -> ()
@@ -56,7 +56,7 @@ func.func @yields(%n: index) {
 
 func.func @schedule_of_another_type(%n: index) {
   // expected-error @+1 {{Invalid attribute `schedule` in property conversion: 7 : i32}}
-  "flashattn.program"(%n) <{axes = [#flashattn.program_axis<batch>], schedule = 7 : i32}> ({
+  "flashattn.program"(%n) <{operandSegmentSizes = array<i32: 1, 0>, axes = [#flashattn.program_axis<batch>], schedule = 7 : i32}> ({
   ^bb0(%i: index):
     "flashattn.tile_yield"() : () -> ()
   }) : (index) -> ()
@@ -678,5 +678,23 @@ func.func @granularity(%k: memref<?x64xbf16>, %n: index) {
   // expected-error @+1 {{'flashattn.load_tile' op expected a multiple of 8 rows along one dimension, as in the row map, but got 'vector<20x64xbf16>'}}
   %t = flashattn.load_tile %k[%n, %n] dims [0, 1] rows %rows in_bounds [false, false]
       : memref<?x64xbf16> -> vector<20x64xbf16>
+  return
+}
+
+// -----
+
+func.func @segments(%n: index, %starts: memref<?xi32>) {
+  // expected-error @+1 {{'flashattn.program' op expected batch as the first of several axes with segments but got (head, query_tile)}}
+  flashattn.program (%h, %t) in (%n, %n) axes(head, query_tile) segments(%starts : memref<?xi32>, rows 64, tiles 1) {
+  }
+  return
+}
+
+// -----
+
+func.func @segment_rows(%n: index, %starts: memref<?xi32>) {
+  // expected-error @+1 {{'flashattn.program' op expected at most 2147483647 rows of the tiles of a segment but got 65536 times 65536}}
+  flashattn.program (%b, %t) in (%n, %n) axes(batch, query_tile) segments(%starts : memref<?xi32>, rows 65536, tiles 65536) {
+  }
   return
 }

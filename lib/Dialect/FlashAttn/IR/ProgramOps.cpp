@@ -158,14 +158,18 @@ LogicalResult ProgramOp::verify() {
   if (getBody()->getTerminator()->getNumOperands() != 0)
     return emitOpError() << "expected to yield nothing but got "
                          << getBody()->getTerminator()->getOperandTypes();
-  if (getStarts() && (count < 2 || getAxis(0) != ProgramAxis::Batch))
-    return emitOpError() << "expected the axes of segments to be batch and others but got "
-                         << getAxes();
+  if (getStarts() && (count < 2 || getAxis(0) != ProgramAxis::Batch)) {
+    InFlightDiagnostic error =
+        emitOpError() << "expected batch as the first of several axes with segments but got (";
+    llvm::interleaveComma(getAxes().getAsRange<ProgramAxisAttr>(), error,
+                          [&](ProgramAxisAttr axis) { error << stringifyEnum(axis.getValue()); });
+    return error << ")";
+  }
   // Their product is a number of rows.
   if (getTileRows() > INT32_MAX || getSegmentTiles() > INT32_MAX / getTileRows())
     return emitOpError() << "expected at most " << INT32_MAX
-                         << " rows of a segment's tiles but got " << getTileRows() << " times "
-                         << getSegmentTiles();
+                         << " rows of the tiles of a segment but got " << getSegmentTiles()
+                         << " times " << getTileRows();
   return success();
 }
 

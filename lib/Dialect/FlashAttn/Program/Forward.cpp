@@ -313,8 +313,10 @@ void ForwardBuilder::buildProgram(ProgramPoint at, const ScoreBuilder &scores,
 }
 
 ProgramOp ForwardBuilder::build() {
-  int64_t positions = operands.getPositions();
-  Value tiles = operands.countTiles(TileAxis::Queries, positions), heads = sizes.heads;
+  // Programs of a block share keys, and so belong to one sequence.
+  int64_t positions = operands.getPositions(),
+          whole = positions * schedule.countProgramsPerBlock(ProgramAxis::QueryTile);
+  Value tiles = operands.countTiles(TileAxis::Queries, positions, whole), heads = sizes.heads;
   if (schedule.getPack() > 1)
     heads = mul(sizes.kvHeads, sizes.headTiles);
   if (schedule.getSplits() > 1) {
@@ -330,7 +332,8 @@ ProgramOp ForwardBuilder::build() {
                       /*fullTilesKeep=*/lists.has_value());
   OnlineSoftmax softmax(b, loc, schedule, operands.padColumns(op.getDv()), scores.getFactor(),
                         /*wantsLse=*/to.lse != nullptr);
-  ProgramOp program = operands.createProgram(TileAxis::Queries, heads, tiles, positions, schedule);
+  ProgramOp program =
+      operands.createProgram(TileAxis::Queries, heads, tiles, positions, whole, schedule);
   program.setUnusedRowHalf(operands.leavesRowHalfUnused());
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(program.getBody());
