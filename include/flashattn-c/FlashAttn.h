@@ -284,7 +284,9 @@ typedef struct FlashAttnOperandInfo {
   const char *name; /**< such as "q" or "kv_len"; see FlashAttnArgumentInfo::role */
   /** A letter for each dimension: B batches, H query heads, G key/value heads, N queries, K keys, D
       elements of a query or key row, V elements of a value or output row, E elements of a projected
-      row, S splits of the keys. Dimensions with the same letter have the same size. "" for
+      row, S splits of the keys. Dimensions with the same letter have the same size. C is the
+      number of starts of packed sequences, B + 1: with "cu_seqlens_q", dimension B of the operands
+      with queries has size 1, and with "cu_seqlens_k" that of the operands with keys. "" for
       scalars. */
   const char *dims;
 } FlashAttnOperandInfo;

@@ -63,7 +63,8 @@ static void checkTuned(void) {
   CHECK(flashattnTunedLoad(file, &json) == FLASHATTN_OK);
   CHECK(!strcmp(json, "{\"key\":{\"ms\":1,\"schedule\":\"tile_m = 8\"}}"));
   CHECK(flashattnTunedStore(file, "key", "3") == FLASHATTN_ERROR_INVALID_ARGUMENT);
-  CHECK(strstr(flashattnGetLastError(), "expected the finding to be a JSON object with a schedule"));
+  CHECK(
+      strstr(flashattnGetLastError(), "expected the finding to be a JSON object with a schedule"));
   CHECK(flashattnTunedStore(file, NULL, "{}") == FLASHATTN_ERROR_INVALID_ARGUMENT);
   CHECK(flashattnTunedGetPath(NULL) == FLASHATTN_ERROR_INVALID_ARGUMENT);
   CHECK(flashattnTunedLoad(file, NULL) == FLASHATTN_ERROR_INVALID_ARGUMENT);
@@ -83,6 +84,9 @@ static void checkOperands(void) {
                   {"attn_mask", "BHNK", 1 << FLASHATTN_I1, 0, 1, 1, 0, 0},
                   {"sink_logits", "H", 1 << FLASHATTN_F32, 0, 1, 0, 0, 0},
                   {"kv_len", "B", 1 << FLASHATTN_I32, 0, 1, 0, 0, 0},
+                  {"q_len", "B", 1 << FLASHATTN_I32, 0, 1, 0, 0, 0},
+                  {"cu_seqlens_q", "C", 1 << FLASHATTN_I32, 0, 1, 0, 0, 0},
+                  {"cu_seqlens_k", "C", 1 << FLASHATTN_I32, 0, 1, 0, 0, 0},
                   {"offset", "", 1 << FLASHATTN_INDEX, 0, 1, 0, 0, 0},
                   {"scale", "", 1 << FLASHATTN_F32, 0, 1, 0, 0, 0},
                   {"o", "BHNV", kFloats, 1, 0, 0, 1, 1},
@@ -103,9 +107,10 @@ static void checkOperands(void) {
   }
   /* The operands of the backward op, all of which a packed launch may have. */
   static const char *const gradients[] = {
-      "q",           "k",      "v",      "o",     "lse", "d_o", "d_lse", "bias",   "attn_mask",
-      "sink_logits", "kv_len", "offset", "scale", "dq",  "dk",  "dv",    "d_bias", "d_sink_logits"};
-  enum { kGradients = sizeof(gradients) / sizeof(*gradients), kFirstOutput = 13 };
+      "q",      "k",         "v",           "o",      "lse",   "d_o",          "d_lse",
+      "bias",   "attn_mask", "sink_logits", "kv_len", "q_len", "cu_seqlens_q", "cu_seqlens_k",
+      "offset", "scale",     "dq",          "dk",     "dv",    "d_bias",       "d_sink_logits"};
+  enum { kGradients = sizeof(gradients) / sizeof(*gradients), kFirstOutput = 16 };
   CHECK(kGradients <= FLASHATTN_MAX_PACKED);
   for (int i = 0; i < kGradients; ++i) {
     FlashAttnOperandInfo found = {.size = sizeof(found)};

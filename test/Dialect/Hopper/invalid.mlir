@@ -89,7 +89,7 @@ func.func @no_tile(%m: !hopper.tensor_map<80x64xf16>, %t: memref<2x80x64xf16>, %
 !bars = memref<4xi64, #gpu.address_space<workgroup>>
 !tile = memref<2x80x64xf16, strided<[2560, 64, 1]>, #gpu.address_space<workgroup>>
 func.func @gaps(%m: !hopper.tensor_map<80x64xf16>, %t: !tile, %b: !bars, %i: index) {
-  // expected-error @+1 {{expected 'tile' to be a tile in shared memory}}
+  // expected-error @+1 {{expected 'tile' to be a contiguous tile in shared memory}}
   hopper.tma_load %m[%i, %i] to %t, %b[%i] : !hopper.tensor_map<80x64xf16> to !tile, !bars
   return
 }
@@ -99,7 +99,7 @@ func.func @gaps(%m: !hopper.tensor_map<80x64xf16>, %t: !tile, %b: !bars, %i: ind
 !bars = memref<4xi64, #gpu.address_space<workgroup>>
 !tile = memref<2x20x64xf16, #gpu.address_space<workgroup>>
 func.func @panel_start(%m: !hopper.tensor_map<20x64xf16>, %t: !tile, %b: !bars, %i: index) {
-  // expected-error @+1 {{expected 'tile' to be a tile in shared memory}}
+  // expected-error @+1 {{expected 'tile' to be a contiguous tile in shared memory}}
   hopper.tma_load %m[%i, %i] to %t, %b[%i] : !hopper.tensor_map<20x64xf16> to !tile, !bars
   return
 }
@@ -160,7 +160,7 @@ func.func @bytes(%b: memref<4xi64, #gpu.address_space<workgroup>>, %i: index) {
 
 !t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
 func.func @b_tile(%a: !t, %b: memref<64x64xf16, #gpu.address_space<workgroup>>) {
-  // expected-error @+1 {{expected 'b' to be a tile in shared memory}}
+  // expected-error @+1 {{expected 'b' to be a contiguous tile in shared memory}}
   %d = hopper.wgmma %a, %b : !t, memref<64x64xf16, #gpu.address_space<workgroup>> -> vector<64x64xf32>
   return
 }
@@ -169,7 +169,7 @@ func.func @b_tile(%a: !t, %b: memref<64x64xf16, #gpu.address_space<workgroup>>) 
 
 !t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
 func.func @a_tile(%a: memref<64x64xf16, #gpu.address_space<workgroup>>, %b: !t) {
-  // expected-error @+1 {{expected 'a' to be a tile in shared memory}}
+  // expected-error @+1 {{expected 'a' to be a contiguous tile in shared memory}}
   %d = hopper.wgmma %a, %b : memref<64x64xf16, #gpu.address_space<workgroup>>, !t -> vector<64x64xf32>
   return
 }

@@ -171,6 +171,11 @@ std::string OperandSizes::add(const OperandRole &role, ArrayRef<int64_t> shape, 
     auto [expected, of] = known->second;
     if (size == expected)
       continue;
+    if (letter == 'C')
+      return llvm::formatv("expected {0} of '{1}' to be {2}, for the batch size {3} of '{4}', but "
+                           "got {5}",
+                           getSizeName(letter), role.getName(), expected + 1, expected, of, length)
+          .str();
     bool mayBeOne = isType && role.rule->is(OperandRule::Broadcasts);
     return llvm::formatv("expected {0} of '{1}' to be {2} but got {3}", getSizeName(dim),
                          role.getName(),
