@@ -172,7 +172,7 @@ WarpgroupBlockPlan flashattn::planWarpgroupBlock(const WarpgroupBlock &block) {
         plan.memory.add("row", {plan.rings[row.stream].stages, row.elements}, kFloat, 128));
   plan.barriers = plan.memory.add("barriers", {barriers}, 8, 8);
   plan.bounds = plan.memory.add("bounds", {plan.slots, block.intervals, 2}, 4, 4);
-  if (isPersistent)
+  if (isPersistent || block.segments)
     plan.numbers = plan.memory.add("numbers", {plan.slots, 4}, 4, 4);
   return plan;
 }

@@ -55,8 +55,11 @@ static std::string explainSequenceRefusal(AttentionOpInterface op, ScheduleAttr 
   if (!hasOwnQueries(op))
     return "";
   StringRef name = op.hasPackedSequences() ? "packed sequences" : "q_len";
-  if (schedule.getHopper() && isa<AttentionBackwardOp>(*op))
-    return llvm::formatv("expected no warp specialization of gradients with {0}", name);
+  // Programs over packed keys signal for all sequences of a head.
+  bool isMixed = !op.getCuSeqlensQ() != !op.getCuSeqlensK();
+  if (schedule.getHopper() && isMixed && isa<AttentionBackwardOp>(*op))
+    return "expected no warp specialization of gradients where only queries, or only keys, are "
+           "packed";
   for (auto [field, value] :
        {std::pair("pack", schedule.getPack()), std::pair("splits", schedule.getSplits())})
     if (value != 1)
@@ -83,8 +86,7 @@ Candidates mlir::flashattn::getScheduleCandidates(AttentionBackwardOp op, const 
   if (machine.isCPU())
     return cpu::getCandidates(op, machine);
   Candidates candidates;
-  if (machine.hasWarpgroups() && !op.getElementType().isF32() && !hasCostlyMask(op) &&
-      !hasOwnQueries(op))
+  if (machine.hasWarpgroups() && !op.getElementType().isF32() && !hasCostlyMask(op))
     candidates = warpgroups::getCandidates(op);
   llvm::append_range(candidates, ampere::getCandidates(op));
   return candidates;

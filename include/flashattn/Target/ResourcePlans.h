@@ -109,6 +109,7 @@ struct WarpgroupBlock {
   int64_t dqReduceStages = 0; ///< buffers from which spare warps add that tile; 0: consumers add
   int64_t slots = 1;          ///< groups with buffers for their residents; with 2, persistent
   bool claims = false;        ///< dynamic scheduler; the block is persistent with one slot too
+  bool segments = false;      ///< one thread finds the segment of the block's programs
   int64_t intervals = 1;      ///< key loops whose bounds the programs of a block share
 };
 
@@ -152,7 +153,7 @@ struct WarpgroupBlockPlan {
   int64_t slots = 1;
   unsigned barriers = 0;           ///< memref<barriers x i64>
   unsigned bounds = 0;             ///< memref<slots x intervals x 2 x i32>
-  std::optional<unsigned> numbers; ///< memref<slots x 4 x i32>: groups of a persistent block
+  std::optional<unsigned> numbers; ///< memref<slots x 4 x i32>: groups, if one thread finds them
 };
 
 /// Returns the shared memory plan of `block`.

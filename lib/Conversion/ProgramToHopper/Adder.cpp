@@ -197,11 +197,11 @@ Value AdderBuilder::addPasses(IRMapping &mapping, Value progress) {
 
 void AdderBuilder::build() {
   warp = toI32(fromLane0(sub(div(block.thread, index(kWarpThreads)), index(1))));
+  GridBuilder grid(b, plan, block);
   if (!plan.isPersistent()) {
-    addProgram(block.group, warp);
+    addProgram(grid.onlyGroup(/*byWarp=*/true), warp);
     return;
   }
-  GridBuilder grid(b, plan, block);
   grid.forEachGroup(/*consumer=*/index(0), warp, [&](Value round, Value progress) {
     Value slot = slotOf(round, plan.getSlots());
     Group group = grid.read(slot, /*byWarp=*/true);

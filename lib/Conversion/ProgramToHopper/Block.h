@@ -59,7 +59,7 @@ struct BlockValues {
   Value sharedRanges;           ///< memref<slots x intervals x 2 x i32>: tiles that a group reads
   Value numbers;                ///< memref<slots x 4 x i32>: batch, head, tile and end of a group
   // In the kernel.
-  Group group;             ///< the only group, if the block is not persistent
+  Group group;             ///< the only group, if every thread finds it
   Value thread, warpgroup; ///< thread in the block; warpgroup, warp-uniform
   Value signals;           ///< whether this is the first thread of its warpgroup
   Value releases;          ///< whether this thread releases the stages of rings
@@ -132,6 +132,10 @@ public:
   void publishGroup(const Group &group, Value slot);
   void publishEnd(Value slot);
   Group read(Value slot, bool byWarp);
+  /// Returns the only group of a block that is not persistent.
+  Group onlyGroup(bool byWarp) {
+    return plan.publishesGroups() ? read(index(0), byWarp) : block.group;
+  }
 
 private:
   Value countResidentBlocks();

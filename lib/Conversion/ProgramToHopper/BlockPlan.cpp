@@ -450,6 +450,7 @@ static WarpgroupBlockPlan planMemory(const BlockPlan &plan) {
   block.skews = areSkewed(plan.streams);
   block.slots = plan.getResidentGroups();
   block.claims = plan.claims();
+  block.segments = ProgramOp(plan.program).getStarts() != nullptr;
   block.intervals = plan.intervals;
   return planWarpgroupBlock(block);
 }

@@ -87,6 +87,8 @@ struct BlockPlan {
   /// Number of slots for the numbers and shared ranges of a group.
   int64_t getSlots() const { return memory.slots; }
   bool isPersistent() const { return getResidentGroups() > 1 || claims(); }
+  /// Whether one thread finds the groups of a block and publishes them in shared memory.
+  bool publishesGroups() const { return isPersistent() || ProgramOp(program).getStarts(); }
   /// Whether persistent blocks claim groups from an atomic counter (dynamic scheduler).
   bool claims() const { return hopper.getDynamicSchedulerMaxLen() > 0; }
   /// Whether a persistent block has buffers for the residents of one group only. The next group's

@@ -403,7 +403,7 @@ Value ConsumerBuilder::consume(const Group &group, Value consumer, const Held &h
   SmallVector<Value> numbers = GridBuilder(b, plan, block).listNumbers(group, consumer);
   mlir::Block *target = b.getInsertionBlock();
   mlir::Block::iterator place = b.getInsertionPoint();
-  bool rereads = plan.reusesResidentBuffers() || (program.getStarts() && plan.isPersistent());
+  bool rereads = plan.reusesResidentBuffers() || program.getStarts() != nullptr;
   if (program.getStarts())
     recomputeNumbers();
   b.eraseOp(program.getBody()->getTerminator());
@@ -498,11 +498,12 @@ void ConsumerBuilder::buildThreads() {
     hopper::WakePeerOp::create(b, loc, kPeerBarriers);
   }
   Value consumer = plan.sharesProgram() ? index(0) : toIndex(sub(toI32(block.warpgroup), i32(1)));
+  GridBuilder grid(b, plan, block);
   if (!plan.isPersistent()) {
-    consume(block.group, consumer, {index(0), consumer, /*pending=*/true}, index(0));
+    consume(grid.onlyGroup(/*byWarp=*/true), consumer, {index(0), consumer, /*pending=*/true},
+            index(0));
     return;
   }
-  GridBuilder grid(b, plan, block);
   // A wait for the residents also covers the numbers of the group.
   grid.forEachGroup(consumer, /*step=*/i32(0), [&](Value round, Value step) {
     Value slot = slotOf(round, plan.getSlots()), number = heldNumber(slot, consumer);

@@ -48,9 +48,9 @@ void ProducerBuilder::loadResidents(MutableArrayRef<IRMapping> programs, Value s
 void ProducerBuilder::prepare(const Group &group, Value slot) {
   GridBuilder grid(b, plan, block);
   SmallVector<IRMapping> programs = grid.programsOf(group);
-  if (plan.isPersistent())
+  if (plan.publishesGroups())
     grid.publishGroup(group, slot);
-  else
+  if (!plan.isPersistent())
     loadResidents(programs, slot);
   SharedRangeBuilder(b, plan, block).publish(programs, slot);
   if (plan.isPersistent())
@@ -257,7 +257,7 @@ void ProducerBuilder::build() {
   b.setInsertionPointToStart(one.thenBlock());
   GridBuilder grid(b, plan, block);
   if (!plan.isPersistent()) {
-    produce(block.group, index(0), index(0));
+    produce(grid.onlyGroup(/*byWarp=*/false), index(0), index(0));
     return;
   }
   if (plan.claims()) {

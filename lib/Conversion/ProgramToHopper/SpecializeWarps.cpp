@@ -210,7 +210,7 @@ void LaunchBuilder::initBlock() {
   }
   hopper::FenceBarrierInitOp::create(b, loc);
   Group group = values.group;
-  if (plan.isPersistent())
+  if (plan.publishesGroups())
     group = GridBuilder(b, plan, block).decode(values.launch.getBlockIds().x);
   ProducerBuilder(b, plan, block).prepare(group, index(0));
 }
@@ -243,7 +243,7 @@ void LaunchBuilder::build() {
   values.pool = gpu::DynamicSharedMemoryOp::create(b, loc, poolType);
   int64_t bytes = allocate();
   values.thread = values.launch.getThreadIds().x;
-  if (!plan.isPersistent())
+  if (!plan.publishesGroups())
     values.group = grid.decode(values.launch.getBlockIds().x);
   if (plan.claims() && !program.getPdlSecondary()) {
     // Without a counter kernel, the previous grid may be any kernel that writes the inputs.

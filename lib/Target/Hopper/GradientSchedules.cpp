@@ -19,7 +19,7 @@ using namespace mlir::flashattn::warpgroups;
 /// while dK and dV are stored. Other inputs of the scores were not measured
 /// (docs/rationale/claims.md).
 static bool claimsPrograms(AttentionBackwardOp op) {
-  return op.getVisibleSets().size() == 1 && !op.getDeterministic() && !op.getKvLen() &&
+  return op.getVisibleSets().size() == 1 && !op.getDeterministic() && !op.hasOwnLengths() &&
          !op.getAttnMask() && !op.getBias() && !op.getSoftcap() && !op.hasScoreMod();
 }
 
@@ -27,6 +27,8 @@ static bool claimsPrograms(AttentionBackwardOp op) {
 /// dV. This is faster in bands so narrow that adding contributions to dQ takes longer than
 /// computing the scores twice (docs/rationale/compact-kv.md).
 static bool compactsKV(AttentionBackwardOp op) {
+  if (op.hasOwnLengths())
+    return false;
   constexpr int64_t kNarrowBand = 320, kNarrowHead = 64;
   MaskClass mask = classifyMask(op.getVisibleSets());
   return mask.shape == MaskShape::Banded && mask.width.value_or(0) <= kNarrowBand &&
@@ -134,6 +136,7 @@ static SmallVector<std::pair<SharedMemoryPlan, ScheduleAttr>> planGradients(Atte
     ScheduleAttr own = overKeys ? schedule.forWideSteps() : schedule;
     block.slots = own.getHopper().getQStages();
     block.claims = own.getHopper().getDynamicSchedulerMaxLen() > 0;
+    block.segments = op.hasPackedSequences();
     block.residents.assign(residents.begin(), residents.end());
     block.streamed.assign(streamed.begin(), streamed.end());
     block.outputs.clear();
@@ -217,7 +220,7 @@ static std::string explainPersistenceRefusal(AttentionBackwardOp op, ScheduleAtt
     return llvm::formatv("expected dynamic_scheduler_max_len 0 with q_stages 1, unless consumers "
                          "share a program without splitting its sums, but got {0}",
                          claims);
-  if ((claims || slots > 1) && schedule.sharesProgram() && op.getKvLen())
+  if ((claims || slots > 1) && schedule.sharesProgram() && op.hasOwnLengths())
     return llvm::formatv("expected q_stages 1 and dynamic_scheduler_max_len 0 with kv_len, for "
                          "consumers that share a program, but got {0} and {1}",
                          slots, claims);

@@ -212,6 +212,7 @@ SharedMemoryPlan warpgroups::planSharedMemory(AttentionOp op, ScheduleAttr sched
   block.stages = schedule.getStages();
   block.slots = hopper.getQStages();
   block.claims = hopper.getDynamicSchedulerMaxLen() > 0;
+  block.segments = op.getCuSeqlensQ() != nullptr;
   block.intervals = countIntervals(op, schedule);
   return planWarpgroupBlock(block).memory;
 }

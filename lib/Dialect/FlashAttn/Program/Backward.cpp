@@ -181,11 +181,11 @@ void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySu
 /// over the query tiles that see them, for one query head after the other (B2).
 void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
   ScoreGradientBuilder gradients(b, op, TileAxis::Queries, queryLists.has_value());
-  int64_t rows = schedule.getTileM();
-  Value keyTiles = operands.countTiles(TileAxis::Keys, rows),
+  int64_t rows = schedule.getTileM(), whole = rows * schedule.countProgramsPerBlock();
+  Value keyTiles = operands.countTiles(TileAxis::Keys, rows, whole),
         programs = parts ? parts->countPrograms(keyTiles) : keyTiles;
   ProgramOp program =
-      operands.createProgram(TileAxis::Keys, sizes.kvHeads, programs, rows, schedule);
+      operands.createProgram(TileAxis::Keys, sizes.kvHeads, programs, rows, whole, schedule);
   program.setPdlSecondary(true);
   program.setPdlPrimary(true);
   OpBuilder::InsertionGuard guard(b);
@@ -257,7 +257,7 @@ void BackwardBuilder::buildKeyTile(const QuerySums &sums, KeySums wanted,
     storeSum(state.back(), {}, op.getDvInit());
   if (keyPrograms)
     SignalAddedOp::create(b, loc, sums.getAddedCounter(),
-                          ValueRange{batch, mul(kvHead, sizes.group), index(0)});
+                          ValueRange{sums.getBatch(sequence), mul(kvHead, sizes.group), index(0)});
 }
 
 //===----------------------------------------------------------------------===//
@@ -373,11 +373,12 @@ void BackwardBuilder::buildSumPrograms(const QuerySums &sums) {
   b.setInsertionPointToStart(program.getBody());
   Value batch = program.getNumbers()[0], head = program.getNumbers()[1],
         tile = program.getNumbers()[2];
-  if (keyPrograms)
-    AwaitAddedOp::create(b, loc, sums.getAddedCounter(),
-                         ValueRange{batch, mul(div(head, sizes.group), sizes.group), index(0)},
-                         keyPrograms);
   Sequence sequence = operands.getSequence(all, batch, TileAxis::Queries);
+  if (keyPrograms)
+    AwaitAddedOp::create(
+        b, loc, sums.getAddedCounter(),
+        ValueRange{sums.getBatch(sequence), mul(div(head, sizes.group), sizes.group), index(0)},
+        keyPrograms);
   SmallVector<Value> indices = sums.indicesIn(sequence, head, tile, rows);
   indices.push_back(index(0));
   Value dq = LoadAddedOp::create(b, loc, f32Vector({rows, operands.padColumns(op.getD())}),
@@ -385,7 +386,8 @@ void BackwardBuilder::buildSumPrograms(const QuerySums &sums) {
                                  getAdjacent());
   if (getAdding() == QuerySums::Adding::FirstClears) {
     // If no program has added, the queries see no key, and the sums are uninitialized.
-    Value state = memref::LoadOp::create(b, loc, sums.getOrder(), ValueRange{batch, head, tile});
+    Value state =
+        memref::LoadOp::create(b, loc, sums.getOrder(), sums.indicesIn(sequence, head, tile, rows));
     Value any = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, state,
                                       arith::ConstantIntOp::create(b, loc, 0, /*width=*/32));
     auto type = cast<VectorType>(dq.getType());
@@ -427,8 +429,7 @@ void BackwardBuilder::build() {
   queryLists = listGradientTiles(b, op, operands, all, TileAxis::Queries, isApart ? own : wide);
   if (!schedule.addsQueries())
     keyLists = listGradientTiles(b, op, operands, all, TileAxis::Keys, schedule.forQueryTiles());
-  auto findFirst = [&](Value batch, Value tile) {
-    Sequence sequence = operands.getSequence(all, batch, TileAxis::Queries);
+  auto findFirst = [&](const Sequence &sequence, Value tile) {
     int64_t rows = schedule.getTileN();
     return operands.findKeys(sequence, mul(tile, rows), rows, schedule.getTileM()).front().begin;
   };

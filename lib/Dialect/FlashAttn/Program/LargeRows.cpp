@@ -9,6 +9,7 @@
 #include "Backward.h"
 #include "OnlineSoftmax.h"
 #include "flashattn/Analysis/MaskTiles.h"
+#include "flashattn/Dialect/FlashAttn/Program/Segments.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -182,14 +183,15 @@ void BackwardBuilder::buildRecompute(const QuerySums &sums, bool ofKeys, bool of
   int64_t rows = schedule.getTileM();
   ScoreGradientBuilder keyGradients(b, op, TileAxis::Queries);
   QueryTiles queries = prepareQueries(sums);
-  Value keyTiles = ceilDiv(sizes.keys, rows);
-  auto countPrograms = [&](Value heads, Value tiles) {
-    return sums.countChecking(mul(mul(sizes.batches, heads), tiles), rows);
+  Value keyTiles = operands.countTiles(TileAxis::Keys, rows);
+  auto countAll = [&](TileAxis axis, Value heads, Value tiles) {
+    return mul(operands.getStarts(axis) ? heads : mul(sizes.batches, heads), tiles);
   };
-  Value keyPrograms = countPrograms(sizes.kvHeads, keyTiles),
-        count = ofKeys ? keyPrograms : index(0);
+  Value allKeys = countAll(TileAxis::Keys, sizes.kvHeads, keyTiles),
+        allQueries = countAll(TileAxis::Queries, sizes.heads, queries.count);
+  Value keyPrograms = sums.countChecking(allKeys, rows), count = ofKeys ? keyPrograms : index(0);
   if (ofQueries)
-    count = add(count, countPrograms(sizes.heads, queries.count));
+    count = add(count, sums.countChecking(allQueries, rows));
   auto program = ProgramOp::create(
       b, loc, ValueRange{index(1), index(1), count},
       ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::KeyTile}, schedule);
@@ -199,19 +201,26 @@ void BackwardBuilder::buildRecompute(const QuerySums &sums, bool ofKeys, bool of
   b.setInsertionPointToStart(program.getBody());
   // Tiles are numbered across heads and batches. Values that depend only on batch and head are then
   // computed for each tile, and occupy no registers.
-  auto forTiles = [&](Value number, Value heads, Value tiles,
+  auto forTiles = [&](Value number, TileAxis axis, Value heads, Value tiles, Value all,
                       function_ref<void(Value batch, Value head, Value tile)> buildTile) {
-    Value all = mul(mul(sizes.batches, heads), tiles);
     sums.forCheckedTiles(number, all, rows, [&](Value place) {
-      Value row = divide32(place, tiles), batch = divide32(row, heads);
+      Value row = divide32(place, tiles);
+      if (Value starts = operands.getStarts(axis)) {
+        SmallVector<Value> numbers = {Value(), sub(place, mul(row, tiles))};
+        int64_t whole = axis == TileAxis::Keys ? rows : sums.getWholeTiles();
+        findSegment(b, loc, starts, tiles, rows, whole / rows, numbers);
+        return buildTile(numbers[0], row, numbers[1]);
+      }
+      Value batch = divide32(row, heads);
       buildTile(batch, sub(row, mul(batch, heads)), sub(place, mul(row, tiles)));
     });
   };
   Value number = program.getNumbers()[2];
   auto buildKeys = [&](KeySums wanted) {
-    forTiles(number, sizes.kvHeads, keyTiles, [&](Value batch, Value kvHead, Value tile) {
-      buildKeyTile(sums, wanted, keyGradients, batch, kvHead, tile, keyTiles, keyTiles);
-    });
+    forTiles(number, TileAxis::Keys, sizes.kvHeads, keyTiles, allKeys,
+             [&](Value batch, Value kvHead, Value tile) {
+               buildKeyTile(sums, wanted, keyGradients, batch, kvHead, tile, keyTiles, keyTiles);
+             });
   };
   auto buildBoth = [&] {
     // The maximum number of columns of two accumulators of 64 rows in the registers of 128 threads.
@@ -222,10 +231,11 @@ void BackwardBuilder::buildRecompute(const QuerySums &sums, bool ofKeys, bool of
       buildKeys({/*dk=*/true, /*dv=*/false});
   };
   auto buildQueries = [&](Value number) {
-    forTiles(number, sizes.heads, queries.count, [&](Value batch, Value head, Value tile) {
-      buildQueryTile(sums, queries, batch, head, divide32(head, sizes.group), tile,
-                     /*behindBoth=*/false);
-    });
+    forTiles(number, TileAxis::Queries, sizes.heads, queries.count, allQueries,
+             [&](Value batch, Value head, Value tile) {
+               buildQueryTile(sums, queries, batch, head, divide32(head, sizes.group), tile,
+                              /*behindBoth=*/false);
+             });
   };
   sums.ifLarge([&] {
     if (!ofKeys)

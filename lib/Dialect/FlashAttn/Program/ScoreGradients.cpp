@@ -59,8 +59,12 @@ QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &opera
   for (int64_t rows : {schedule.getTileM(), schedule.getTileN(), schedule.forWideSteps().getTileN(),
                        schedule.forQueryTiles().getTileM()})
     whole = std::lcm(whole, rows);
-  if (operands.getStarts(TileAxis::Queries))
+  if (operands.getStarts(TileAxis::Queries)) {
     batches = index(1);
+    // Programs of a block belong to one segment.
+    ScheduleAttr ofQueries = schedule.forQueryTiles();
+    whole = std::lcm(whole, ofQueries.getTileM() * ofQueries.countProgramsPerBlock());
+  }
   rows = mul(operands.countTiles(TileAxis::Queries, whole), whole);
   buffer = allocateF32(b, loc, {mul(batches, 4), sizes.heads, rows});
   if (schedule.isWarpSpecialized())
@@ -115,7 +119,7 @@ void QuerySums::buildProgram(AttentionBackwardOp op, Value zeroed, FindFirst fin
     if (large)
       storeCount(0, large, index(0));
     if (order)
-      storeCount(0, addedCounter, {sequence.batch, at.head, index(0)});
+      storeCount(0, addedCounter, {getBatch(sequence), at.head, index(0)});
   }
   VectorType rowType = f32Vector({count});
   auto loadTile = [&](Value memref) {
@@ -326,19 +330,20 @@ void QuerySums::storeOrder(const ScorePlace &at, FindFirst findFirst) const {
   int64_t tiles = schedule.getTileM() / schedule.getTileN();
   for (int64_t i = 0; i < tiles; ++i) {
     Value tile = add(mul(at.queryTile, tiles), index(i));
-    Value first = adding == Adding::InTurns ? findFirst(at.sequence.batch, tile) : index(0);
+    Value first = adding == Adding::InTurns ? findFirst(at.sequence, tile) : index(0);
     first = b.createOrFold<arith::IndexCastOp>(loc, b.getI32Type(), first);
-    memref::StoreOp::create(b, loc, first, order, ValueRange{at.sequence.batch, at.head, tile});
+    memref::StoreOp::create(b, loc, first, order,
+                            indicesIn(at.sequence, at.head, tile, schedule.getTileN()));
   }
 }
 
 SmallVector<Value> QuerySums::indicesIn(const Sequence &sequence, Value head, Value tile,
                                         int64_t count) const {
-  const std::optional<Sequence::Packed> &packed = sequence.packedQueries;
-  if (!packed)
-    return {sequence.batch, head, tile};
-  Value begin = add(div(packed->first, index(whole)), packed->segment);
-  return {index(0), head, add(mul(begin, whole / count), tile)};
+  if (const std::optional<Sequence::Packed> &packed = sequence.packedQueries) {
+    Value begin = add(div(packed->first, index(whole)), packed->segment);
+    tile = add(mul(begin, whole / count), tile);
+  }
+  return {getBatch(sequence), head, tile};
 }
 
 SmallVector<Value> QuerySums::indicesOf(Kind kind, const ScorePlace &at, int64_t count) const {

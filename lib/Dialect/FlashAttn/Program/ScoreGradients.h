@@ -20,7 +20,7 @@ Value isCounted(const TileBuilder &build, const IndexRange &counted, Value first
 /// log-sum-exp as an exponent of 2.
 class QuerySums : public TileBuilder {
 public:
-  using FindFirst = function_ref<Value(Value batch, Value queryTile)>;
+  using FindFirst = function_ref<Value(const Sequence &sequence, Value queryTile)>;
   /// How programs over key tiles add to dq: not at all, to zeros, to a tile that the first of them
   /// clears, or in turns.
   enum class Adding { None, ToZeros, FirstClears, InTurns };
@@ -79,6 +79,10 @@ public:
   /// which begins at a whole tile.
   SmallVector<Value> indicesIn(const Sequence &sequence, Value head, Value tile,
                                int64_t count) const;
+  /// Returns the index of the batch in these memrefs.
+  Value getBatch(const Sequence &sequence) const {
+    return sequence.packedQueries ? index(0) : sequence.batch;
+  }
   /// Returns the number of queries of which N is a multiple, and of which each segment of packed
   /// queries begins at a multiple.
   int64_t getWholeTiles() const { return whole; }

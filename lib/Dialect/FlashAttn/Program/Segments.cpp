@@ -12,9 +12,9 @@ namespace {
 /// Finds the segment of a tile by binary search: the first tiles of the segments increase.
 class SegmentFinder : TileBuilder {
 public:
-  SegmentFinder(OpBuilder &b, ProgramOp program, Value starts, Value size)
-      : TileBuilder(b, program.getLoc()), tiles(program.getSegmentTiles()),
-        whole(tiles * program.getTileRows()), starts(starts),
+  SegmentFinder(OpBuilder &b, Location loc, Value starts, Value size, int64_t tileRows,
+                int64_t segmentTiles)
+      : TileBuilder(b, loc), tiles(segmentTiles), whole(tiles * tileRows), starts(starts),
         segments(toI32(add(dim(starts, 0), index(1)))) {
     // The number of rows, rounded up to a multiple of `whole`, less one.
     Value units = sub(div(toI32(size), i32(tiles)), segments);
@@ -63,11 +63,17 @@ private:
 
 void mlir::flashattn::findSegment(OpBuilder &b, ProgramOp program, Value starts, Value size,
                                   MutableArrayRef<Value> numbers) {
-  if (!starts)
-    return;
-  TileBuilder build(b, program.getLoc());
+  if (starts)
+    findSegment(b, program.getLoc(), starts, size, program.getTileRows(), program.getSegmentTiles(),
+                numbers);
+}
+
+void mlir::flashattn::findSegment(OpBuilder &b, Location loc, Value starts, Value size,
+                                  int64_t tileRows, int64_t segmentTiles,
+                                  MutableArrayRef<Value> numbers) {
+  TileBuilder build(b, loc);
   Value tile = build.toI32(numbers.back());
-  auto [segment, first] = SegmentFinder(b, program, starts, size).find(tile);
+  auto [segment, first] = SegmentFinder(b, loc, starts, size, tileRows, segmentTiles).find(tile);
   numbers.front() = build.toIndex(segment);
   numbers.back() = build.toIndex(build.sub(tile, first));
 }

@@ -14,6 +14,11 @@ namespace mlir::flashattn {
 void findSegment(OpBuilder &builder, ProgramOp program, Value starts, Value size,
                  MutableArrayRef<Value> numbers);
 
+/// Does the same for tiles of `tileRows` rows that no program counts; a segment begins at a
+/// multiple of `segmentTiles` tiles, and `size` is their number.
+void findSegment(OpBuilder &builder, Location loc, Value starts, Value size, int64_t tileRows,
+                 int64_t segmentTiles, MutableArrayRef<Value> numbers);
+
 } // namespace mlir::flashattn
 
 #endif // FLASHATTN_DIALECT_FLASHATTN_PROGRAM_SEGMENTS_H
