@@ -233,6 +233,10 @@ static std::string explainPersistenceRefusal(AttentionBackwardOp op, ScheduleAtt
 
 /// Checks the fields, but not the resources, of consumers that compute one accumulator each.
 static std::string explainSplitRefusal(AttentionBackwardOp op, ScheduleAttr schedule) {
+  // Both consumers read each tile of queries, in which one of them would clear missing rows.
+  if (op.hasPackedSequences() || op.getQLen())
+    return llvm::formatv("expected no consumers that split sums with {0}",
+                         op.getQLen() ? "q_len" : "packed sequences");
   HopperAttr hopper = schedule.getHopper();
   constexpr int64_t kSums = 2;
   if (schedule.getTileM() != kRows || schedule.getTileN() > kRows ||

@@ -170,8 +170,10 @@ Value ScoreBuilder::findVisible(const ScorePlace &at) const {
     OpBuilder::InsertionGuard guard(b);
     b.createBlock(&shown.getRegion());
     Value visiblePairs = findInMask(at);
-    // A score_mod may return any value for queries that do not exist.
-    if (columns == TileAxis::Queries && op.hasScoreMod())
+    // A score_mod may return any value for queries that do not exist. In place of those of a packed
+    // sequence, a tensor map reads the next sequence.
+    bool mayBeNaN = op.hasScoreMod() || op.hasPackedSequences() || op.getQLen();
+    if (columns == TileAxis::Queries && mayBeNaN)
       visiblePairs = arith::AndIOp::create(b, loc, visiblePairs, findQueries(at));
     if (op.getAttnMask() && fullTilesKeep)
       visiblePairs = arith::AndIOp::create(b, loc, visiblePairs, load(op.getAttnMask(), at));
