@@ -54,6 +54,9 @@ ATTN_MASK = "memref<1x1x?x?xi1>"
 # Keys of a batch's own number are not joined.
 LENGTHS = {"sinks kv_len": MASKS["sinks"]}
 
+# Packed sequences, of which a thread of a block finds its own.
+SEQUENCES = {f"sequences {mask}": clause for mask, clause in MASKS.items()}
+
 # Values of 128 columns beside more of keys.
 VALUES = {"narrow values": MASKS["none"], "narrow values causal": MASKS["causal"]}
 
@@ -167,9 +170,15 @@ def row_of(case, text, classes):
     return None
 
 
-def module(element, dim, clauses, queries="?", attn_mask=False, lengths=False, group=0, values=0):
+STARTS = {"cu_seqlens_q": "memref<?xi32>", "cu_seqlens_k": "memref<?xi32>"}
+
+
+def module(element, dim, clauses, queries="?", attn_mask=False, lengths=False, group=0, values=0, sequences=False):
     parameter = ", %lengths: memref<?xi32>" if lengths else ""
     clause = "kv_len(%lengths : memref<?xi32>)" if lengths else ""
+    if sequences:
+        parameter = "".join(f", %{name}: {kind}" for name, kind in STARTS.items())
+        clause = " ".join(f"{name}(%{name} : {kind})" for name, kind in STARTS.items())
     if attn_mask:
         parameter = f", %attn_mask: {ATTN_MASK} {{flashattn.aligned_rows}}"
         clause = f"attn_mask(%attn_mask : {ATTN_MASK})"
@@ -178,6 +187,8 @@ def module(element, dim, clauses, queries="?", attn_mask=False, lengths=False, g
     values = values or dim
     v, o = f"memref<?x{kv_heads}x?x{values}x{element}>", f"memref<?x{heads}x{queries}x{values}x{element}>"
     lse = f"memref<?x{heads}x?xf32>"
+    if sequences:
+        q, k, v, o, lse = (kind.replace("memref<?", "memref<1") for kind in (q, k, v, o, lse))
     return f"""
 func.func @attention(%q: {q}, %k: {k}, %v: {v}, %o: {o}, %lse: {lse}{parameter}) {{
   flashattn.attention {clauses} ins(%q, %k, %v : {q}, {k}, {v}) {clause} outs(%o, %lse : {o}, {lse})
@@ -193,6 +204,8 @@ def gradients(element, dim, clauses, group=0, operands={}, count="?"):
     heads, kv_heads = (2 * group, 2) if group else ("?", "?")
     t, q = (f"memref<?x{h}x{count}x{dim}x{element}>" for h in (kv_heads, heads))
     lse = f"memref<?x{heads}x{count}xf32>"
+    if operands == STARTS:
+        t, q, lse = (kind.replace("memref<?", "memref<1") for kind in (t, q, lse))
     return f"""
 func.func @gradients(%q: {q}, %k: {t}, %v: {t}, %o: {q}, %lse: {lse}, %do: {q}, %dq: {q}, %dk: {t}, %dv: {t}{parameters}) {{
   flashattn.attention_backward {clauses} ins(%q, %k, %v, %o, %lse, %do : {q}, {t}, {t}, {q}, {lse}, {q})
@@ -217,6 +230,7 @@ def hopper_gradients():
     splits = [Case("f16", 256, name, op="gradients") for name in SPLITS]
     splits.append(Case("f16", 192, "split causal", op="gradients"))
     fixed = [Case("bf16", dim, mask, 4, op="gradients") for dim in (64, 128) for mask in FIXED]
+    fixed += [Case("bf16", dim, mask, op="gradients") for dim in (64, 128) for mask in SEQUENCES]
     return plain + shaped + groups + fixed + joined + splits + [Case("f16", dim, mask, op="gradients") for dim, mask in others]
 
 
@@ -232,6 +246,8 @@ def cases(chip):
                                 Case("bf16", 64, "sinks", 4), Case("bf16", 128, "sinks", 4), Case("f16", 64, "narrow window"),
                                 Case("bf16", 128, "sinks", 8), Case("bf16", 256, "sinks", 4), Case("f16", 256, "window", 2),
                                 Case("bf16", 128, "wide window", 8), Case("f16", 128, "wide window", 4)] + [
+                                    Case(element, dim, mask) for element in ("f16", "bf16") for dim in (64, 128)
+                                    for mask in SEQUENCES] + [
                                     Case("bf16", dim, "sinks kv_len", group) for dim, group in ((64, 8), (64, 4), (128, 4))] + [
                                         Case(element, 192, mask) for element in ("f16", "bf16") for mask in VALUES]
     # All masks share the loops' code; one head dimension sees every one of them.
@@ -269,9 +285,12 @@ COPIED = {"causal": 8, "window": 20}
 # Where consumers share a program and hold both sums, scores and weights, while a tile of these is
 # loaded: of an attn_mask in the tiles that it cuts alone, and of a batch's own keys where they end.
 LOADED = {"bias": 88, "attn_mask": 76, "kv_len": 36}
+# With packed sequences, consumers that share a program keep the ends of their sequence, which they read in a step only
+# to clear rows that do not exist.
+SEQUENCE_BYTES = {"sequences none": 80, "sequences causal": 136, "sequences window": 168, "sequences sinks": 404}
 # Where blocks claim groups, of masks with several intervals: what the one thread that brings tiles keeps
 # of a group from its preparation on, and nothing in a loop over tiles.
-CLAIMED = {"sinks": 36, "chunks": 32, "sinks kv_len": 28}
+CLAIMED = {"sinks": 36, "chunks": 32, "sinks kv_len": 28, "sequences sinks": 32}
 
 
 def check_report(report, few=0):
@@ -401,17 +420,18 @@ def check(ptxas, chip, nvdisasm, case):
     """The line that is printed of one attention, whether all is well, and the schedule chosen."""
     chip = case.chip or chip
     if case.op == "gradients":
-        clauses, operands = {**SCORES, **SPLITS}.get(case.mask) or ({**MASKS, **WINDOWS, **FIXED}[case.mask], {})
+        sequences = {name: (clause, STARTS) for name, clause in SEQUENCES.items()}
+        clauses, operands = {**SCORES, **SPLITS, **sequences}.get(case.mask) or ({**MASKS, **WINDOWS, **FIXED}[case.mask], {})
         count = case.mask.split()[0] if case.mask in FIXED else "?"
         operands = {name: kind.replace("ELEMENT", case.element) for name, kind in operands.items()}
         text = gradients(case.element, case.dim, clauses, case.group, operands, count)
     else:
-        masks = {**MASKS, **WINDOWS, **DIVIDED, **PACKS, **FEW, **ATTN_MASKS, **LENGTHS, **VALUES}
+        masks = {**MASKS, **WINDOWS, **DIVIDED, **PACKS, **FEW, **ATTN_MASKS, **LENGTHS, **VALUES, **SEQUENCES}
         clauses = masks[case.mask].replace("ELEMENT", case.element)
         queries = case.mask.split()[0] if case.mask in FEW else "?"
         text = module(case.element, case.dim, clauses, queries, case.mask in ATTN_MASKS,
                       case.mask in LENGTHS, case.group,
-                      128 if case.mask in VALUES else 0)
+                      128 if case.mask in VALUES else 0, case.mask in SEQUENCES)
     name = f"{case.element} D={case.dim} {case.mask}" + (f" x{case.group}" if case.group else "")
     if case.op != "attention":
         name = f"{case.op} {name}"
@@ -433,7 +453,7 @@ def check(ptxas, chip, nvdisasm, case):
     few = 0
     if case.op == "gradients":
         few = FEW_BYTES.get(chip, FEW_BYTES_ELSEWHERE)
-        few = max(few, LOADED.get(case.mask, 0) if chip == "sm_90a" else 0)
+        few = max(few, {**LOADED, **SEQUENCE_BYTES}.get(case.mask, 0) if chip == "sm_90a" else 0)
     elif "dynamic_scheduler_max_len" in schedule.group(1):
         few = CLAIMED.get(case.mask, 0)
     elif "hopper" not in schedule.group(1):
@@ -462,7 +482,7 @@ def check_rows(chip, op, chosen):
         number = row_of(case, schedule, classes)
         if number is not None:
             found.add(number)
-        elif case.mask not in PACKS and case.mask not in ATTN_MASKS:
+        elif case.mask not in PACKS and case.mask not in ATTN_MASKS and case.mask not in SEQUENCES:
             lines.append(f"{case}: FAIL the schedule is of no row: {schedule}")
     return lines + [f"row {', '.join(row)}: FAIL chosen for no case"
                     for number, (row, _, _) in enumerate(classes) if number not in found]

@@ -126,6 +126,22 @@ Sequence Operands::getSequence(const Sequence &all, Value batch, TileAxis axis) 
   }
   if (!own.offset)
     own.offset = op.getAlign() == Align::TopLeft ? index(0) : sub(own.keys, own.queries);
+  if (!op.hasPackedSequences())
+    return own;
+  // Numbers of rows have 32 bits. Kept as such, they take half the registers of a thread.
+  auto narrow = [&](Value v) -> Value {
+    Type i32 = b.getI32Type(), i64 = b.getI64Type();
+    v = arith::IndexCastOp::create(b, loc, i64, v);
+    v = arith::ExtSIOp::create(b, loc, i64, arith::TruncIOp::create(b, loc, i32, v));
+    return arith::IndexCastOp::create(b, loc, b.getIndexType(), v);
+  };
+  for (Value *number : {&own.queries, &own.keys, &own.offset})
+    *number = narrow(*number);
+  for (std::optional<Sequence::Packed> *packed : {&own.packedQueries, &own.packedKeys})
+    if (*packed) {
+      (*packed)->first = narrow((*packed)->first);
+      (*packed)->count = narrow((*packed)->count);
+    }
   return own;
 }
 
