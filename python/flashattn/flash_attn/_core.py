@@ -1,0 +1,289 @@
+"""From the arguments of FlashAttention's functions, of any generation, to calls of
+`flashattn.attention`."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from .._attention import attention
+from .._backward import attention_backward
+from ..errors import ArgumentError, UnsupportedError
+from ..masks import Mask, affine_set, causal, window
+
+#: The arguments of a function that flashattn does not support: the value that turns each off, and
+#: what to do.
+_REFUSED: Dict[str, Tuple[Any, str]] = {
+    "dropout_p": (0, "pass 0.0, as in evaluation"),
+    "alibi_slopes": (None, "give flashattn.attention a score_mod, or the products as bias"),
+    "block_table": (None, "gather the pages before the call"),
+    "page_table": (None, "gather the pages before the call"),
+    "qv": (None, "concatenate it to q, and the latent values to k"),
+    "q_descale": (None, "convert the tensors to f16 or bf16 before the call"),
+    "k_descale": (None, "convert the tensors to f16 or bf16 before the call"),
+    "v_descale": (None, "convert the tensors to f16 or bf16 before the call"),
+    "gather_kv_indices": (None, "gather the keys before the call"),
+    "score_mod_bwd": (None, "the compiler differentiates score_mod"),
+    "aux_tensors": (None, "give flashattn.attention a bias"),
+    "aux_scalars": (None, "let score_mod capture the numbers"),
+    "block_sparse_tensors": (None, "an affine mask_mod skips hidden tiles by itself"),
+    "block_sparse_tensors_bwd": (None, "an affine mask_mod skips hidden tiles by itself"),
+    "rotary_cos": (None, "call apply_rotary_emb on q and k before"),
+    "rotary_sin": (None, "call apply_rotary_emb on q and k before"),
+    "rotary_seqlens": (None, "call apply_rotary_emb on q and k before"),
+    "cache_batch_idx": (None, "index the caches before the call"),
+    "cache_leftpad": (None, "shift the caches before the call"),
+    "cu_seqlens_q": (None, "call flash_attn_varlen_func"),
+    "cu_seqlens_k_new": (None, "call flash_attn_varlen_func"),
+}  # fmt: skip
+
+
+def refuse(**given: Any) -> None:
+    """Raises UnsupportedError for the first argument whose value is not the one that turns it
+    off."""
+    for name, value in given.items():
+        off, advice = _REFUSED[name]
+        if value is off or (off is not None and value == off):
+            continue
+        is_small = isinstance(value, (int, float, str))
+        found = str(value) if is_small else f"a value of type {type(value).__name__}"
+        raise UnsupportedError(f"expected {name} {off} but got {found}; {advice}")
+
+
+def mask_of(
+    is_causal: bool,
+    window_size: Sequence[Optional[int]],
+    attention_chunk: int = 0,
+) -> Optional[Mask]:
+    """Returns the mask of FlashAttention's arguments; None shows all pairs. A bound of the window
+    that is negative or None is no bound."""
+    if len(window_size) != 2:
+        raise ArgumentError(f"expected window_size (left, right) but got {window_size!r}")
+    left, right = (None if n is None or n < 0 else n for n in window_size)
+    mask: Optional[Mask] = None
+    if is_causal:
+        right = 0
+    if left is None and right == 0:
+        mask = causal
+    elif left is not None or right is not None:
+        mask = window(left=left, right=right)
+    if attention_chunk > 0:
+        start = f"{attention_chunk} * (p floordiv {attention_chunk})"
+        chunk = affine_set(
+            f"(p, k)[nq, nk] : (k - {start} >= 0, {start} + {attention_chunk - 1} - k >= 0)"
+        )
+        mask = chunk if mask is None else mask & chunk
+    return mask
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    scale: Optional[float],
+    mask: Optional[Mask],
+    softcap: Optional[float],
+    deterministic: bool,
+    return_lse: bool,
+    sink: Optional[Tensor] = None,
+    cu_seqlens_q: Optional[Tensor] = None,
+    cu_seqlens_k: Optional[Tensor] = None,
+    seqused_q: Optional[Tensor] = None,
+    seqused_k: Optional[Tensor] = None,
+    score_mod: Optional[Callable[..., Any]] = None,
+    align: str = "bottom_right",
+) -> Tuple[Tensor, Optional[Tensor]]:
+    """Returns o and, with return_lse, lse. Sequences are packed if `cu_seqlens_q`, `cu_seqlens_k`
+    or `seqused_q` is given. A side without starts is then batched."""
+    _check_rows(q=q, k=k, v=v)
+    options: Dict[str, Any] = {
+        "mask": mask,
+        "scale": scale,
+        "softcap": softcap or None,
+        "kv_len": seqused_k,
+    }
+    if score_mod is not None:
+        options["score_mod"] = score_mod
+    if align != "bottom_right":
+        options["align"] = align
+    batch: Optional[int] = None
+    if cu_seqlens_q is None and cu_seqlens_k is None and seqused_q is None:
+        options["layout"] = "bshd"
+    else:
+        if cu_seqlens_q is None:
+            batch = q.shape[0]
+            cu_seqlens_q, (q,) = _pack(q)
+        if cu_seqlens_k is None:
+            cu_seqlens_k, (k, v) = _pack(k, v)
+        options.update(
+            layout="thd", cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, q_len=seqused_q
+        )
+    sink = None if sink is None else sink.float()
+    if deterministic and _records(q, k, v, sink):
+        o, lse = _attend_deterministic(q, k, v, sink, options)
+    elif return_lse:
+        o, lse = attention(q, k, v, sink_logits=sink, return_lse=True, **options)
+    else:
+        o, lse = attention(q, k, v, sink_logits=sink, **options), None
+    if batch is not None:
+        o = o.reshape(batch, -1, *o.shape[1:])
+        lse = None if lse is None else lse.reshape(lse.shape[0], batch, -1).transpose(0, 1)
+    return o, lse if return_lse else None
+
+
+def _check_rows(**given: Any) -> None:
+    for name, tensor in given.items():
+        if not isinstance(tensor, Tensor):
+            raise ArgumentError(
+                f"expected {name!r} to be a tensor of torch but got {type(tensor).__name__}"
+            )
+
+
+def _pack(*tensors: Tensor) -> Tuple[Tensor, Tuple[Tensor, ...]]:
+    """Returns the starts of batches of equal length, and tensors `[B, N, H, D]` as `[B * N, H,
+    D]`."""
+    for tensor in tensors:
+        if tensor.dim() != 4:
+            raise ArgumentError(f"expected a tensor of rank 4 but got {tensor.dim()}")
+    batch, rows = tensors[0].shape[:2]
+    starts = torch.arange(batch + 1, dtype=torch.int32, device=tensors[0].device) * rows
+    return starts, tuple(tensor.flatten(0, 1) for tensor in tensors)
+
+
+def _records(*tensors: Optional[Tensor]) -> bool:
+    """Returns whether autograd records a call whose gradients PyTorch's own setting leaves free to
+    differ."""
+    return (
+        torch.is_grad_enabled()
+        and not torch.are_deterministic_algorithms_enabled()
+        and any(tensor is not None and tensor.requires_grad for tensor in tensors)
+    )
+
+
+def _attend_deterministic(
+    q: Tensor, k: Tensor, v: Tensor, sink: Optional[Tensor], options: Dict[str, Any]
+) -> Tuple[Tensor, Tensor]:
+    kind = q.device.type
+    if torch.is_autocast_enabled(kind):
+        q, k, v = (tensor.to(torch.get_autocast_dtype(kind)) for tensor in (q, k, v))
+    results: Tuple[Tensor, Tensor] = _Deterministic.apply(q, k, v, sink, options)
+    return results
+
+
+class _Deterministic(torch.autograd.Function):
+    """Attention whose gradients are bitwise reproducible, whatever PyTorch's global setting is."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, sink: Optional[Tensor], options: Dict[str, Any]
+    ) -> Tuple[Tensor, Tensor]:
+        o, lse = attention(q, k, v, sink_logits=sink, return_lse=True, **options)
+        ctx.save_for_backward(q, k, v, o, lse, sink)
+        ctx.options = options
+        ctx.set_materialize_grads(False)
+        return o, lse
+
+    @staticmethod
+    @once_differentiable  # type: ignore[misc, untyped-decorator, unused-ignore]
+    def backward(ctx: Any, d_o: Optional[Tensor], d_lse: Optional[Tensor]) -> Tuple[Any, ...]:
+        q, k, v, o, lse, sink = ctx.saved_tensors
+        found = attention_backward(
+            q, k, v, o, lse, torch.zeros_like(o) if d_o is None else d_o, d_lse=d_lse,
+            sink_logits=sink, return_d_sink_logits=bool(ctx.needs_input_grad[3]),
+            deterministic=True, **ctx.options,
+        )  # fmt: skip
+        return (*found, None, None)[:5] if len(found) == 3 else (*found, None)
+
+
+def with_cache(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    k: Optional[Tensor],
+    v: Optional[Tensor],
+    cache_seqlens: Any,
+    *,
+    scale: Optional[float],
+    mask: Optional[Mask],
+    softcap: Optional[float],
+    return_lse: bool,
+) -> Any:
+    """Returns o, or (o, lse), of queries against caches, to which k and v are appended first."""
+    from ..torch import decode
+
+    if k is not None and k.shape[1] != q.shape[1]:
+        raise UnsupportedError(
+            f"expected as many rows of k as of q, which are {q.shape[1]}, but got {k.shape[1]}"
+        )
+    if cache_seqlens is None:
+        if k is not None:
+            raise ArgumentError("expected cache_seqlens with k and v but got None")
+        cache_seqlens = k_cache.shape[1]
+    if not isinstance(cache_seqlens, Tensor):
+        cache_seqlens = torch.full(
+            (q.shape[0],), cache_seqlens, dtype=torch.int32, device=q.device
+        )
+    lengths = cache_seqlens if k is None else cache_seqlens + k.shape[1]
+    return decode(
+        q, k_cache, v_cache, lengths, k, v, mask=mask, scale=scale, softcap=softcap or None,
+        layout="bshd", return_lse=return_lse,
+    )  # fmt: skip
+
+
+def scores_of(
+    score_mod: Optional[Callable[..., Any]], q: Tensor, k: Tensor, is_aligned: bool, is_packed: bool
+) -> Optional[Callable[..., Any]]:
+    """Returns FlashAttention-4's `score_mod` as one of `flashattn.attention`. `is_aligned` says
+    that position p of a query is its index, as FlashAttention-4 counts."""
+    if score_mod is None:
+        return None
+    modify = score_mod
+    shift, sizes = 0, None
+    if not is_packed:
+        sizes = SimpleNamespace(seqlen_q=q.shape[1], seqlen_k=k.shape[1])
+        shift = 0 if is_aligned else k.shape[1] - q.shape[1]
+    elif not is_aligned:
+        raise UnsupportedError(
+            "expected score_mod without causal and window_size for sequences of different lengths "
+            "but got both; give flashattn.attention a score_mod"
+        )
+
+    def modified(score: Any, b: Any, h: Any, p: Any, key: Any) -> Any:
+        index = p - shift if shift else p
+        return modify(score, b, h, q_idx=index, kv_idx=key, seqlen_info=sizes, aux_tensors=())
+
+    return modified
+
+
+def shown_by(mask_mod: Callable[..., Any]) -> Mask:
+    """Returns FlashAttention-4's `mask_mod` as a mask of the indices of queries and keys."""
+    from ..torch import affine_mask
+
+    return affine_mask(lambda b, h, q_idx, kv_idx: mask_mod(b, h, q_idx, kv_idx, None, ()))
+
+
+def combine(
+    out_partial: Tensor,
+    lse_partial: Tensor,
+    out: Optional[Tensor],
+    out_dtype: Optional[torch.dtype],
+) -> Tuple[Tensor, Tensor]:
+    """Returns o and lse of parts that have seen different keys. What a part that has seen no key
+    holds is ignored."""
+    top = lse_partial.amax(0)
+    weights = torch.exp(lse_partial - top.masked_fill(top == -torch.inf, 0))
+    total = weights.sum(0)
+    lse = top + total.log()
+    shares = (weights / total.masked_fill(total == 0, 1)).unsqueeze(-1)
+    parts = torch.where(shares > 0, out_partial.to(torch.float32) * shares, 0)
+    found = parts.sum(0).to(out_dtype or (out_partial.dtype if out is None else out.dtype))
+    if out is None:
+        return found, lse
+    if out.dtype != found.dtype:
+        raise ArgumentError(f"expected out of type {found.dtype} but got {out.dtype}")
+    return out.copy_(found), lse

@@ -1,0 +1,232 @@
+"""The functions of FlashAttention-2, with its arguments, over `flashattn.attention`.
+
+Four rules hold for all of them:
+
+- q, k and v are `[B, N, H, D]`, or `[T, H, D]` for functions with `varlen` in their name: f16, bf16
+  or f32, on the CPU or a GPU. Query heads share key/value heads. v may have another head dimension
+  than q and k.
+- The last query is aligned with the last key. A query that sees no key has o = 0 and lse = -inf
+  (FlashAttention-2 has lse = inf there).
+- `deterministic=True` makes gradients bitwise reproducible.
+- dropout_p must be 0, and alibi_slopes and block_table must be None: UnsupportedError names what is
+  not.
+
+With `return_attn_probs=True`, functions return (o, softmax_lse, None). softmax_lse is f32, `[B, H,
+N]` or `[H, T]`, and can be differentiated. Probabilities are never stored.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Sequence, Union
+
+from torch import Tensor
+
+from . import _core
+
+__all__ = [
+    "flash_attn_func",
+    "flash_attn_kvpacked_func",
+    "flash_attn_qkvpacked_func",
+    "flash_attn_varlen_func",
+    "flash_attn_varlen_kvpacked_func",
+    "flash_attn_varlen_qkvpacked_func",
+    "flash_attn_with_kvcache",
+]
+
+def flash_attn_func(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    dropout_p: float = 0.0,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: Sequence[int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Optional[Tensor] = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Any:
+    """Computes attention of q, `[B, Nq, Hq, D]`, to k and v, `[B, Nk, Hkv, D]`.
+
+    Args:
+      softmax_scale: factor of the scores; None means `1 / sqrt(D)`.
+      window_size: (left, right), the numbers of keys on each side of a query that it sees; -1 means
+        no bound.
+      softcap: scores s become `softcap * tanh(s / softcap)`; 0 turns this off.
+
+    Returns:
+      o, `[B, Nq, Hq, D]`, or (o, softmax_lse, None) with return_attn_probs.
+    """
+    _core.refuse(dropout_p=dropout_p, alibi_slopes=alibi_slopes)
+    o, lse = _core.attend(
+        q, k, v, scale=softmax_scale, mask=_core.mask_of(causal, window_size), softcap=softcap,
+        deterministic=deterministic, return_lse=return_attn_probs,
+    )  # fmt: skip
+    return (o, lse, None) if return_attn_probs else o
+
+
+def flash_attn_kvpacked_func(
+    q: Tensor,
+    kv: Tensor,
+    dropout_p: float = 0.0,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: Sequence[int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Optional[Tensor] = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Any:
+    """`flash_attn_func` with k and v in one tensor, `[B, Nk, 2, Hkv, D]`, of which nothing is
+    copied."""
+    k, v = kv.unbind(2)
+    return flash_attn_func(
+        q, k, v, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes,
+        deterministic, return_attn_probs,
+    )  # fmt: skip
+
+
+def flash_attn_qkvpacked_func(
+    qkv: Tensor,
+    dropout_p: float = 0.0,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: Sequence[int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Optional[Tensor] = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Any:
+    """`flash_attn_func` with q, k and v in one tensor, `[B, N, 3, H, D]`, of which nothing is
+    copied."""
+    q, k, v = qkv.unbind(2)
+    return flash_attn_func(
+        q, k, v, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes,
+        deterministic, return_attn_probs,
+    )  # fmt: skip
+
+
+def flash_attn_varlen_func(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_seqlens_q: Tensor,
+    cu_seqlens_k: Tensor,
+    max_seqlen_q: Any,
+    max_seqlen_k: Any,
+    dropout_p: float = 0.0,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: Sequence[int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Optional[Tensor] = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+    block_table: Optional[Tensor] = None,
+) -> Any:
+    """Computes attention of packed sequences: sequence b has the rows from `cu_seqlens_q[b]` to
+    `cu_seqlens_q[b + 1]` of q, `[Tq, Hq, D]`, and from `cu_seqlens_k[b]` to `cu_seqlens_k[b + 1]`
+    of k and v, `[Tk, Hkv, D]`.
+
+    Args:
+      cu_seqlens_q, cu_seqlens_k: `[B + 1]`, i32. The host does not read them.
+      max_seqlen_q, max_seqlen_k: not used; there is no maximum length.
+
+    Returns:
+      o, `[Tq, Hq, D]`, or (o, softmax_lse, None) with return_attn_probs. Rows of no sequence have o
+      = 0.
+    """
+    _core.refuse(dropout_p=dropout_p, alibi_slopes=alibi_slopes, block_table=block_table)
+    o, lse = _core.attend(
+        q, k, v, scale=softmax_scale, mask=_core.mask_of(causal, window_size), softcap=softcap,
+        deterministic=deterministic, return_lse=return_attn_probs, cu_seqlens_q=cu_seqlens_q,
+        cu_seqlens_k=cu_seqlens_k,
+    )  # fmt: skip
+    return (o, lse, None) if return_attn_probs else o
+
+
+def flash_attn_varlen_kvpacked_func(
+    q: Tensor,
+    kv: Tensor,
+    cu_seqlens_q: Tensor,
+    cu_seqlens_k: Tensor,
+    max_seqlen_q: Any,
+    max_seqlen_k: Any,
+    dropout_p: float = 0.0,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: Sequence[int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Optional[Tensor] = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Any:
+    """`flash_attn_varlen_func` with k and v in one tensor, `[Tk, 2, Hkv, D]`."""
+    k, v = kv.unbind(1)
+    return flash_attn_varlen_func(
+        q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p,
+        softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs,
+    )  # fmt: skip
+
+
+def flash_attn_varlen_qkvpacked_func(
+    qkv: Tensor,
+    cu_seqlens: Tensor,
+    max_seqlen: Any,
+    dropout_p: float = 0.0,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: Sequence[int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Optional[Tensor] = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Any:
+    """`flash_attn_varlen_func` with q, k and v in one tensor, `[T, 3, H, D]`."""
+    q, k, v = qkv.unbind(1)
+    return flash_attn_varlen_func(
+        q, k, v, cu_seqlens, cu_seqlens, max_seqlen, max_seqlen, dropout_p, softmax_scale, causal,
+        window_size, softcap, alibi_slopes, deterministic, return_attn_probs,
+    )  # fmt: skip
+
+
+def flash_attn_with_kvcache(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    k: Optional[Tensor] = None,
+    v: Optional[Tensor] = None,
+    rotary_cos: Optional[Tensor] = None,
+    rotary_sin: Optional[Tensor] = None,
+    cache_seqlens: Optional[Union[int, Tensor]] = None,
+    cache_batch_idx: Optional[Tensor] = None,
+    cache_leftpad: Optional[Tensor] = None,
+    block_table: Optional[Tensor] = None,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: Sequence[int] = (-1, -1),
+    softcap: float = 0.0,
+    rotary_interleaved: bool = True,
+    alibi_slopes: Optional[Tensor] = None,
+    num_splits: int = 0,
+    return_softmax_lse: bool = False,
+) -> Any:
+    """Computes attention of q, `[B, N, Hq, D]`, to caches, `[B, capacity, Hkv, D]`, without
+    gradients. If k and v are given, `[B, N, Hkv, D]`, they are first written into the caches, from
+    index `cache_seqlens[b]` on.
+
+    The cache's part in use, `cache_seqlens`, is a number or `[B]`, i32. rotary_cos, rotary_sin,
+    cache_batch_idx, cache_leftpad, block_table and alibi_slopes must be None. num_splits is not
+    used: the compiler chooses.
+
+    Returns:
+      o, or (o, softmax_lse) with return_softmax_lse.
+    """
+    _core.refuse(
+        rotary_cos=rotary_cos, rotary_sin=rotary_sin, cache_batch_idx=cache_batch_idx,
+        cache_leftpad=cache_leftpad, block_table=block_table, alibi_slopes=alibi_slopes,
+    )  # fmt: skip
+    return _core.with_cache(
+        q, k_cache, v_cache, k, v, cache_seqlens, scale=softmax_scale, softcap=softcap,
+        mask=_core.mask_of(causal, window_size), return_lse=return_softmax_lse,
+    )  # fmt: skip

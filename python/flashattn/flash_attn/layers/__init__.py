@@ -1,0 +1,1 @@
+"""The layers of FlashAttention that code outside of it calls."""
