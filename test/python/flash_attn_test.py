@@ -1,10 +1,16 @@
 # flashattn.flash_attn: FlashAttention's functions of three generations. Names and defaults of their
-# arguments; values and gradients against attention in float64; and what is refused.
+# arguments; values and gradients against attention in float64; what is refused; and what makes
+# other code find them.
 # REQUIRES: python-package, torch
 # RUN: %flashattn_python %s
 
+import importlib.util
 import inspect
 import math
+import os
+import subprocess
+import sys
+import tempfile
 import unittest
 from unittest import mock
 
@@ -582,6 +588,7 @@ class FlashAttnTest(unittest.TestCase):
             lambda: fa2.flash_attn_func(q, k[:, :, :, :8], v),
             lambda: fa2.flash_attn_with_kvcache(q, k, v, k, v),
             lambda: cute.flash_attn_varlen_func(q[0], k, v, seqused_q=torch.ones(1).int()),
+            lambda: fa2.install("5"),
         ):
             with self.assertRaisesRegex(FlashAttnError, "^expected .* but got "):
                 call()
@@ -651,6 +658,118 @@ class FlashAttnTest(unittest.TestCase):
         self.assertIs(rotary.apply_rotary_emb_func, rotary.apply_rotary_emb)
         half = rotary.apply_rotary_emb(packed.bfloat16(), cos, sin)
         self.assertEqual(half.dtype, torch.bfloat16)
+
+
+#: Each runs in a process of its own.
+INSTALLED = """
+import importlib.metadata, importlib.util, sys
+from flashattn import flash_attn as ours, flash_attn_interface as third
+def is_there(name):
+    return importlib.util.find_spec(name) is not None
+assert not any(map(is_there, ("flash_attn", "flash_attn_interface", "flash_attn_3")))
+before = list(sys.meta_path)
+
+ours.install()
+import flash_attn
+from flash_attn import flash_attn_func, flash_attn_with_kvcache
+from flash_attn.bert_padding import index_first_axis, pad_input, unpad_input
+from flash_attn.flash_attn_interface import flash_attn_varlen_func
+from flash_attn.layers.rotary import apply_rotary_emb
+assert flash_attn_func is ours.flash_attn_func and flash_attn.__version__ == "2.8.4"
+assert flash_attn.__spec__.name == flash_attn.__name__ == "flash_attn"
+assert not hasattr(flash_attn, "install")
+assert is_there("flash_attn.layers.rotary") and not is_there("flash_attn.cute")
+for name in ("flash_attn", "flash-attn", "Flash.Attn"):
+    assert importlib.metadata.version(name) == "2.8.4"
+assert "flash-attn" in importlib.metadata.packages_distributions()["flash_attn"]
+assert importlib.metadata.version("numpy") and not is_there("flash_attn_interface")
+
+ours.install(3)
+ours.install("4")
+ours.install("2")
+import flash_attn_interface
+import flash_attn_3.flash_attn_interface
+from flash_attn.cute import flash_attn_varlen_func as fourth
+from flash_attn.cute.interface import flash_attn_func as other
+assert flash_attn_interface.flash_attn_func is third.flash_attn_func
+assert flash_attn_3.flash_attn_interface.flash_attn_func is third.flash_attn_func
+assert fourth is importlib.import_module("flashattn.flash_attn.cute").flash_attn_varlen_func
+assert importlib.import_module("flash_attn").flash_attn_func is flash_attn_func
+assert importlib.metadata.version("flash_attn_3") == "3.0.0"
+found = importlib.metadata.packages_distributions()
+assert sorted(found["flash_attn"]) == ["flash-attn", "flash-attn-4"], found["flash_attn"]
+
+ours.uninstall()
+ours.uninstall()
+assert sys.meta_path == before
+assert not any(name.partition(".")[0].startswith("flash_attn") for name in sys.modules)
+assert not any(map(is_there, ("flash_attn", "flash_attn_interface", "flash_attn_3")))
+try:
+    importlib.metadata.version("flash-attn")
+except importlib.metadata.PackageNotFoundError:
+    print("ok")
+"""
+#: The folder in argv[1] holds another package of the name.
+HIDDEN = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import flash_attn.deep
+from flashattn import flash_attn as ours
+theirs, deep = flash_attn, flash_attn.deep
+ours.install("4")
+import flash_attn.cute
+assert flash_attn is theirs and flash_attn.deep is deep
+ours.uninstall()
+assert not hasattr(theirs, "cute") and "flash_attn.cute" not in sys.modules
+ours.install("2")
+import flash_attn
+assert flash_attn.flash_attn_func is ours.flash_attn_func and "flash_attn.deep" not in sys.modules
+ours.uninstall()
+import flash_attn.deep
+assert flash_attn is theirs and flash_attn.deep is deep
+print("ok")
+"""
+TRANSFORMERS = """
+from flashattn import flash_attn as ours
+for generation in "234":
+    ours.install(generation)
+from transformers.utils import import_utils
+import_utils.is_torch_cuda_available = lambda: True
+assert import_utils.is_flash_attn_2_available()
+assert import_utils.is_flash_attn_greater_or_equal("2.3.3")
+assert import_utils.is_flash_attn_3_available() and import_utils.is_flash_attn_4_available()
+from transformers import modeling_flash_attention_utils as utils
+for number, where in ((2, "flash_attn"), (3, "flash_attn_interface"), (4, "flash_attn.cute")):
+    name = f"flash_attention_{number}"
+    functions, _ = utils.lazy_import_flash_attention(name)
+    expected = __import__(where, fromlist=["flash_attn_func"])
+    assert functions[0] is expected.flash_attn_func, (name, functions)
+    assert utils.FLASH_ATTENTION_COMPATIBILITY_MATRIX[number]["pkg_availability_check"]()
+print("ok")
+"""
+
+
+class InstallTest(unittest.TestCase):
+    def run_alone(self, text, *arguments):
+        done = subprocess.run(
+            [sys.executable, "-c", text, *arguments], capture_output=True, text=True, timeout=240
+        )
+        self.assertEqual((done.stderr, done.stdout, done.returncode)[1:], ("ok\n", 0), done.stderr)
+
+    @unittest.skipIf(importlib.util.find_spec("flash_attn"), "FlashAttention is installed")
+    def test_install(self):
+        self.run_alone(INSTALLED)
+
+    def test_another_package_comes_back(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkdir(os.path.join(folder, "flash_attn"))
+            for name in ("__init__.py", "deep.py"):
+                open(os.path.join(folder, "flash_attn", name), "w").close()
+            self.run_alone(HIDDEN, folder)
+
+    @unittest.skipUnless(importlib.util.find_spec("transformers"), "transformers is not installed")
+    def test_transformers(self):
+        self.run_alone(TRANSFORMERS)
 
 
 if __name__ == "__main__":
