@@ -229,13 +229,18 @@ def _run(
     given = dict(zip(("q", "k", "v", "o", "lse", "d_o"), tensors))
     _tensors.check_layouts({**given, **operands})
     if _tensors.is_torch(given["q"]):
+        inputs = {**given, **operands}
+        laid_out = {name: _torch.lay_out(name, x) for name, x in inputs.items()}
         wants_bias = "d_bias" in wanted and _tensors.is_torch(operands.get("bias"))
         if wants_bias and 0 in operands["bias"].stride():
-            operands["bias"] = operands["bias"].contiguous()  # rule B5: one gradient per element
-        given, operands = (
-            {name: _torch.lay_out(name, x) for name, x in inputs.items()}
-            for inputs in (given, operands)
-        )
+            laid_out["bias"] = operands["bias"].contiguous()  # rule B5: one gradient per element
+        is_copied = any(laid_out[name] is not x for name, x in inputs.items())
+        given = {name: laid_out[name] for name in given}
+        operands = {name: laid_out[name] for name in operands}
+        if is_copied and key is not None:
+            # The key is that of the tensors before they were copied, whose memory no plan may read.
+            rows, copied = tuple(given.values()), tuple(operands.values())
+            return differentiate(rows, copied, out, stream, scale, options)
     call = _plans.check_call(_OP, given, operands, options)
     found = _split_out(out, wanted)
     outputs = {name: _plans.output_of(call, name, found[name]) for name in wanted}

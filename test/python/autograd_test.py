@@ -162,6 +162,29 @@ class AutogradTest(unittest.TestCase):
         for mine, other in zip(first, direct):
             torch.testing.assert_close(mine, other, rtol=0, atol=0)
 
+    def test_inputs_that_are_copied(self):
+        """Each call of the function copies them: a plan for the copies does not read the tensors themselves."""
+        q, k, v = (x.detach() for x in self.inputs())
+        o, lse = attention(q, k, v, return_lse=True)
+        bias = torch.ones(()).expand(4, 20, 33)
+        for name, do, options in (
+            ("expanded", torch.ones(()).expand(o.shape), {}),
+            ("transposed", torch.randn_like(o.mT.contiguous()).mT, {}),
+            ("operand", torch.randn_like(o), {"bias": bias, "return_d_bias": True}),
+            ("lengths", torch.randn_like(o), {"kv_len": torch.tensor([30, 33])}),
+        ):
+            with self.subTest(name):
+                dense = dict(options)
+                if "bias" in options:
+                    dense["bias"] = bias.contiguous()
+                if "kv_len" in options:
+                    dense["kv_len"] = options["kv_len"].int()
+                wanted = attention_backward(q, k, v, o, lse, do.contiguous(), **dense)
+                for _ in range(3):
+                    found = attention_backward(q, k, v, o, lse, do, **options)
+                    for one, other in zip(found, wanted):
+                        torch.testing.assert_close(one, other)
+
     def test_gradients_by_a_plan_cost_a_look(self):
         """What has a plan goes by it alone; what somebody else has to see, or what has none, in full."""
         weigh = torch.randn(2, 4, 20, 16)
