@@ -595,15 +595,37 @@ class FlashAttnTest(unittest.TestCase):
 
     def test_compiled(self):
         leaves = self.rows((1, 20, 4, 16), (1, 20, 2, 16), (1, 20, 2, 16))
-        wanted, _ = self.batched(*leaves, causal=True, window_size=(5, -1))
-        import flashattn.torch  # noqa: F401
-
-        for module in (fa2, fa3):
-            compiled = torch.compile(
-                lambda q, k, v: module.flash_attn_func(q, k, v, causal=True, window_size=(5, -1)),
+        for module, whole, options in (
+            (fa2, True, {"window_size": (5, -1)}),
+            (fa3, True, {"window_size": (5, -1), "attention_chunk": 7}),
+            (fa2, False, {"deterministic": True}),
+        ):
+            with self.subTest(module=module.__name__, **options):
+                compiled = torch.compile(
+                    lambda q, k, v: module.flash_attn_func(q, k, v, causal=True, **options) * 2,
+                    backend="aot_eager", fullgraph=whole,
+                )  # fmt: skip
+                mask = {x: y for x, y in options.items() if x != "deterministic"}
+                wanted, _ = self.batched(*leaves, causal=True, **mask)
+                self.check(leaves, compiled(*leaves), wanted * 2)
+        torch._dynamo.reset()
+        message = "expected fullgraph=False for deterministic=True"
+        with self.assertRaisesRegex(RuntimeError, message):
+            torch.compile(
+                lambda q, k, v: fa2.flash_attn_func(q, k, v, deterministic=True),
                 backend="aot_eager", fullgraph=True,
-            )  # fmt: skip
-            self.check(leaves, compiled(*leaves), wanted)
+            )(*leaves)  # fmt: skip
+
+    @unittest.skipUnless(has_packed(), "packed sequences are computed one by one")
+    def test_compiled_packed(self):
+        starts = torch.tensor([0, 12, 30], dtype=torch.int32)
+        leaves = self.rows((30, 4, 16), (30, 2, 16), (30, 2, 16))
+        wanted, _ = self.packed(*leaves, [(0, 12, 0, 12), (12, 30, 12, 30)], causal=True)
+        compiled = torch.compile(
+            lambda *rows: fa2.flash_attn_varlen_func(*rows, starts, starts, 18, 18, causal=True),
+            backend="aot_eager", fullgraph=True,
+        )  # fmt: skip
+        self.check(leaves, compiled(*leaves), wanted)
 
     def test_padding(self):
         x = torch.randn(3, 7, 2, 4, dtype=torch.float64, requires_grad=True)

@@ -13,7 +13,8 @@ from torch.autograd.function import once_differentiable
 from .._attention import attention
 from .._backward import attention_backward
 from ..errors import ArgumentError, UnsupportedError
-from ..masks import Mask, affine_set, causal, window
+from ..masks import Mask, causal, window
+from ..torch import affine_mask, decode
 
 #: The arguments of a function that flashattn does not support: the value that turns each off, and
 #: what to do.
@@ -72,10 +73,10 @@ def mask_of(
     elif left is not None or right is not None:
         mask = window(left=left, right=right)
     if attention_chunk > 0:
+        # Not by affine_set, which torch.compile cannot follow into the library.
         start = f"{attention_chunk} * (p floordiv {attention_chunk})"
-        chunk = affine_set(
-            f"(p, k)[nq, nk] : (k - {start} >= 0, {start} + {attention_chunk - 1} - k >= 0)"
-        )
+        constraints = f"k - {start} >= 0, {start} + {attention_chunk - 1} - k >= 0"
+        chunk = Mask(f'#flashattn.set<"(p, k)[nq, nk] : ({constraints})">')
         mask = chunk if mask is None else mask & chunk
     return mask
 
@@ -165,7 +166,7 @@ def _records(*tensors: Optional[Tensor]) -> bool:
     )
 
 
-def _attend_deterministic(
+def _attend_outside(
     q: Tensor, k: Tensor, v: Tensor, sink: Optional[Tensor], options: Dict[str, Any]
 ) -> Tuple[Tensor, Tensor]:
     kind = q.device.type
@@ -173,6 +174,14 @@ def _attend_deterministic(
         q, k, v = (tensor.to(torch.get_autocast_dtype(kind)) for tensor in (q, k, v))
     results: Tuple[Tensor, Tensor] = _Deterministic.apply(q, k, v, sink, options)
     return results
+
+
+#: Dynamo would follow the function into its backward pass, which reads the addresses of tensors.
+_attend_deterministic = torch.compiler.disable(  # type: ignore[no-untyped-call, unused-ignore]
+    _attend_outside,
+    reason="expected fullgraph=False for deterministic=True; a graph has reproducible gradients by "
+    "torch.use_deterministic_algorithms(True)",
+)
 
 
 class _Deterministic(torch.autograd.Function):
@@ -214,8 +223,6 @@ def with_cache(
     return_lse: bool,
 ) -> Any:
     """Returns o, or (o, lse), of queries against caches, to which k and v are appended first."""
-    from ..torch import decode
-
     if k is not None and k.shape[1] != q.shape[1]:
         raise UnsupportedError(
             f"expected as many rows of k as of q, which are {q.shape[1]}, but got {k.shape[1]}"
@@ -262,8 +269,6 @@ def scores_of(
 
 def shown_by(mask_mod: Callable[..., Any]) -> Mask:
     """Returns FlashAttention-4's `mask_mod` as a mask of the indices of queries and keys."""
-    from ..torch import affine_mask
-
     return affine_mask(lambda b, h, q_idx, kv_idx: mask_mod(b, h, q_idx, kv_idx, None, ()))
 
 
