@@ -123,7 +123,7 @@ CASES = [
     (
         lambda: attention(*(x.astype(numpy.uint16) for x in (Q, K, K))),
         UnsupportedError,
-        "expected element type f16, bf16 or f32 of 'q' but got uint16; dtype='bf16' says",
+        "expected element type f16, bf16 or f32 of 'q' but got uint16; pass dtype='bf16' if",
     ),
     (
         lambda: attention(Q, K.astype(numpy.float16), K),
