@@ -74,6 +74,9 @@ def attention(
     softcap: Optional[float] = None,
     sink_logits: Any = None,
     kv_len: Any = None,
+    q_len: Any = None,
+    cu_seqlens_q: Any = None,
+    cu_seqlens_k: Any = None,
     offset: Optional[int] = None,
     score_mod: Optional[_trace.ScoreMod] = None,
     **unknown: Any,
@@ -102,7 +105,9 @@ def attention(
       scale: factor of the scores, from 1e-18 to 1e18; None means `1 / sqrt(D)`. One kernel serves all
         values.
       align: the position of query 0 if Nq and Nk differ: Nk - Nq ("bottom_right") or 0 ("top_left").
-      layout: "bhsd", or "bshd" if the sequence axis precedes the heads axis in q, k, v and o.
+      layout: "bhsd", or "bshd" if the sequence axis precedes the heads axis in q, k, v and o. "thd" is
+        "bshd" without the batch axis of packed tensors, for calls with cu_seqlens_q: q `[T, Hq, D]`, o
+        `[T, Hq, Dv]` and lse `[Hq, T]`, and with cu_seqlens_k also k `[Tk, Hkv, D]` and v `[Tk, Hkv, Dv]`.
       return_lse: also return the log-sum-exp (natural logarithm) of each row's scores, `[B, Hq, Nq]`, f32.
       out: the tensor to write to: o, or the pair (o, lse) with return_lse. Outputs must not share any
         byte with another tensor of the call. Interleaved views, such as the slices of one packed tensor
@@ -123,15 +128,25 @@ def attention(
         A kernel's first call runs interleaving 1, its next call interleaving 2.
 
       bias: added to the scores: f16, bf16 or f32, of any shape that broadcasts to `[B, Hq, Nq, Nk]`,
-        whatever the layout. A broadcast bias is not expanded in memory. bias, attn_mask, sink_logits and
-        kv_len are read in place. On the CPU, each of these operands may be a list; sink_logits and kv_len
-        may also be arrays of float64 and int64, which are copied.
+        whatever the layout. A broadcast bias is not expanded in memory. Tensor operands are read in place.
+        On the CPU, each of them may be a list; sink_logits may also be an array of float64, and lengths and
+        starts arrays of int64, which are copied.
       attn_mask: bool, broadcasts to `[B, Hq, Nq, Nk]`; False hides a pair that the mask shows.
       softcap: a number c, from 1e-18 to 1e18; scores s become `c * tanh(s / c)` before score_mod and bias.
       sink_logits: `[Hq]`, f32: one logit per query head, added to the softmax denominator only. The lse of
         a row that sees no key is this logit.
       kv_len: `[B]`, i32: the number of valid keys of each batch element. Keys from this index on are
         ignored, whatever k and v contain there. With "bottom_right", query 0 is at position kv_len - Nq.
+      q_len: `[B]`, i32: the number of valid queries of each batch element or packed sequence, which takes
+        the place of Nq. In rows from this index on, o is 0 and lse is -inf. q_len and starts exclude bias
+        and attn_mask.
+      cu_seqlens_q: `[B+1]`, i32: the starts of B packed sequences. q is `[1, Hq, T, D]`, or `[T, Hq, D]`
+        with layout "thd", and sequence b has the rows from cu_seqlens_q[b] to cu_seqlens_q[b+1]. Starts do
+        not decrease, and a sequence may be empty. In rows of no sequence, o is 0 and lse is -inf. Masks,
+        positions and score_mod count from the first row of each sequence. The host does not read starts;
+        on the CPU, they are checked in the first call of a kind.
+      cu_seqlens_k: `[B+1]`, i32: the same for k and v. Without one of them, the tensors on its side have B
+        batch elements, and kv_len states how many of their keys are valid (docs/sequences.md).
       offset: the position of query 0, an integer of 32 bits; replaces the position that `align` implies.
         One kernel serves all values.
       score_mod: a function of (score, b, h, p, k) that returns the new score, such as
@@ -165,11 +180,12 @@ def attention(
     text: Any = None
     operands: Any = None
     if not (
-        bias is attn_mask is softcap is sink_logits is kv_len is offset is None and score_mod is None
-    ):
+        bias is attn_mask is softcap is sink_logits is kv_len is q_len is cu_seqlens_q is cu_seqlens_k
+        is offset is None and score_mod is None
+    ):  # fmt: skip
         operands = {
             "bias": bias, "attn_mask": attn_mask, "sink_logits": sink_logits, "kv_len": kv_len,
-            "offset": offset,
+            "q_len": q_len, "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "offset": offset,
         }  # fmt: skip
         text = score_mod
         if not traces:

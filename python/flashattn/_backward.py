@@ -78,6 +78,9 @@ def attention_backward(
     softcap: Optional[float] = None,
     sink_logits: Any = None,
     kv_len: Any = None,
+    q_len: Any = None,
+    cu_seqlens_q: Any = None,
+    cu_seqlens_k: Any = None,
     offset: Optional[int] = None,
     score_mod: Optional[_trace.ScoreMod] = None,
     **unknown: Any,
@@ -94,9 +97,9 @@ def attention_backward(
       do: the gradient with respect to o, in the shape and type of o. Error messages call this argument
         'd_o', as the op does.
       d_lse: the gradient with respect to lse, in the shape and type of lse, if the loss depends on lse.
-      mask, scale, align, layout, bias, attn_mask, softcap, sink_logits, kv_len, offset, score_mod: the
-        same as in the call of `flashattn.attention`. The compiler differentiates score_mod with respect
-        to the score; numbers that score_mod captures have no gradient.
+      mask, scale, align, layout, bias, attn_mask, softcap, sink_logits, kv_len, q_len, cu_seqlens_q,
+        cu_seqlens_k, offset, score_mod: the same as in the call of `flashattn.attention`. The compiler
+        differentiates score_mod with respect to the score; numbers that score_mod captures have no gradient.
       deterministic: whether equal calls return bitwise equal results.
       return_d_bias: also return the gradient with respect to bias, in the shape and type of bias, summed
         over the dimensions along which bias is broadcast. An expanded PyTorch tensor gets a gradient for
@@ -108,8 +111,8 @@ def attention_backward(
 
     Returns:
       (dq, dk, dv), with the shapes and the type of q, k and v, then d_bias and d_sink_logits if
-      requested. Sums are computed in f32. Rows that see no key, keys that no row sees and keys from
-      kv_len on have zero gradients.
+      requested. Sums are computed in f32. Rows that see no key, keys that no row sees, keys from kv_len on
+      and rows of no packed sequence have zero gradients.
 
     Raises:
       The same errors as `flashattn.attention`.
@@ -123,7 +126,8 @@ def attention_backward(
     names, values = _features.normalize(
         {
             "d_lse": d_lse, "bias": bias, "attn_mask": attn_mask, "sink_logits": sink_logits,
-            "kv_len": kv_len, "offset": offset,
+            "kv_len": kv_len, "q_len": q_len, "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k,
+            "offset": offset,
         },
         _OP,
     )  # fmt: skip

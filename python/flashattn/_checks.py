@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 from . import _module, _tensors
-from ._library import DEVICE_CPU, Role
+from ._library import DEVICE_CPU, PACKED, Role
 from ._tensors import View
 from .errors import ArgumentError, UnsupportedError
 
@@ -13,7 +13,7 @@ ALIGNMENT = 16  # bytes of the widest load and store of a GPU thread
 
 _SIZES = {
     "B": "batch size", "H": "head count", "G": "head count", "N": "query length", "K": "key length",
-    "D": "head dimension", "V": "head dimension",
+    "D": "head dimension", "V": "head dimension", PACKED: "batch size",
 }  # fmt: skip
 
 
@@ -30,6 +30,16 @@ class Sizes:
     def add(self, role: Role, shape: Tuple[int, ...]) -> None:
         """Adds the sizes of an operand. Raises ArgumentError if a size differs from that of another operand."""
         for dim, found in zip(role.dims_in(self._layout), shape):
+            if dim == PACKED:
+                if found != 1:
+                    raise ArgumentError(
+                        f"expected batch size of {role.name!r} to be 1, as its sequences are packed, but got "
+                        f"{found}"
+                    )
+                continue
+            if dim == "C":
+                self._add_starts(role.name, found)
+                continue
             expected, other = self._known.setdefault(dim, (found, role.name))
             if found == expected or (role.broadcasts and found == 1):
                 continue
@@ -38,8 +48,18 @@ class Sizes:
                 f"expected {_SIZES[dim]} of {role.name!r} to be {wanted} but got {found}"
             )
 
+    def _add_starts(self, name: str, found: int) -> None:
+        """Adds the number of starts, one more than the batch size (rule S1)."""
+        if found < 2:
+            raise ArgumentError(f"expected at least 2 starts in {name!r} but got {found}")
+        batch, other = self._known.setdefault("B", (found - 1, name))
+        if found != batch + 1:
+            of = f"as in {other!r}" if other in _module.STARTS else f"for batch size {batch} of {other!r}"
+            raise ArgumentError(f"expected {batch + 1} starts in {name!r}, {of}, but got {found}")
+
     def shape(self, role: Role) -> Tuple[int, ...]:
-        return tuple(self[dim] for dim in role.dims_in(self._layout))
+        dims = role.dims_in(self._layout)
+        return tuple(1 if dim == PACKED else self[dim] for dim in dims)
 
 
 def model_chip(device: Any) -> Optional[str]:
@@ -60,7 +80,7 @@ def device_name(device: Union[int, str]) -> str:
 def check_inputs(views: Dict[str, View], roles: Dict[str, Role], layout: str) -> Sizes:
     """Checks the required inputs and returns their sizes. Raises ArgumentError and UnsupportedError."""
     for name, view in views.items():
-        check_view(roles[name], view, views["q"])
+        check_view(roles[name], view, views["q"], layout)
         check_strides(name, view)
         if not roles[name].has_rows:
             check_contiguous(name, view)
@@ -81,9 +101,9 @@ def check_inputs(views: Dict[str, View], roles: Dict[str, Role], layout: str) ->
     return sizes
 
 
-def check_view(role: Role, view: View, q: View) -> None:
+def check_view(role: Role, view: View, q: View, layout: str) -> None:
     """Checks the rank, the element type and the device of an input."""
-    name, rank = role.name, len(role.dims)
+    name, rank = role.name, len(role.dims_in(layout))
     if len(view.shape) != rank:
         raise ArgumentError(f"expected {name!r} of rank {rank} but got rank {len(view.shape)}")
     if view.element not in role.elements:
@@ -124,6 +144,13 @@ def check_strides(name: str, view: View) -> None:
             raise ArgumentError(
                 f"expected strides of at least 0 of {name!r} but got {view.strides}"
             )
+
+
+def with_batch(role: Role, view: View, layout: str) -> View:
+    """Returns the view that a kernel reads: in layout thd, packed rows get a batch dimension of size 1."""
+    if layout != "thd" or not role.is_packed:
+        return view
+    return view._replace(shape=(1, *view.shape), strides=(0, *view.strides))
 
 
 def check_contiguous(name: str, view: View) -> None:

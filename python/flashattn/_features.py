@@ -5,6 +5,7 @@ The library defines these operands (`Library.roles`).
 
 from __future__ import annotations
 
+import ctypes
 import difflib
 import functools
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Union
@@ -12,7 +13,7 @@ from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tup
 import numpy
 
 from . import _library, _module, _tensors
-from ._checks import ALIGNMENT, Sizes, check_contiguous, check_strides, check_view
+from ._checks import ALIGNMENT, Sizes, check_contiguous, check_strides, check_view, with_batch
 from ._library import DEVICE_CPU, Role
 from ._texts import show
 from ._tensors import View
@@ -33,6 +34,30 @@ def roles(op: str = "attention") -> Tuple[Role, ...]:
     """Returns the optional inputs of an op, in order, without the scale, which every kernel takes."""
     found = _library.get().roles(op)
     return tuple(r for r in found if r.is_optional and not r.is_output and r.name != "scale")
+
+
+def roles_with(operands: Iterable[str], op: str = "attention") -> Dict[str, Role]:
+    """Returns the roles of all operands of an op by name, in a call with `operands`, some of which may pack
+    sequences."""
+    found = _library.get().roles(op)
+    starts = [name for name in operands if name in _module.STARTS]
+    if starts:
+        found = tuple(role._replace(dims=_module.packed_dims(role.dims, starts)) for role in found)
+    return {role.name: role for role in found}
+
+
+def check_sequences(operands: Iterable[str], layout: str) -> None:
+    """Checks that the operands with these names go together, and with the layout, if sequences differ in
+    length."""
+    names = set(operands)
+    if layout == "thd" and "cu_seqlens_q" not in names:
+        raise ArgumentError("expected cu_seqlens_q with layout thd but got None")
+    for name in ("cu_seqlens_q", "cu_seqlens_k", "q_len"):
+        for other in ("bias", "attn_mask"):
+            if name in names and other in names:
+                raise ArgumentError(
+                    f"expected no {other} with {name} but got one; mask= and score_mod= apply to each sequence"
+                )
 
 
 #: Keywords of other attention functions, and the equivalent in this package.
@@ -56,8 +81,9 @@ _ELSEWHERE = {
     "page_table": "none: k and v without pages",
     "num_splits": "none: the compiler splits the keys if that is faster",
     "dropout_p": "none: nothing is dropped out",
-    "cu_seqlens_q": "attn_mask=, or flashattn.torch.flex_attention with a mask_mod of documents",
-    "cu_seqlens_k": "attn_mask=, or flashattn.torch.flex_attention with a mask_mod of documents",
+    "seqused_q": "q_len=",
+    "cu_seqlens_q": "none: only flashattn.attention takes packed sequences",
+    "cu_seqlens_k": "none: only flashattn.attention takes packed sequences",
     "block_table": "none: k and v without pages",
     "cache_seqlens": "kv_len=, or flashattn.torch.decode",
     "deterministic": "torch.use_deterministic_algorithms(True) before",
@@ -89,12 +115,21 @@ def given(function: str, operands: Mapping[str, Any]) -> Dict[str, Any]:
 def normalize(
     operands: Mapping[str, Any], op: str = "attention"
 ) -> Tuple[Tuple[str, ...], Tuple[Any, ...]]:
-    """Returns the names and the values of the operands that are not None, in the order of the function's
-    arguments. Scalars become integers, and lists become arrays. NumPy arrays of another integer or float
-    type are converted to the operand's type, unless the operand allows several types."""
-    given = ((role, operands.get(role.name)) for role in roles(op))
-    found = {role.name: _settle_value(role, value) for role, value in given if value is not None}
+    """Returns the names and the values of the operands that are not None. `operands` are in the order of the
+    function's arguments, as the results are. Scalars become integers, and lists become arrays. NumPy arrays of
+    another integer or float type are converted to the operand's type, unless the operand allows several
+    types."""
+    table = _table(op)
+    found = {
+        name: _settle_value(table[name], value)
+        for name, value in operands.items() if value is not None
+    }  # fmt: skip
     return tuple(found), tuple(found.values())
+
+
+@functools.lru_cache(maxsize=None)
+def _table(op: str) -> Dict[str, Role]:
+    return {role.name: role for role in roles(op)}
 
 
 def _settle_value(role: Role, value: Any) -> Any:
@@ -147,13 +182,15 @@ def check(
     compiled: Optional[_module.Problem] = None,
     op: str = "attention",
     has_gradient: bool = False,
+    layout: str = "bhsd",
 ) -> Extras:
     """Checks the operands against rule R1 and against `compiled`, the problem for which a kernel was compiled, if
     any. `has_gradient`: the gradient of the bias is requested, so an expanded bias is not treated as
     broadcast (rule B5). Raises ArgumentError and UnsupportedError."""
     found: List[_module.Operand] = []
     values: List[Union[View, int]] = []
-    for role in roles(op):
+    known = roles_with((name for name, value in operands.items() if value is not None), op)
+    for role in (known[role.name] for role in roles(op)):
         name, value = role.name, operands.get(role.name)
         expected = compiled.operand(name) if compiled else None
         if value is None:
@@ -169,7 +206,7 @@ def check(
         view = _tensors.view(name, value, bf16_bits, q.device)
         strides = view.strides
         view = _extend(role, view)
-        check_view(role, view, q)
+        check_view(role, view, q, layout)
         if expected and view.element != expected.element:
             raise ArgumentError(
                 f"expected element type {expected.element} of {name!r}, as compiled, but got {view.element}"
@@ -182,10 +219,33 @@ def check(
             check_strides(name, view)
             if len(role.dims) > 1:
                 check_contiguous(name, view)
+            if name in _module.STARTS:
+                _check_starts(name, view, sizes[_module.STARTS[name]])
+            view = with_batch(role, view, layout)
             operand = _module.Operand(name, view.element, role.dims)
         values.append(view)
         found.append(operand)
     return Extras(tuple(found), tuple(values))
+
+
+def _check_starts(name: str, view: View, length: int) -> None:
+    """Checks the values of starts in host memory (rule S2). Only a call without a plan is checked; on a GPU,
+    no call reads them."""
+    is_on_host = view.device == DEVICE_CPU or isinstance(view.device, str)
+    if not is_on_host or not view.pointer or not view.shape[0]:
+        return
+    starts = numpy.ctypeslib.as_array((ctypes.c_int32 * view.shape[0]).from_address(view.pointer))
+    wrong = numpy.flatnonzero((starts < 0) | (starts > length))
+    if wrong.size:
+        raise ArgumentError(
+            f"expected starts from 0 to {length} in {name!r} but got {starts[wrong[0]]}"
+        )
+    wrong = numpy.flatnonzero(starts[1:] < starts[:-1])
+    if wrong.size:
+        last = starts[wrong[0]]
+        raise ArgumentError(
+            f"expected starts that do not decrease in {name!r} but got {starts[wrong[0] + 1]} after {last}"
+        )
 
 
 def settle_gradient(role: Role, view: View) -> Tuple[View, _module.Operand]:

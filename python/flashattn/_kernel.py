@@ -303,7 +303,7 @@ def compile(
     mask: Optional[Mask] = None,
     scale: Optional[float] = None,
     align: _module.Align = "bottom_right",
-    layout: _module.Layout = "bhsd",
+    layout: _module.KernelLayout = "bhsd",
     return_lse: bool = False,
     schedule: Optional[_module.Schedule] = None,
     chip: Optional[str] = None,
@@ -372,7 +372,11 @@ def compile(
     if chip is None and device == DEVICE_AUTO:
         device = 0 if _has_cuda() else DEVICE_CPU
     is_cpu = chip == "cpu" or (chip is None and device == DEVICE_CPU)
-    _module.check_options(mask, align, layout)
+    _module.check_options(mask, align, layout, _module.KERNEL_LAYOUTS)
+    operands = _features.given("compile", operands)
+    _features.check_sequences(operands, layout)
+    if queries is not None and "cu_seqlens_q" in operands:
+        raise ArgumentError(f"expected no queries with cu_seqlens_q but got {queries}")
     problem = _module.Problem(
         element,
         head_dim,
@@ -384,9 +388,7 @@ def compile(
         _module.format_schedule(schedule, element, is_cpu),
         "strided" if is_cpu and rows == "aligned" else rows,
         softcap=_features.check_options(softcap),
-        operands=_features.parse_operands(
-            _features.given("compile", operands), rows == "aligned" and not is_cpu
-        ),
+        operands=_features.parse_operands(operands, rows == "aligned" and not is_cpu),
         score_mod=None if score_mod is None else _trace.text_of(score_mod),
         queries=queries,
     )

@@ -20,6 +20,8 @@ from .errors import (
 )
 
 DEVICE_AUTO, DEVICE_CPU, DEVICE_MODEL = -1, -2, -3
+#: The letter of the batch dimension of packed rows, whose size is 1.
+PACKED = "P"
 MAX_RANK = 4
 LIBRARY_NAME = "libFlashAttnC.so"
 
@@ -193,9 +195,17 @@ class Role(NamedTuple):
         return self.dims[-1:] in ("D", "V")
 
     def dims_in(self, layout: str) -> str:
-        if layout == "bhsd" or not self.follows_layout:
-            return self.dims
-        return self.dims[0] + self.dims[2] + self.dims[1] + self.dims[3:]
+        """Returns the letters of the dimensions of the caller's tensor. In layout thd, packed rows have no
+        batch dimension."""
+        dims = self.dims
+        if layout != "bhsd" and self.follows_layout:
+            dims = dims[0] + dims[2] + dims[1] + dims[3:]
+        return dims[1:] if layout == "thd" and self.is_packed else dims
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether the sequences lie one after the other in this operand (rule S1)."""
+        return self.dims[:1] == PACKED
 
 
 class _Numbers(ctypes.Structure):

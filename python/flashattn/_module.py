@@ -5,17 +5,24 @@ from __future__ import annotations
 import functools
 import math
 import struct
-from typing import Any, List, Literal, Mapping, NamedTuple, Optional, Sequence, Tuple, Union, get_args
+from typing import Any, Iterable, List, Literal, Mapping, NamedTuple, Optional, Sequence, Tuple, Union, get_args
 
 from . import _library, _torch
+from ._library import PACKED
 from ._texts import show
 from .errors import ArgumentError
 from .masks import Mask, causal
 
 Align = Literal["top_left", "bottom_right"]
 ALIGNS = get_args(Align)
-Layout = Literal["bhsd", "bshd"]
+#: The layouts of kernels, and of calls with a batch dimension.
+KernelLayout = Literal["bhsd", "bshd"]
+KERNEL_LAYOUTS = get_args(KernelLayout)
+#: The layouts of calls. "thd" is "bshd" without the batch dimension of packed rows.
+Layout = Literal["bhsd", "bshd", "thd"]
 LAYOUTS = get_args(Layout)
+#: The operands that pack sequences, with the letter of the rows that they pack (rule S1).
+STARTS = {"cu_seqlens_q": "N", "cu_seqlens_k": "K"}
 #: Optional outputs of the backward pass.
 GRADIENTS = ("d_bias", "d_sink_logits")
 #: The fields of a schedule that are pinned, as a mapping or as the text of the attribute.
@@ -54,7 +61,7 @@ class Problem(NamedTuple):
     dv: int  #: elements of a value or output row
     mask: Optional[Mask] = None
     align: Align = "bottom_right"
-    layout: Layout = "bhsd"
+    layout: KernelLayout = "bhsd"
     lse: bool = False
     schedule: Optional[str] = (
         None  #: fields of #flashattn.schedule; None leaves the choice to the compiler
@@ -109,7 +116,7 @@ def canonicalize(problem: Problem, is_cpu: bool) -> Problem:
     return problem._replace(heads=None) if many and is_even else problem
 
 
-def check_options(mask: Any, align: Any, layout: Any) -> None:
+def check_options(mask: Any, align: Any, layout: Any, layouts: Sequence[str] = LAYOUTS) -> None:
     """Raises ArgumentError for an option that has no text in a module."""
     if mask is not None and not isinstance(mask, Mask):
         hint = "; attn_mask= takes a Boolean array" if hasattr(mask, "dtype") else ""
@@ -118,8 +125,9 @@ def check_options(mask: Any, align: Any, layout: Any) -> None:
         )
     if align not in ALIGNS:
         raise ArgumentError(f"expected align top_left or bottom_right but got {align!r}")
-    if layout not in LAYOUTS:
-        raise ArgumentError(f"expected layout bhsd or bshd but got {layout!r}")
+    if layout not in layouts:
+        names = f"{', '.join(layouts[:-1])} or {layouts[-1]}"
+        raise ArgumentError(f"expected layout {names} but got {layout!r}")
 
 
 def _format_fields(fields: Mapping[str, Any]) -> str:
@@ -198,12 +206,21 @@ _TENSORS = {
 }
 
 
+def packed_dims(dims: str, starts: Iterable[str]) -> str:
+    """Returns the dimensions of an operand of a call with the operands `starts`: the batch dimension has the
+    letter PACKED if the sequences of its rows are packed. Other names than those of STARTS are ignored."""
+    if dims[:1] == "B" and any(STARTS.get(name, "-") in dims for name in starts):
+        return PACKED + dims[1:]
+    return dims
+
+
 def _type_of(problem: Problem, operand: Operand) -> str:
     """Returns the type of an operand, with `?` for sizes that are not compiled in."""
     if not operand.dims:
         return operand.element
     q_heads, kv_heads = problem.heads or ("?", "?")
-    known = {"H": q_heads, "G": kv_heads, "D": problem.d, "V": problem.dv}
+    # A packed batch is static, so that the compiler needs no other (rule S1).
+    known = {"H": q_heads, "G": kv_heads, "D": problem.d, "V": problem.dv, PACKED: 1}
     has_rows, dims, strides = operand.dims[-1] in "DV", operand.dims, ""
     if has_rows:
         known["N"] = problem.queries or "?"
@@ -275,6 +292,7 @@ def make_module(problem: Problem, function: Optional[str] = None) -> str:
     the module, because a problem may come from a file."""
 
     _check(problem, function)
+    starts = [operand.name for operand in problem.operands]
 
     def make(names: Mapping[str, str]) -> List[Operand]:
         is_aligned = problem.rows == "aligned"
@@ -282,7 +300,7 @@ def make_module(problem: Problem, function: Optional[str] = None) -> str:
             Operand(
                 name,
                 problem.element if dims[-1] in "DV" else "f32",
-                dims,
+                packed_dims(dims, starts),
                 has_aligned_rows=is_aligned and dims[-1] in "DV",
             )
             for name, dims in names.items()
@@ -290,7 +308,7 @@ def make_module(problem: Problem, function: Optional[str] = None) -> str:
 
     inputs, outputs = map(make, _TENSORS[problem.op])
     if problem.lse:
-        outputs.append(Operand("lse", "f32", "BHN"))
+        outputs.append(Operand("lse", "f32", packed_dims("BHN", starts)))
     extras = [operand for operand in problem.operands if operand.name not in GRADIENTS]
     gradients = [operand for operand in problem.operands if operand.name in GRADIENTS]
     if problem.op == "attention":

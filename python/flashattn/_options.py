@@ -28,6 +28,9 @@ if TYPE_CHECKING:
         softcap: Optional[float]
         sink_logits: Any
         kv_len: Any
+        q_len: Any
+        cu_seqlens_q: Any
+        cu_seqlens_k: Any
         offset: Optional[int]
         score_mod: Optional[ScoreMod]
 
@@ -66,7 +69,8 @@ new: Callable[..., AttentionOptions] = tuple.__new__
 
 #: The optional operands of attention, with their types in a schema of torch.
 OPERANDS = {
-    "bias": "Tensor?", "attn_mask": "Tensor?", "sink_logits": "Tensor?", "kv_len": "Tensor?", "offset": "SymInt?",
+    "bias": "Tensor?", "attn_mask": "Tensor?", "sink_logits": "Tensor?", "kv_len": "Tensor?",
+    "q_len": "Tensor?", "cu_seqlens_q": "Tensor?", "cu_seqlens_k": "Tensor?", "offset": "SymInt?",
 }  # fmt: skip
 #: The options that both operators of torch take.
 SHARED = AttentionOptions._fields[: AttentionOptions._fields.index("deterministic")]

@@ -13,7 +13,9 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 from numpy import ndarray
 
 from . import _features, _library, _module, _options, _tensors, _torch
-from ._checks import ALIGNMENT, Sizes, check_inputs, check_output, device_name, normalize
+from ._checks import (
+    ALIGNMENT, Sizes, check_inputs, check_output, device_name, normalize, with_batch,
+)  # fmt: skip
 from ._library import DEVICE_CPU, Role
 from ._options import AttentionOptions
 from ._tensors import View
@@ -148,6 +150,7 @@ class Call(NamedTuple):
     sizes: Sizes
     extras: _features.Extras
     bf16_bits: bool
+    layout: str  #: that of the caller's tensors
 
 
 class Output(NamedTuple):
@@ -184,12 +187,14 @@ def check_call(
             f"expected 'q' in host memory for {device} but got {device_name(views['q'].device)}"
         )
     _torch.refuse_gradients(**tensors, **operands)
-    roles = {role.name: role for role in _library.get().roles(op)}
-    sizes = check_inputs(views, roles, options.layout)
+    layout, names = options.layout, [name for name in operands if operands[name] is not None]
+    _features.check_sequences(names, layout)
+    roles = _features.roles_with(names, op)
+    sizes = check_inputs(views, roles, layout)
     q = views["q"]
     has_gradient = "d_bias" in options.gradients
-    extras = _features.check(operands, q, sizes, bf16_bits, compiled, op, has_gradient)
-    return Call(op, tensors["q"], views, roles, sizes, extras, bf16_bits)
+    extras = _features.check(operands, q, sizes, bf16_bits, compiled, op, has_gradient, layout)
+    return Call(op, tensors["q"], views, roles, sizes, extras, bf16_bits, layout)
 
 
 def output_of(call: Call, name: str, tensor: Any) -> Output:
@@ -200,7 +205,7 @@ def output_of(call: Call, name: str, tensor: Any) -> Output:
 
 
 class _Checked(NamedTuple):
-    """The outputs of a call, and the values of all arguments."""
+    """The outputs of a call, and the values of all arguments. Views are those that the kernel reads."""
 
     tensors: Tuple[Any, ...]
     views: Dict[str, View]
@@ -222,6 +227,7 @@ def check_outputs(call: Call, outputs: Mapping[str, Output]) -> _Checked:
         check_output(call.roles[name], view, output.shape, element, q)
         tensors.append(tensor)
         views[name] = view
+    views = {name: with_batch(call.roles[name], view, call.layout) for name, view in views.items()}
     views, rows = normalize(views, call.roles)
     gradients = []
     for name in filter(outputs.__contains__, _module.GRADIENTS):
@@ -236,7 +242,7 @@ def check_outputs(call: Call, outputs: Mapping[str, Output]) -> _Checked:
 
 
 #: The options that are compiled in as they are.
-_COMPILED = ("mask", "align", "layout", "softcap", "score_mod")
+_COMPILED = ("mask", "align", "softcap", "score_mod")
 
 
 def problem_of(call: Call, checked: _Checked, options: AttentionOptions) -> _module.Problem:
@@ -244,12 +250,14 @@ def problem_of(call: Call, checked: _Checked, options: AttentionOptions) -> _mod
     view, sizes = call.views["q"], call.sizes
     is_cpu, is_forward = view.device == DEVICE_CPU, call.op == "attention"
     queries = None
-    if is_forward and options.schedule is None:
+    # The number of packed queries is not that of a sequence.
+    if is_forward and options.schedule is None and not call.roles["q"].is_packed:
         queries = _module.few_queries(sizes["N"], is_cpu)
     problem = _module.Problem(
         view.element,
         sizes["D"],
         sizes["V"],
+        layout="bhsd" if call.layout == "bhsd" else "bshd",
         lse=is_forward and "lse" in checked.views,
         schedule=_module.format_schedule(_options.mapping(options.schedule), view.element, is_cpu),
         rows=checked.rows,

@@ -172,8 +172,8 @@ def _lengths(tensor: Any) -> Any:
 
 
 _LAYOUTS = {
-    "bias": _with_pairs, "attn_mask": _with_pairs, "sink_logits": _dense, "kv_len": _lengths, "lse": _dense,
-    "d_lse": _dense,
+    "bias": _with_pairs, "attn_mask": _with_pairs, "sink_logits": _dense, "kv_len": _lengths,
+    "q_len": _lengths, "cu_seqlens_q": _lengths, "cu_seqlens_k": _lengths, "lse": _dense, "d_lse": _dense,
 }  # fmt: skip
 
 

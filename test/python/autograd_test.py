@@ -19,6 +19,7 @@ from flashattn import (
     window,
 )
 from flashattn import math as fm
+from flashattn._options import OPERANDS
 from flashattn.torch import _ops
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -230,8 +231,8 @@ class AutogradTest(unittest.TestCase):
                 given = {**options, "mask": causal} if "mask" in options else options
                 results = []
                 for call in (
-                    lambda: torch.ops.flashattn.attention(*leaves, *[None] * 5, **options)[0],
-                    lambda: torch.ops.flashattn.attention(*leaves, *[None] * 5, **options)[0],
+                    lambda: torch.ops.flashattn.attention(*leaves, *[None] * len(OPERANDS), **options)[0],
+                    lambda: torch.ops.flashattn.attention(*leaves, *[None] * len(OPERANDS), **options)[0],
                     lambda: attention(*leaves, **given),
                 ):
                     results.append(torch.autograd.grad((call() * weigh).sum(), leaves))

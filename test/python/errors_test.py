@@ -192,7 +192,7 @@ CASES = [
         "attention() got an unexpected keyword argument 'is_causal'; expected mask=flashattn.causal",
     ),
     *((lambda name=name: attention(Q, K, K, **{name: 1}), KeywordError, f"'{name}'; expected {expected}")
-      for name, expected in (("softmax_scale", "scale="), ("keep", "attn_mask="), ("cu_seqlens_q", "attn_mask=, or"),
+      for name, expected in (("softmax_scale", "scale="), ("keep", "attn_mask="), ("seqused_q", "q_len="),
                              ("block_table", "none: "),
                              ("deterministic", "torch."), ("cache_seqlens", "kv_len=, or"), ("return_attn_probs", "return_lse="),
                              ("max_seqlen_k", "none: the"), ("page_table", "none: k"), ("num_splits", "none: "))),  # fmt: skip
@@ -255,7 +255,7 @@ CASES = [
     (
         lambda: attention(Q, K, K, layout="sbhd"),
         ArgumentError,
-        "expected layout bhsd or bshd but got 'sbhd'",
+        "expected layout bhsd, bshd or thd but got 'sbhd'",
     ),
     (
         lambda: attention(Q, K, K, scale=0),

@@ -73,7 +73,7 @@ class ErrorTest(unittest.TestCase):
             ((Q, K, K), {"scale": -1.0}, ArgumentError, "expected a finite positive scale but got -1.0"),
             ((Q, K, K), {"softcap": 0}, ArgumentError, "expected a finite positive softcap but got 0.0"),
             ((Q, K, K), {"align": "middle"}, ArgumentError, "expected align top_left or bottom_right but got 'middle'"),
-            ((Q, K, K), {"layout": "bnth"}, ArgumentError, "expected layout bhsd or bshd but got 'bnth'"),
+            ((Q, K, K), {"layout": "bnth"}, ArgumentError, "expected layout bhsd, bshd or thd but got 'bnth'"),
             ((Q, K, K), {"device": "gpu"}, ArgumentError, "expected device to be None or 'model:sm_XX' but got 'gpu'"),
             ((Q, K, K), {"is_causal": True}, KeywordError, "unexpected keyword argument 'is_causal'; expected mask=flashattn.causal"),
             ((Q, K, K), {"dropout_rate": 0.1}, KeywordError, "unexpected keyword argument 'dropout_rate'"),

@@ -10,13 +10,14 @@ import torch
 import torch.autograd.forward_ad as forward_ad
 from flashattn import ArgumentError, TraceError, UnsupportedError, attention, attention_backward
 from flashattn import torch as ft
+from flashattn._options import OPERANDS
 from torch.nn.attention.flex_attention import AuxRequest, create_block_mask
 from torch.nn.functional import scaled_dot_product_attention
 
 op = torch.ops.flashattn.attention.default
 append_op = torch.ops.flashattn.decode.append
 backward_op = torch.ops.flashattn.attention_backward.default
-NOTHING = (None,) * 5
+NOTHING = (None,) * len(OPERANDS)
 
 torch.manual_seed(3)
 q, k, wide = torch.randn(2, 4, 5, 16), torch.randn(2, 2, 7, 16), torch.randn(2, 4, 5, 16)
@@ -159,7 +160,7 @@ OTHERS = (
      lambda: backward_op(q.half(), None, q, wide, wide, q, lse, *NOTHING)),
     (A, "expected the text of a mask but got '#flashattn.nonsense': unknown attribute `nonsense` in dialect",
      lambda: op(q, k, k, *NOTHING, mask="#flashattn.nonsense")),
-    (A, "expected layout bhsd or bshd but got 'sbhd'", lambda: op(q, k, k, *NOTHING, layout="sbhd")),
+    (A, "expected layout bhsd, bshd or thd but got 'sbhd'", lambda: op(q, k, k, *NOTHING, layout="sbhd")),
     (RuntimeError, "expected element type f32 of 'k' as in 'q' but got f16",
      lambda: torch.compile(lambda x: attention(x, x.half(), x), backend="eager", fullgraph=True)(q)),
     (A, "expected dropout_p 0 but got 0.1; pass 0.0, as in evaluation", lambda: ft.sdpa(q, q, q, dropout_p=0.1)),

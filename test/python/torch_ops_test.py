@@ -24,6 +24,7 @@ from flashattn import (
     window,
 )
 from flashattn import torch as ft
+from flashattn._options import OPERANDS
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
@@ -34,6 +35,8 @@ import break_out  # noqa: E402
 
 op = torch.ops.flashattn.attention.default
 backward = torch.ops.flashattn.attention_backward.default
+NOTHING = (None,) * len(OPERANDS)
+UNPACKED = (None,) * 3  #: q_len and the starts
 
 
 def inputs(nq=5, nk=7, hq=4, hkv=2, batch=2, grad=False, **options):
@@ -56,19 +59,19 @@ class OperatorTest(unittest.TestCase):
         torch._dynamo.reset()
 
     def test_opcheck(self):
-        nothing = (None,) * 5
+        nothing = NOTHING
         bias, attn_mask = torch.randn(4, 1, 7, requires_grad=True), torch.rand(5, 7) > 0.3
         sinks = torch.randn(4, requires_grad=True)
         lengths = torch.tensor([4, 7], dtype=torch.int32)
         for grad in (False, True):
             torch.library.opcheck(op, (*inputs(grad=grad), *nothing), {"mask": "#flashattn.causal"})
-        torch.library.opcheck(op, (*inputs(grad=True), bias, attn_mask, sinks, lengths, 1))
+        torch.library.opcheck(op, (*inputs(grad=True), bias, attn_mask, sinks, lengths, *UNPACKED, 1))
         swapped = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in inputs()]
         torch.library.opcheck(op, (*swapped, *nothing))
         q, k, v = inputs()
         for operands, options in (
             (nothing, {"mask": "#flashattn.causal"}),
-            ((bias.detach(), attn_mask, sinks.detach(), lengths, 1),
+            ((bias.detach(), attn_mask, sinks.detach(), lengths, *UNPACKED, 1),
              {"needs_bias": True, "needs_sink_logits": True}),
         ):  # fmt: skip
             o, lse = op(q, k, v, *operands)
@@ -95,7 +98,7 @@ class OperatorTest(unittest.TestCase):
                 ):
                     with self.subTest(operator=operator, options=options):
                         with self.assertRaises(FlashAttnError):
-                            operator(*given, *(None,) * 5, **options)
+                            operator(*given, *NOTHING, **options)
                         self.assertFalse(os.path.exists(marker))
             q, k, v = inputs(nq=2)
             lengths = torch.full((2,), 7, dtype=torch.int32)
@@ -193,7 +196,7 @@ class OperatorTest(unittest.TestCase):
             (lambda: attention(q, k, v), [forward]),
             (lambda: attention(q, k, v, bias=bias, out=torch.empty_like(q)), [forward]),
             (lambda: ft.sdpa(q, k, v, enable_gqa=True), [forward]),
-            (lambda: op(q, k, v, *(None,) * 5), [forward]),
+            (lambda: op(q, k, v, *NOTHING), [forward]),
             (lambda: torch.vmap(lambda x: attention(x, k, v))(q[None]), [forward]),
             (lambda: attention(g, k, v).sum().backward(), [forward, gradients]),
             (lambda: attention(g, k, v, bias=bias).sum().backward(), [forward, gradients]),

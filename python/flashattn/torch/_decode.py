@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .. import _features, _module, _tensors, _torch
-from .._options import schema_of
+from .._options import OPERANDS, schema_of
 from ..errors import ArgumentError, UnsupportedError
 from ..masks import Mask, causal
 from ._ops import _forward, _library, check_rows, is_seen
@@ -57,8 +57,9 @@ def decode(
     scale: Optional[float] = None,
     softcap: Optional[float] = None,
     sink_logits: Optional[Tensor] = None,
-    layout: _module.Layout = "bhsd",
+    layout: _module.KernelLayout = "bhsd",
     return_lse: bool = False,
+    **unknown: Any,
 ) -> Any:
     """Computes attention of the newest n tokens of each sequence to the keys and values in caches,
     without gradients.
@@ -85,10 +86,12 @@ def decode(
         indices out of bounds.
       UnsupportedError: tensors that require gradients, a type or a head dimension that no kernel supports.
     """
+    if unknown:
+        _features.check_keywords("decode", unknown, decode.__kwdefaults__ or ())
     if (k is None) != (v is None):
         found = "'v'" if k is None else "'k'"
         raise ArgumentError(f"expected 'k' and 'v' or neither but got {found} alone")
-    _module.check_options(mask, "bottom_right", layout)
+    _module.check_options(mask, "bottom_right", layout, _module.KERNEL_LAYOUTS)
     inputs = _Inputs(q, k_cache, v_cache, kv_len, sink_logits, k, v)
     for name, tensor in zip(_Inputs._fields, inputs):
         is_left_out = tensor is None and name in ("sink_logits", "k", "v")
@@ -123,7 +126,7 @@ def _decode(
 ) -> Tuple[Tensor, Tensor]:
     """The implementation of both operators."""
     given = _Inputs(*inputs)
-    _module.check_options(None, "bottom_right", layout)
+    _module.check_options(None, "bottom_right", layout, _module.KERNEL_LAYOUTS)
     softcap = _features.check_options(softcap)
     rows_dim = 2 if layout == "bhsd" else 1
     _check_kinds(given)
@@ -134,8 +137,9 @@ def _decode(
         for cache, new in ((k_cache, k), (v_cache, v)):
             cache.scatter_(rows_dim, places.expand(new.shape), new)
     return _forward(
-        q, k_cache, v_cache, None, None, sink_logits, kv_len.to(torch.int32), None, layout=layout,
-        softcap=softcap, **options,
+        q, k_cache, v_cache,
+        *map({"sink_logits": sink_logits, "kv_len": kv_len.to(torch.int32)}.get, OPERANDS),
+        layout=layout, softcap=softcap, **options,
     )  # fmt: skip
 
 

@@ -6,22 +6,32 @@ from typing import Any
 
 from torch.utils.flop_counter import register_flop_formula
 
-
-def _count(q: Any, k: Any, v: Any, layout: str, of_scores: int, of_values: int) -> int:
-    """Counts all pairs, even if a mask hides some, as torch does for its own attention."""
-    batch, heads, rows = q[:3] if layout == "bhsd" else (q[0], q[2], q[1])
-    keys = k[2] if layout == "bhsd" else k[1]
-    return int(2 * batch * heads * rows * keys * (of_scores * q[3] + of_values * v[3]))
+from .._module import STARTS
+from .._options import OPERANDS
 
 
-def _forward(q: Any, k: Any, v: Any, *_: Any, layout: str = "bhsd", **__: Any) -> int:
-    return _count(q, k, v, layout, 1, 1)
+def _count(
+    q: Any, k: Any, v: Any, operands: Any, layout: str, of_scores: int, of_values: int
+) -> int:
+    """Counts all pairs, even if a mask hides some, as torch does for its own attention. Packed sequences count
+    as if they had equal lengths, because formulas see shapes only."""
+    starts = [shape for name, shape in zip(OPERANDS, operands) if name in STARTS and shape is not None]
+    at = -2 if layout == "bhsd" else -3
+    heads = q[-3] if layout == "bhsd" else q[-2]
+    batch = starts[0][0] - 1 if starts else q[0]
+    rows, keys = (x[at] * (x[0] if len(x) == 4 else 1) for x in (q, k))
+    return int(2 * heads * rows * keys * (of_scores * q[-1] + of_values * v[-1]) // max(batch, 1))
+
+
+def _forward(q: Any, k: Any, v: Any, *operands: Any, layout: str = "bhsd", **__: Any) -> int:
+    return _count(q, k, v, operands, layout, 1, 1)
 
 
 def _backward(
-    d_o: Any, d_lse: Any, q: Any, k: Any, v: Any, *_: Any, layout: str = "bhsd", **__: Any
-) -> int:
-    return _count(q, k, v, layout, 3, 2)
+    d_o: Any, d_lse: Any, q: Any, k: Any, v: Any, o: Any, lse: Any, *operands: Any,
+    layout: str = "bhsd", **__: Any,
+) -> int:  # fmt: skip
+    return _count(q, k, v, operands, layout, 3, 2)
 
 
 def register(attention: Any, attention_backward: Any) -> None:

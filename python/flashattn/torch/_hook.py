@@ -7,12 +7,15 @@ from typing import Any, Optional, Tuple
 import torch
 from torch import Tensor
 
+from .._options import OPERANDS
 from ..errors import ArgumentError, UnsupportedError
 from ._ops import _backward, _forward
 
 #: The argument of `torch.nn.attention.activate_flash_attention_impl`.
 NAME = "flashattn"
 _CAUSAL = "#flashattn.causal"
+#: The operands of a call that has a bias or an attn_mask at most.
+_OTHERS = (None,) * (len(OPERANDS) - 1)
 
 
 def register() -> None:
@@ -73,8 +76,8 @@ def _run(
     swaps = query.stride(1) < query.stride(2)
     rows = (x.transpose(1, 2) if swaps else x for x in (query, key, value))
     o, lse = _forward(
-        *rows, attn_mask, None, None, None, None, scale=scale, mask=_CAUSAL if is_causal else None,
-        align="top_left", layout="bshd" if swaps else "bhsd",
+        *rows, attn_mask, *_OTHERS, scale=scale, mask=_CAUSAL if is_causal else None, align="top_left",
+        layout="bshd" if swaps else "bhsd",
     )  # fmt: skip
     o = o.transpose(1, 2) if swaps else o
     return (_with_strides_of(query, o) if o.shape == query.shape else o), lse
@@ -98,7 +101,7 @@ def _differentiate(
         d_o, *rows = (x.transpose(1, 2) for x in (d_o, *rows))  # type: ignore[assignment]
     q, k, v, o = rows
     found = _backward(
-        d_o, None, q, k, v, o, lse, attn_mask, None, None, None, None, scale=scale,
+        d_o, None, q, k, v, o, lse, attn_mask, *_OTHERS, scale=scale,
         mask=_CAUSAL if is_causal else None, align="top_left", layout="bshd" if swaps else "bhsd",
         deterministic=torch.are_deterministic_algorithms_enabled(),
     )  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from .. import _attention, _module, _plans, _tensors, _torch
+from .. import _attention, _features, _module, _plans, _tensors, _torch
 from .._backward import differentiate, gradients_of, replay
 from .._checks import model_chip
 from .._options import OPERANDS, SHARED, AttentionOptions, mapping, schema_of
@@ -22,6 +22,8 @@ from . import _flops, _vmap
 
 _INPUTS = "Tensor q, Tensor k, Tensor v"
 _OPERANDS = ", ".join(f"{kind} {name}" for name, kind in OPERANDS.items())
+#: The operands that are tensors. The offset is the last operand.
+_TENSORS = tuple(name for name in OPERANDS if name != "offset")
 _OPTIONS = f"float? scale=None, {schema_of(*SHARED)}"
 _FORWARD = f"{_INPUTS}, {_OPERANDS}, *, {_OPTIONS}, str? schedule=None, int? stream=None"
 _BACKWARD = (
@@ -73,7 +75,7 @@ def attend(
         element = _tensors.parse_element(q.dtype)
         is_cpu = options.model is None and not q.is_cuda
         schedule = _module.format_schedule(mapping(schedule), element, is_cpu)
-    given = (operands.get(name) for name in OPERANDS if name != "offset")
+    given = map(operands.get, _TENSORS)
     inputs = (q, *(_as_tensor(x, q) for x in (k, v, *given)), operands.get("offset"))
     fields = _fields(scale, options)
     fields["schedule"] = schedule
@@ -217,12 +219,14 @@ def _backward(
     )
 
 
-def check_rows(q: Tensor, **others: Tensor) -> None:
-    """Checks that the tensors have rank 4, one supported type and one device. Sizes are not checked."""
+def check_rows(q: Tensor, packed: Sequence[str] = (), /, **others: Tensor) -> None:
+    """Checks that the tensors have rank 4, or 3 if they are `packed` in layout thd, one supported type and one
+    device. Sizes are not checked."""
     rows = {"q": q, **others}
     for name, tensor in rows.items():
-        if tensor.ndim != 4:
-            raise ArgumentError(f"expected {name!r} of rank 4 but got rank {tensor.ndim}")
+        rank = 3 if name in packed else 4
+        if tensor.ndim != rank:
+            raise ArgumentError(f"expected {name!r} of rank {rank} but got rank {tensor.ndim}")
         if tensor.dtype != q.dtype:
             raise ArgumentError(
                 f"expected element type {_tensors.parse_element(q.dtype)} of {name!r} as in 'q' "
@@ -239,24 +243,27 @@ def check_rows(q: Tensor, **others: Tensor) -> None:
 
 def _sizes(
     q: Tensor, k: Tensor, v: Tensor, operands: Sequence[Any], layout: str
-) -> Tuple[Any, Any, Any]:
-    """Checks ranks, types and devices. Returns the batch, the heads and the length of q."""
-    for name, operand in zip(OPERANDS, operands):
+) -> Tuple[Any, ...]:
+    """Checks ranks, types and devices. Returns the shape of lse."""
+    given = {name: operand for name, operand in zip(OPERANDS, operands) if operand is not None}
+    for name, operand in given.items():
         if isinstance(operand, Tensor) and operand.device != q.device:
             raise ArgumentError(f"expected {name!r} on {q.device} as 'q' but got {operand.device}")
-    check_rows(q=q, k=k, v=v)
-    batch, heads, length = q.shape[:3]
-    return (batch, heads, length) if layout == "bhsd" else (batch, length, heads)
+    _features.check_sequences(given, layout)
+    packed = "q" + "kv" * ("cu_seqlens_k" in given) if layout == "thd" else ""
+    check_rows(q, packed, k=k, v=v)
+    *batch, heads, length = q.shape[:-1]
+    return (*batch, heads, length) if layout == "bhsd" else (*batch, length, heads)
 
 
 @torch.library.register_fake("flashattn::attention", lib=_library)
 def _fake_forward(
     q: Tensor, k: Tensor, v: Tensor, *operands: Any, layout: str = "bhsd", **options: Any
 ) -> Tuple[Tensor, Tensor]:
-    batch, heads, length = _sizes(q, k, v, operands, layout)
+    rows = _sizes(q, k, v, operands, layout)
     return (
-        q.new_empty((*q.shape[:3], v.shape[3])),
-        q.new_empty((batch, heads, length), dtype=torch.float32),
+        q.new_empty((*q.shape[:-1], v.shape[-1])),
+        q.new_empty(rows, dtype=torch.float32),
     )
 
 
@@ -295,9 +302,9 @@ def _save(ctx: Any, given: Any, inputs: Tuple[Any, ...], output: Any) -> None:
         fields = {name: x for name, x in given.items() if name in SHARED}
         given = given.get("scale"), AttentionOptions(**fields)._replace(mask=_mask_of(given.get("mask")))
     ctx.set_materialize_grads(False)
-    ctx.given, ctx.offset = given, inputs[7]
+    ctx.given, ctx.offset = given, inputs[-1]
     # torch detects in-place changes of saved tensors.
-    ctx.save_for_backward(*inputs[:7], *output)
+    ctx.save_for_backward(*inputs[:-1], *output)
 
 
 def _replay(scale: Any, options: AttentionOptions, tensors: Tuple[Any, ...]) -> Any:
@@ -328,24 +335,27 @@ def _find_gradients(
     d_lse: Optional[Tensor],
 ) -> Tuple[Optional[Tensor], ...]:
     """Returns the gradient of each input of the operator for which `needs` is true, and None for the others.
-    `saved` holds the input tensors, then o and lse."""
+    `saved` holds the input tensors, then o and lse. A call without operands may leave them out of `saved` and
+    `needs`."""
     if d_o is None and d_lse is None:
         return (None,) * len(needs)
-    q, k, v, bias, attn_mask, sink_logits, kv_len, o, lse = saved
-    _torch.refuse_tangents(d_o=d_o, d_lse=d_lse, q=q, k=k, v=v, bias=bias, sink_logits=sink_logits)
+    q, k, v, *operands, o, lse = saved
+    named = dict(zip(OPERANDS, operands))
+    _torch.refuse_tangents(d_o=d_o, d_lse=d_lse, q=q, k=k, v=v, **named)
     found = None
-    if bias is attn_mask is sink_logits is kv_len is offset is d_lse is None:
+    if offset is d_lse is None and not (operands and any(x is not None for x in operands)):
         found = _replay(*given, (q, k, v, o, lse, d_o))
     if found is None:
         inputs = (
             torch.zeros_like(o) if d_o is None else d_o,
             d_lse,
-            *(q, k, v, o, lse, bias, attn_mask, sink_logits, kv_len, offset),
+            *(q, k, v, o, lse, *map(named.get, _TENSORS), offset),
         )
+        wanted = dict(zip(OPERANDS, needs[3:]))
         fields = {
             **_fields(*given),
-            "needs_bias": bool(needs[3]),
-            "needs_sink_logits": bool(needs[5]),
+            "needs_bias": bool(wanted.get("bias")),
+            "needs_sink_logits": bool(wanted.get("sink_logits")),
             "deterministic": torch.are_deterministic_algorithms_enabled(),
         }
         if torch.is_grad_enabled() or is_seen(inputs):
@@ -353,7 +363,8 @@ def _find_gradients(
         else:
             found = _backward(*inputs, **fields)
     dq, dk, dv, d_bias, d_sink_logits = (*found, None, None)[:5]
-    found = (dq, dk, dv, d_bias, None, d_sink_logits, None, None)
+    gradients = {"bias": d_bias, "sink_logits": d_sink_logits}
+    found = (dq, dk, dv, *map(gradients.get, OPERANDS))
     return tuple(gradient if need else None for gradient, need in zip(found, needs))
 
 
@@ -372,10 +383,8 @@ class _Planned(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, d_o: Optional[Tensor], d_lse: Optional[Tensor] = None) -> Any:
-        q, k, v, o, lse = ctx.saved_tensors
-        needs = (*ctx.needs_input_grad[1:], *(False,) * len(OPERANDS))
-        saved = q, k, v, None, None, None, None, o, lse
-        return (None, *_differentiate(ctx.given, saved, None, needs, d_o, d_lse)[:3])
+        needs = ctx.needs_input_grad[1:]
+        return (None, *_differentiate(ctx.given, ctx.saved_tensors, None, needs, d_o, d_lse))
 
     jvp = staticmethod(_torch.refuse_forward_mode)
 
@@ -467,11 +476,7 @@ for _key in ("CPU", "CUDA"):
     _library.impl("attention_backward", _backward, _key)
 
 _flops.register(torch.ops.flashattn.attention, torch.ops.flashattn.attention_backward)
-_vmap.register(
-    ("attention", _attention_op, (0, 1, 2, 6), (3, 4), 2),
-    ("attention_backward", _backward_op, (0, 1, 2, 3, 4, 5, 6, 10), (7, 8), 5),
-    library=_library,
-)
+_vmap.register(_attention_op, _backward_op, library=_library)
 
 
 def _cast(device: str) -> Any:

@@ -14,6 +14,7 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor._op_schema import OpSchema, OpStrategy, RuntimeSchemaInfo
 from torch.distributed.tensor._ops.utils import expand_to_full_mesh_op_strategy
 
+from .._module import STARTS
 from ..errors import UnsupportedError
 
 _BATCH, _HEADS = 0, 1
@@ -53,6 +54,12 @@ def _strategy(schema: OpSchema) -> OpStrategy:
     options = {x.name: x.default_value for x in arguments if x.kwarg_only}
     options.update(schema.kwargs_schema)
     tensors = {name: x for name, x in given.items() if isinstance(x, OpStrategy)}
+    for name in STARTS:
+        if name in tensors:
+            raise UnsupportedError(
+                f"expected plain tensors with {name} but got DTensors; call attention on tensor.to_local() on "
+                "each device"
+            )
     shapes = {name: tuple(x.shape) for name, x in tensors.items()}
     outputs = [output.name for output in schema.op._schema.returns]
     whole = [Replicate()] * (len(outputs) + len(tensors))
@@ -89,7 +96,7 @@ def _place(name: str, axis: int, shape: Tuple[int, ...], heads_dim: int) -> Opti
     """Returns how an input is sharded along an axis, or None if the input is broadcast along the axis."""
     if name == "sink_logits":
         dim = {_HEADS: 0}.get(axis, -1)
-    elif name == "kv_len":
+    elif name in ("kv_len", "q_len"):
         dim = {_BATCH: 0}.get(axis, -1)
     elif name in _PAIRS:
         dim = len(shape) - 4 + axis

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Sequence, Tuple
+from typing import Any, Optional, Sequence
 
 import torch
 
+from .._module import STARTS
 
-def register(*ops: Tuple[str, Any, Sequence[int], Sequence[int], int], library: Any) -> None:
-    """Registers the vmap rules of operators of `library`. Each entry of `ops` holds the name of the operator,
-    the operator, and the arguments `rows`, `pairs` and `outputs` of `_rule`."""
-    for name, op, rows, pairs, outputs in ops:
-        torch.library.register_vmap(
-            f"flashattn::{name}", _rule(op, rows, pairs, outputs), lib=library
-        )
+#: Arguments whose first dimension is the batch, and arguments that broadcast to the scores.
+_ROWS = ("q", "k", "v", "o", "lse", "d_o", "d_lse", "kv_len", "q_len")
+_PAIRS = ("bias", "attn_mask")
 
 
-def _rule(op: Any, rows: Sequence[int], pairs: Sequence[int], outputs: int) -> Any:
-    """Returns the vmap rule of `op`, which folds the mapped dimension into the batch. `rows` are the positions
-    of arguments whose first dimension is the batch, `pairs` the positions of arguments that broadcast to the
-    scores, `outputs` is the number of outputs. The calls run one by one if an operand without a batch
-    dimension (sink logits) is mapped, or if gradients are sums over the batch.
+def register(*ops: Any, library: Any) -> None:
+    """Registers the vmap rules of operators of `library`."""
+    for op in ops:
+        torch.library.register_vmap(op._schema.name, _rule(op), lib=library)
+
+
+def _rule(op: Any) -> Any:
+    """Returns the vmap rule of `op`, which folds the mapped dimension into the batch. The calls run one by one
+    if an operand without a batch dimension (sink logits) is mapped, if sequences are packed, or if gradients
+    are sums over the batch.
     """
+    names = [argument.name for argument in op._schema.arguments if not argument.kwarg_only]
+    outputs = len(op._schema.returns)
+    rows, pairs, starts = (
+        [at for at, name in enumerate(names) if name in kinds] for kinds in (_ROWS, _PAIRS, STARTS)
+    )
 
     def one_by_one(info: Any, in_dims: Sequence[Optional[int]], args: Any, options: Any) -> Any:
         each = [
@@ -36,7 +43,8 @@ def _rule(op: Any, rows: Sequence[int], pairs: Sequence[int], outputs: int) -> A
         has_sinks = any(
             dim is not None and at not in rows and at not in pairs for at, dim in enumerate(in_dims)
         )
-        if are_summed or has_sinks or size == 0:
+        is_packed = any(args[at] is not None for at in starts)
+        if are_summed or has_sinks or is_packed or size == 0:
             return one_by_one(info, in_dims, args, options)
         made = list(args)
         batch = next(
