@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Iterable, Optional
 
 import jax.numpy as jnp
 
@@ -56,6 +56,9 @@ def attention(
     softcap: Optional[float] = None,
     sink_logits: Any = None,
     kv_len: Any = None,
+    q_len: Any = None,
+    cu_seqlens_q: Any = None,
+    cu_seqlens_k: Any = None,
     offset: Optional[int] = None,
     score_mod: Optional[_trace.ScoreMod] = None,
     deterministic: bool = False,
@@ -67,8 +70,8 @@ def attention(
     Args:
       q: queries, `[B, Hq, Nq, D]`, f16, bf16 or f32: a JAX array, a NumPy array or a JAX tracer.
       k, v: keys, `[B, Hkv, Nk, D]`, and values, `[B, Hkv, Nk, Dv]`; Hq is a multiple of Hkv.
-      bias, attn_mask, sink_logits, kv_len: as in `flashattn.attention`. bias and sink_logits have gradients
-        too.
+      bias, attn_mask, sink_logits, kv_len, q_len, cu_seqlens_q, cu_seqlens_k: as in `flashattn.attention`.
+        bias and sink_logits have gradients too. The host does not read lengths and starts.
       mask, align, layout, softcap, score_mod: as in `flashattn.attention`; constant at compile time.
       scale, offset: as in `flashattn.attention`, Python numbers. They are part of the XLA program, which
         is compiled again for other values. A decoder that counts its tokens in an array passes kv_len
@@ -96,14 +99,19 @@ def attention(
     _module.check_options(mask, align, layout)
     model_chip(device)
     names, values = _features.normalize(
-        {"bias": bias, "attn_mask": attn_mask, "sink_logits": sink_logits, "kv_len": kv_len, "offset": offset}
-    )
+        {
+            "bias": bias, "attn_mask": attn_mask, "sink_logits": sink_logits, "kv_len": kv_len, "q_len": q_len,
+            "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "offset": offset,
+        }
+    )  # fmt: skip
+    _features.check_sequences(names, layout)
     given = dict(zip(names, values))
     scale = None if scale is None else _module.check_factor("scale", scale)
+    is_thd = layout == "thd"
     chosen = AttentionOptions(
         mask=mask,
         align=align,
-        layout=layout,
+        layout="bshd" if is_thd else layout,
         softcap=_features.check_options(softcap),
         score_mod=None if score_mod is None else _trace.text_of(score_mod),
         model=device,
@@ -118,7 +126,22 @@ def attention(
     for name in ("bias", "attn_mask"):
         if name in inputs and inputs[name].ndim < 4:
             inputs[name] = jnp.expand_dims(inputs[name], range(4 - inputs[name].ndim))
+    if is_thd:
+        inputs = {name: _with_batch(name, x, inputs) for name, x in inputs.items()}
     outputs = ("o", "lse") if return_lse else ("o",)
     call = functools.partial(_calls.attend_jitted, options, outputs)
-    made = _shards.attend(call, inputs, layout, outputs, counts_heads=score_mod is not None)
+    made = _shards.attend(call, inputs, chosen.layout, outputs, counts_heads=score_mod is not None)
+    if is_thd:
+        made = {name: x[0] for name, x in made.items()}
     return (made["o"], made["lse"]) if return_lse else made["o"]
+
+
+def _with_batch(name: str, x: Any, operands: Iterable[str]) -> Any:
+    """Returns an input of layout thd with the batch dimension of packed rows, which XLA does not copy."""
+    role = _features.roles_with(operands)[name]
+    if not role.is_packed:
+        return x
+    rank = len(role.dims_in("thd"))
+    if x.ndim != rank:
+        raise ArgumentError(f"expected {name!r} of rank {rank} but got rank {x.ndim}")
+    return x[None]

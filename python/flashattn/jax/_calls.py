@@ -30,7 +30,7 @@ from . import _shards
 
 _TARGET = "flashattn"
 #: Inputs whose first dimension is the batch, and inputs that broadcast to the scores.
-_ROWS = ("q", "k", "v", "o", "lse", "d_o", "d_lse", "kv_len")
+_ROWS = ("q", "k", "v", "o", "lse", "d_o", "d_lse", "kv_len", "q_len")
 _PAIRS = ("bias", "attn_mask")
 _DTYPES = {"f16": jnp.float16, "bf16": jnp.bfloat16, "f32": jnp.float32}
 
@@ -116,7 +116,8 @@ def _refuse_derivative(primals: Any, tangents: Any, *, call: _Call) -> Any:
 
 def _batch(primitive: Any, args: Any, dims: Any, *, call: _Call) -> Any:
     """The vmap rule: folds the mapped dimension into the batch. The calls run one by one if an operand
-    without a batch dimension (sink logits) is mapped, or if gradients are sums over the batch."""
+    without a batch dimension (sink logits) is mapped, if sequences are packed, or if gradients are sums over
+    the batch."""
     batched = [name for name, dim in zip(call.names, dims) if dim is not None]
     moved = {
         name: arg if dim is None else jnp.moveaxis(arg, dim, 0)
@@ -139,7 +140,8 @@ def _batch_first(
 ) -> List[Any]:
     """Runs the calls. The mapped dimension is the first dimension of the `batched` inputs and of all outputs."""
     are_sums = any(name in _module.GRADIENTS for name in call.outputs)
-    if are_sums or not set(batched) <= {*_ROWS, *_PAIRS}:
+    is_packed = any(name in _module.STARTS for name in call.names)
+    if are_sums or is_packed or not set(batched) <= {*_ROWS, *_PAIRS}:
 
         def one(mapped: Mapping[str, Any]) -> Any:
             given = {**moved, **mapped}

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Mapping, Set, Tuple
 import jax
 from jax.sharding import NamedSharding, PartitionSpec
 
-from .. import _library
+from .. import _features
 
 
 def _varying_axes(x: Any) -> Any:
@@ -70,7 +70,7 @@ def attend(
     """Runs `call`, an attention from `inputs` to `outputs`, on each device if the array types shard the
     batch or the heads. With `counts_heads`, the inputs are gathered instead, because a score_mod would
     count from 0 on each device."""
-    roles = {role.name: role for role in _library.get().roles("attention")}
+    roles = _features.roles_with(inputs)
     dims = {name: role.dims_in(layout) for name, role in roles.items()}
     split = [x for x in inputs.values() if any(split_by(x))]
     if not split or any(x.ndim != len(dims[name]) for name, x in inputs.items()):
@@ -80,7 +80,7 @@ def attend(
     if not counts_heads:
         found = dict(zip(dims["q"], split_by(inputs["q"])))
         shared = dict(zip(dims["k"], inputs["k"].shape))["G"]
-        axes["B"] = found["B"]
+        axes["B"] = found.get("B")  # packed rows have none
         if shared % math.prod(mesh.shape[name] for name in names_of(found["H"])) == 0:
             axes["H"] = axes["G"] = found["H"]
     specs = {
