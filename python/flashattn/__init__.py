@@ -7,7 +7,8 @@
 tensors of PyTorch, CuPy or any library with `__cuda_array_interface__` or DLPack.
 
 The optional arguments `bias`, `attn_mask`, `softcap`, `sink_logits`, `kv_len`, `offset` and `score_mod`
-modify the scores, the mask or the softmax. A `score_mod` is a Python function such as
+modify the scores, the mask or the softmax; `cu_seqlens_q`, `cu_seqlens_k` and `q_len` are for sequences of
+unequal lengths. A `score_mod` is a Python function such as
 `lambda score, b, h, p, k: score - 0.1 * abs(p - k)`; it may call the functions of `flashattn.math`.
 
 `attention_backward` computes the gradients. For PyTorch tensors that require gradients, `attention`
