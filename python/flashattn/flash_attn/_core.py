@@ -73,12 +73,26 @@ def mask_of(
     elif left is not None or right is not None:
         mask = window(left=left, right=right)
     if attention_chunk > 0:
-        # Not by affine_set, which torch.compile cannot follow into the library.
         start = f"{attention_chunk} * (p floordiv {attention_chunk})"
-        constraints = f"k - {start} >= 0, {start} + {attention_chunk - 1} - k >= 0"
-        chunk = Mask(f'#flashattn.set<"(p, k)[nq, nk] : ({constraints})">')
+        chunk = _set_of(f"k - {start} >= 0", f"{start} + {attention_chunk - 1} - k >= 0")
         mask = chunk if mask is None else mask & chunk
     return mask
+
+
+def window_of(left: Optional[int], right: Optional[int]) -> Optional[Mask]:
+    """Returns the mask `p - left <= k <= p + right`, of bounds that may be negative. None is no
+    bound."""
+    if (left or 0) >= 0 and (right or 0) >= 0:
+        return mask_of(False, (left, right))
+    constraints = [] if left is None else [f"k - p + {left} >= 0"]
+    constraints += [] if right is None else [f"p + {right} - k >= 0"]
+    return _set_of(*constraints)
+
+
+def _set_of(*constraints: str) -> Mask:
+    """Returns the mask of constraints in p and k. Not by affine_set, which torch.compile cannot
+    follow into the library."""
+    return Mask(f'#flashattn.set<"(p, k)[nq, nk] : ({", ".join(constraints)})">')
 
 
 def attend(

@@ -6,8 +6,8 @@ The first three rules of `flashattn.flash_attn.flash_attn_interface` hold here t
 
 - Functions return (o, lse). As in FlashAttention-4, lse is None unless return_lse is True or a
   gradient is required. It can be differentiated.
-- window_size is (left, right), and None means no bound. (-1, -1) means the same; another negative
-  bound is refused.
+- window_size is (left, right), and None means no bound. As in FlashAttention-4, bounds may be
+  negative, and two bounds whose sum is negative, such as (-1, -1), are no bounds.
 - learnable_sink, `[Hq]`, is one logit per query head, added to the softmax denominator only.
 - score_mod is called with (score, b, h, q_idx=, kv_idx=, seqlen_info=, aux_tensors=) and traced, as
   the function of `flashattn.attention`: it may use operators and `flashattn.math`, but nothing of
@@ -28,7 +28,6 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from torch import Tensor
 
-from ..errors import UnsupportedError
 from ..masks import Mask
 from . import _core
 
@@ -161,12 +160,8 @@ def _scores(
         left, right = window_size
         right = 0 if is_causal else right
         if left is not None and right is not None and left + right < 0:
-            left = right = None
-        if any(bound is not None and bound < 0 for bound in (left, right)):
-            raise UnsupportedError(
-                f"expected window_size of bounds from 0 on, or None, but got {tuple(window_size)}"
-            )
-        mask = _core.mask_of(is_causal, (left, right))
+            left, right = None, 0 if is_causal else None
+        mask = _core.window_of(left, right)
     is_aligned = mask_mod is not None or mask is None
     scores: Dict[str, Any] = {
         "mask": mask,
