@@ -234,6 +234,35 @@ class FakeCUDATest(unittest.TestCase):
             again(q, numpy.zeros(SHAPE, numpy.float16))
         again(q)
 
+    def test_packed_sequences(self):
+        """Starts are addresses that the host does not read, and layout thd is a view of rank 4."""
+        kind = stand_in_torch.install(self, exchange=True)
+        q, k, v = kind((20, 4, 16), 0x10000), kind((30, 2, 16), 0x20000), kind((30, 2, 16), 0x30000)
+        starts = [kind((4,), at, dtype="torch.int32") for at in (0x40000, 0x50004)]
+        used = kind((3,), 0x60004, dtype="torch.int32")
+        for _ in range(2):
+            o, lse = flashattn.attention(
+                q, k, v, layout="thd", cu_seqlens_q=starts[0], cu_seqlens_k=starts[1], q_len=used,
+                return_lse=True,
+            )  # fmt: skip
+            self.assertEqual((o.shape, lse.shape), ((20, 4, 16), (4, 20)))
+            _, match, data, strides = self.launches[-1]
+            extras = [used.at, *(x.at for x in starts), 0x3E800000]
+            self.assertEqual((match, data), (0, [q.at, k.at, v.at, o.at, lse.at, *extras]))
+            rows = [(1280, 64, 16, 1), (960, 32, 16, 1), (960, 32, 16, 1), (1280, 64, 16, 1)]
+            self.assertEqual(strides, [*rows, (80, 20, 1), (1,), (1,), (1,), ()])
+        self.assertEqual(len(_cache.cache.plans), 1)
+        ((problem, _),) = _cache.cache.kernels
+        self.assertEqual((problem.layout, problem.rows, problem.queries), ("bshd", "dense", None))
+        gradients = flashattn.attention_backward(
+            q, k, v, o, lse, o, layout="thd", cu_seqlens_q=starts[0], cu_seqlens_k=starts[1]
+        )
+        self.assertEqual([x.shape for x in gradients], [x.shape for x in (q, k, v)])
+        lengths = kind((3,), 0x70000, dtype="torch.int32")
+        slots = kind((3, 64, 2, 16), 0x80000)
+        o = flashattn.attention(q, slots, slots, layout="thd", cu_seqlens_q=starts[0], kv_len=lengths)
+        self.assertEqual(self.launches[-1][2][:6], [q.at, slots.at, slots.at, o.at, lengths.at, starts[0].at])
+
     def test_operands(self):
         """Beyond q, k and v: rows that a GPU reads by several, plans by key, an offset for each call."""
         kind = stand_in_torch.install(self, exchange=True)

@@ -340,7 +340,7 @@ def _find_gradients(
     if d_o is None and d_lse is None:
         return (None,) * len(needs)
     q, k, v, *operands, o, lse = saved
-    named = dict(zip(OPERANDS, operands))
+    named = dict(zip(OPERANDS, operands)) if operands else {}
     _torch.refuse_tangents(d_o=d_o, d_lse=d_lse, q=q, k=k, v=v, **named)
     found = None
     if offset is d_lse is None and not (operands and any(x is not None for x in operands)):
@@ -362,9 +362,10 @@ def _find_gradients(
             found = _call(_backward_op, _Gradients, inputs, fields)
         else:
             found = _backward(*inputs, **fields)
-    dq, dk, dv, d_bias, d_sink_logits = (*found, None, None)[:5]
-    gradients = {"bias": d_bias, "sink_logits": d_sink_logits}
-    found = (dq, dk, dv, *map(gradients.get, OPERANDS))
+    if operands:
+        dq, dk, dv, d_bias, d_sink_logits = (*found, None, None)[:5]
+        gradients = {"bias": d_bias, "sink_logits": d_sink_logits}
+        found = (dq, dk, dv, *map(gradients.get, OPERANDS))
     return tuple(gradient if need else None for gradient, need in zip(found, needs))
 
 
