@@ -203,6 +203,7 @@ class FlashAttnTest(unittest.TestCase):
             ((1, 24, 40, 4, 1, 32, 32), torch.float32, {"causal": True, "window_size": (9, -1)}),
             ((1, 40, 40, 2, 2, 32, 32), torch.bfloat16, {"window_size": (-1, 5)}),
             ((1, 24, 40, 4, 2, 32, 16), torch.float32, {"window_size": (7, 3)}),
+            ((1, 24, 40, 2, 2, 19, 13), torch.float32, {"causal": True}),
             ((1, 40, 40, 4, 2, 32, 32), torch.bfloat16, {"causal": True, "softcap": 3.0}),
             ((1, 40, 40, 2, 2, 32, 32), torch.float32, {"scale": 0.4, "softcap": 2.0}),
         ):

@@ -455,11 +455,9 @@ static WarpgroupBlockPlan planMemory(const BlockPlan &plan) {
   return planWarpgroupBlock(block);
 }
 
-FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
-  BlockPlan plan;
-  plan.program = program;
-  plan.schedule = *program.getSchedule();
-  plan.hopper = plan.schedule.getHopper();
+/// Requires axes that a block's programs can share.
+static LogicalResult verifyAxes(const BlockPlan &plan) {
+  ProgramOp program = plan.program;
   auto hasAxes = [&](ArrayRef<ProgramAxis> tiles) {
     SmallVector<ProgramAxis> axes = {ProgramAxis::Batch, ProgramAxis::Head};
     llvm::append_range(axes, tiles);
@@ -479,6 +477,16 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
                                     "key_tile) with warp specialization, or (batch, head, "
                                     "query_tile, key_tile) with one program per block, but got "
                                  << program.getAxes();
+  return success();
+}
+
+FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
+  BlockPlan plan;
+  plan.program = program;
+  plan.schedule = *program.getSchedule();
+  plan.hopper = plan.schedule.getHopper();
+  if (failed(verifyAxes(plan)))
+    return failure();
   FailureOr<TileLoopOp> loop = findLoop(program);
   if (failed(loop))
     return failure();

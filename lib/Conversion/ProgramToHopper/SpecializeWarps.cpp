@@ -316,9 +316,12 @@ static LogicalResult specialize(RewriterBase &b, ProgramOp program) {
   FailureOr<BlockPlan> plan = BlockPlan::get(program);
   if (failed(plan))
     return failure();
-  // The host does not know the lengths of packed sequences.
-  if (plan->claims() && !program.getStarts() &&
-      plan->hopper.getDynamicSchedulerMaxLen() < kMostKeys && failed(splitByLength(b, *plan)))
+  // The host does not know the lengths of packed sequences, whose rows are views in the program.
+  bool isPacked =
+      program.getStarts() ||
+      program->isAncestor(plan->streams.front().getSource().getParentBlock()->getParentOp());
+  if (plan->claims() && !isPacked && plan->hopper.getDynamicSchedulerMaxLen() < kMostKeys &&
+      failed(splitByLength(b, *plan)))
     return failure();
   BlockValues values;
   LaunchBuilder(b, *plan, values).build();

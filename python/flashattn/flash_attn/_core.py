@@ -126,6 +126,10 @@ def attend(
         options["score_mod"] = score_mod
     if align != "bottom_right":
         options["align"] = align
+    head_dim, value_dim = q.shape[-1], v.shape[-1]
+    if head_dim % _HEAD_DIM_MULTIPLE or value_dim % _HEAD_DIM_MULTIPLE:
+        options["scale"] = head_dim**-0.5 if scale is None else scale
+        q, k, v = (_pad_head_dim(tensor) for tensor in (q, k, v))
     batch: Optional[int] = None
     if cu_seqlens_q is None and cu_seqlens_k is None and seqused_q is None:
         options["layout"] = "bshd"
@@ -145,10 +149,21 @@ def attend(
         o, lse = attention(q, k, v, sink_logits=sink, return_lse=True, **options)
     else:
         o, lse = attention(q, k, v, sink_logits=sink, **options), None
+    if o.shape[-1] != value_dim:
+        o = o[..., :value_dim]
     if batch is not None:
         o = o.reshape(batch, -1, *o.shape[1:])
         lse = None if lse is None else lse.reshape(lse.shape[0], batch, -1).transpose(0, 1)
     return o, lse if return_lse else None
+
+
+#: Kernels for GPUs take head dimensions that are multiples of this.
+_HEAD_DIM_MULTIPLE = 8
+
+
+def _pad_head_dim(tensor: Tensor) -> Tensor:
+    """Returns a copy of tensor with zeros after each row, as FlashAttention makes."""
+    return torch.nn.functional.pad(tensor, (0, -tensor.shape[-1] % _HEAD_DIM_MULTIPLE))
 
 
 def _check_rows(**given: Any) -> None:
