@@ -6,8 +6,8 @@
 // CHECK-LABEL: func.func @batched_keys
 // CHECK: %[[LONG:.*]] = arith.cmpi slt
 // CHECK: scf.if %[[LONG]]
-// CHECK-COUNT-2: gpu.launch blocks
-// CHECK-NOT: gpu.launch blocks
+// CHECK-COUNT-2: gpu.launch {{.*}} = %c512
+// CHECK-NOT: gpu.launch {{.*}} = %c512
 func.func @batched_keys(%q: memref<?x?x?x128xbf16>, %k: memref<?x?x?x128xbf16>, %v: memref<?x?x?x128xbf16>,
                         %o: memref<?x?x?x128xbf16>) {
   flashattn.attention mask(#flashattn.causal)
@@ -19,8 +19,8 @@ func.func @batched_keys(%q: memref<?x?x?x128xbf16>, %k: memref<?x?x?x128xbf16>, 
 // The lengths of packed sequences of keys are in the GPU's memory.
 
 // CHECK-LABEL: func.func @packed_keys
-// CHECK: gpu.launch blocks
-// CHECK-NOT: gpu.launch blocks
+// CHECK: gpu.launch {{.*}} = %c512
+// CHECK-NOT: gpu.launch {{.*}} = %c512
 func.func @packed_keys(%q: memref<?x?x?x128xbf16>, %k: memref<1x?x?x128xbf16>, %v: memref<1x?x?x128xbf16>,
                        %o: memref<?x?x?x128xbf16>, %starts: memref<?xi32>) {
   flashattn.attention mask(#flashattn.causal)
