@@ -180,6 +180,36 @@ Fault Card::makePool() {
   });
 }
 
+Fault Card::getZeros(void *&memory) {
+  Lock lock(mutex);
+  if (!zeros) {
+    DevicePtr fresh = 0;
+    Fault fault = inContext("allocate memory", [&] {
+      return outsideCaptures([&] {
+        Stream stream = nullptr;
+        Result result = driver.memAlloc(&fresh, kZeroBytes);
+        if (result)
+          return result;
+        result = driver.streamCreate(&stream, kStreamNonBlocking);
+        if (!result) {
+          result = driver.memsetD8Async(fresh, 0, kZeroBytes, stream);
+          if (!result)
+            result = driver.streamSynchronize(stream);
+          driver.streamDestroy(stream);
+        }
+        if (result)
+          driver.memFree(fresh);
+        return result;
+      });
+    });
+    if (fault)
+      return fault;
+    zeros = fresh;
+  }
+  memory = reinterpret_cast<void *>(zeros);
+  return {};
+}
+
 Fault Card::allocateOn(Stream stream, size_t bytes, void *&buffer) {
   if (!driver.memPoolCreate || !driver.memPoolSetAttribute || !driver.memAllocFromPoolAsync ||
       !driver.memFreeAsync)

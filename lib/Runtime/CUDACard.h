@@ -156,6 +156,8 @@ private:
   template <typename AllocateFn> Fault allocateBy(size_t bytes, void *&buffer, AllocateFn allocate);
   Fault refuseMemory(size_t bytes);
   Fault makePool();
+  /// Returns `kZeroBytes` bytes of the GPU's memory that hold zeros.
+  Fault getZeros(void *&memory);
   /// Rejects PTX that the driver or the GPU does not support, and states both versions.
   Fault checkPTX(const char *ptx);
   /// Loads the module in the driver; its mutex must be held.
@@ -173,6 +175,9 @@ private:
   Context context = nullptr;
   /// The pool of allocateOn, created when that is first called.
   MemPool pool = nullptr;
+  /// The memory of getZeros, allocated when that is first called.
+  static constexpr size_t kZeroBytes = 256;
+  DevicePtr zeros = 0;
   /// The first error after which the context cannot be used; constant once `failed` is set.
   Text fatal;
   std::atomic<bool> failed{false};

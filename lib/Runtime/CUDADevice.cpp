@@ -41,9 +41,8 @@ CUDADevice::~CUDADevice() {
 }
 
 Error CUDADevice::makeStream() {
-  constexpr unsigned kNonBlocking = 1;
-  return toError(
-      card.inContext("make a stream", [&] { return driver.streamCreate(&stream, kNonBlocking); }));
+  return toError(card.inContext(
+      "make a stream", [&] { return driver.streamCreate(&stream, cuda::kStreamNonBlocking); }));
 }
 
 std::string CUDADevice::getDescription() const {

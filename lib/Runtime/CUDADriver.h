@@ -106,6 +106,9 @@ struct MemPoolProps {
 };
 static_assert(sizeof(MemPoolProps) == 88, "layout of the driver's CUmemPoolProps");
 
+/// The only flag used of cuStreamCreate.
+constexpr unsigned kStreamNonBlocking = 1;
+
 /// The only value used of CUstreamCaptureMode: calls on the thread do not affect any capture.
 constexpr int kCaptureModeRelaxed = 2;
 

@@ -69,7 +69,7 @@ Fault Card::encodeTensorMap(void *map, const TensorMapShape &shape) {
   int64_t validStride = kAlignment;
   for (int64_t i = 0; i < rank; ++i) {
     int64_t dim = last - i, size = shape.sizes[dim];
-    sizes[i] = std::max<int64_t>(size, 1);
+    sizes[i] = empty ? 1 : size;
     box[i] = dim == last             ? shape.boxColumns
              : dim == shape.rowDim   ? shape.boxRows
              : dim == shape.outerDim ? shape.outerRows
@@ -81,9 +81,12 @@ Fault Card::encodeTensorMap(void *map, const TensorMapShape &shape) {
       validStride = shape.strides[dim] * elementBytes;
     strides[i - 1] = validStride;
   }
-  // Nothing is loaded from a tensor without elements, whose address may be null: any other address
-  // is valid.
-  void *base = empty ? map : shape.base;
+  // The address of a tensor without elements may be null. A block whose programs see no key may
+  // load a tile of it nevertheless, to keep its barriers in step.
+  void *base = shape.base;
+  if (empty)
+    if (Fault fault = getZeros(base))
+      return fault;
   return inContext("make a tensor map", [&] {
     return driver.tensorMapEncodeTiled(
         map, shape.element == TensorMapElement::F16 ? kTensorMapFloat16 : kTensorMapBFloat16, rank,

@@ -97,7 +97,8 @@ public:
   virtual llvm::Error launch(void *kernel, const LaunchShape &shape, void **parameters);
   /// Writes the CUtensorMap of `shape`, 128 bytes, to `map`, which must be aligned to 64 bytes.
   /// Elements outside the tensor are loaded as zeros. The stride of a dimension of size 1 is
-  /// ignored. A tensor without elements has a valid map, but must not be loaded. Does not allocate.
+  /// ignored. A tensor without elements has a map that loads zeros, and its base may be null. Does
+  /// not allocate, except 256 bytes once, for the first such map.
   /// Errors, each with the dimension, the value and the values that TMA supports: base not aligned
   /// to 16 bytes, last dimension not contiguous, stride not a multiple of 16 bytes or not in [0,
   /// 2^40), more than 2^32 elements along a dimension, a box row of unsupported size; a driver
