@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type
 
+from . import _structs
 from ._texts import encode
 from .errors import (
     ArgumentError,
@@ -81,101 +82,6 @@ def match_head(exchange: int, tensors: ctypes.Array, device: int, is_aligned: bo
 pack_objects = struct.Struct("5P").pack
 
 
-#: FlashAttnDiagnosticCallback: user, severity, file, line, column and message.
-_DiagnosticCallback = ctypes.CFUNCTYPE(
-    None,
-    ctypes.c_void_p,
-    ctypes.c_int32,
-    ctypes.c_char_p,
-    ctypes.c_int32,
-    ctypes.c_int32,
-    ctypes.c_char_p,
-)
-_WARNING = 2  # FLASHATTN_WARNING
-
-
-class _DeviceInfo(ctypes.Structure):
-    _fields_ = [
-        ("size", ctypes.c_size_t),
-        ("name", ctypes.c_char * 256),
-        ("chip", ctypes.c_char * 16),
-        ("computeUnits", ctypes.c_int32),
-        ("vectorWidth", ctypes.c_int32),
-        ("memoryBytes", ctypes.c_int64),
-        ("sharedMemoryPerBlock", ctypes.c_int64),
-        ("driverVersion", ctypes.c_int32),
-        ("maxPTXVersion", ctypes.c_int32),
-    ]
-
-
-class _CompileOptions(ctypes.Structure):
-    _fields_ = [
-        ("size", ctypes.c_size_t),
-        ("chip", ctypes.c_char_p),
-        ("device", ctypes.c_int32),
-        ("vectorWidth", ctypes.c_int32),
-        ("schedule", ctypes.c_char_p),
-        ("function", ctypes.c_char_p),
-        ("diagnostic", _DiagnosticCallback),
-        ("diagnosticUser", ctypes.c_void_p),
-        ("useTuned", ctypes.c_int32),
-        ("attentionOnly", ctypes.c_int32),
-    ]
-
-
-class _KernelInfo(ctypes.Structure):
-    _fields_ = [
-        ("size", ctypes.c_size_t),
-        ("function", ctypes.c_char_p),
-        ("chip", ctypes.c_char_p),
-        ("device", ctypes.c_int32),
-        ("isLaunchable", ctypes.c_int32),
-        ("notLaunchableReason", ctypes.c_char_p),
-        ("numArguments", ctypes.c_int32),
-        ("numStages", ctypes.c_int32),
-        ("workspaceBytes", ctypes.c_int64),
-        ("tuningKey", ctypes.c_char_p),
-        ("hostBytes", ctypes.c_int64),
-    ]
-
-
-class _CacheInfo(ctypes.Structure):
-    _fields_ = [
-        ("size", ctypes.c_size_t),
-        ("folder", ctypes.c_char_p),
-        ("offReason", ctypes.c_char_p),
-        ("files", ctypes.c_int64),
-        ("bytes", ctypes.c_int64),
-        ("maxBytes", ctypes.c_int64),
-        ("found", ctypes.c_int64),
-        ("made", ctypes.c_int64),
-        ("archiveFile", ctypes.c_char_p),
-        ("archiveOffReason", ctypes.c_char_p),
-        ("archiveMembers", ctypes.c_int64),
-        ("archiveFound", ctypes.c_int64),
-    ]
-
-
-class _OperandInfo(ctypes.Structure):
-    _fields_ = [
-        ("size", ctypes.c_size_t),
-        ("numOperands", ctypes.c_int32),
-        ("kind", ctypes.c_int32),
-        ("direction", ctypes.c_int32),
-        ("isOptional", ctypes.c_int32),
-        ("broadcasts", ctypes.c_int32),
-        ("followsLayout", ctypes.c_int32),
-        ("elementTypes", ctypes.c_int32),
-        ("likeFirst", ctypes.c_int32),
-        ("name", ctypes.c_char_p),
-        ("dims", ctypes.c_char_p),
-    ]
-
-
-_SCALAR = 1  # FLASHATTN_ARGUMENT_SCALAR
-_OUTPUT = 2  # FLASHATTN_OUTPUT
-
-
 class Role(NamedTuple):
     """The role of an operand of an op: a FlashAttnOperandInfo."""
 
@@ -206,29 +112,6 @@ class Role(NamedTuple):
     def is_packed(self) -> bool:
         """Whether the sequences lie one after the other in this operand (rule S1)."""
         return self.dims[:1] == PACKED
-
-
-class _Numbers(ctypes.Structure):
-    _fields_ = [("values", ctypes.POINTER(ctypes.c_int64)), ("count", ctypes.c_size_t)]
-
-
-#: The lists of FlashAttnTrialOptions, in their order.
-TRIAL_LISTS = (
-    "tile_m", "tile_n", "warps", "stages", "consumers", "registers", "blocks_per_sm", "pack",
-)  # fmt: skip
-
-
-class _TrialOptions(ctypes.Structure):
-    _fields_ = [
-        ("size", ctypes.c_size_t),
-        ("chip", ctypes.c_char_p),
-        ("elementType", ctypes.c_int32),
-        ("vectorWidth", ctypes.c_int32),
-        ("group", ctypes.c_int64),
-        ("packs", ctypes.c_int32),
-        *((name, _Numbers) for name in TRIAL_LISTS),
-        ("gradients", ctypes.c_int32),
-    ]
 
 
 class Device(NamedTuple):
@@ -394,7 +277,7 @@ class Library:
         return count.value
 
     def device(self, ordinal: int) -> Device:
-        info = _DeviceInfo(size=ctypes.sizeof(_DeviceInfo))
+        info = _structs.DeviceInfo(size=ctypes.sizeof(_structs.DeviceInfo))
         self._check(self.lib.flashattnGetDeviceInfo(ordinal, ctypes.byref(info)))
         return Device(
             info.name.decode(errors="replace"),
@@ -410,7 +293,7 @@ class Library:
     def roles(self, op: str = "attention") -> Tuple[Role, ...]:
         """Returns the roles of the op's operands in order, including optional operands."""
         if op not in self._roles:
-            info = _OperandInfo(size=ctypes.sizeof(_OperandInfo), numOperands=1)
+            info = _structs.OperandInfo(size=ctypes.sizeof(_structs.OperandInfo), numOperands=1)
             roles: List[Role] = []
             while len(roles) < info.numOperands:
                 self._check(
@@ -423,8 +306,8 @@ class Library:
                         (info.dims or b"").decode(),
                         tuple(name for name, bit in ELEMENT_TYPES.items() if types >> bit & 1),
                         bool(info.likeFirst),
-                        info.kind == _SCALAR,
-                        info.direction == _OUTPUT,
+                        info.kind == _structs.SCALAR,
+                        info.direction == _structs.OUTPUT,
                         bool(info.isOptional),
                         bool(info.broadcasts),
                         bool(info.followsLayout),
@@ -441,10 +324,10 @@ class Library:
         found: List[str] = []
 
         def take(user, severity, file, line, column, message):
-            if severity == _WARNING:
+            if severity == _structs.WARNING:
                 found.append(message.decode(errors="replace"))
 
-        options.diagnostic = _DiagnosticCallback(take)
+        options.diagnostic = _structs.DiagnosticCallback(take)
         kernel = ctypes.c_void_p()
         text = encode("module", mlir)
         self._check(
@@ -463,8 +346,8 @@ class Library:
 
     def _options(
         self, chip: Optional[str], device: int, schedule: Optional[str], tuned: bool
-    ) -> _CompileOptions:
-        options = _CompileOptions()
+    ) -> _structs.CompileOptions:
+        options = _structs.CompileOptions()
         self._check(self.lib.flashattnCompileOptionsInit(ctypes.byref(options)))
         options.chip = encode("chip", chip) if chip else None
         options.device = device
@@ -486,7 +369,7 @@ class Library:
         self._check(self.lib.flashattnKernelFree(kernel))
 
     def info(self, kernel: int) -> KernelInfo:
-        info = _KernelInfo(size=ctypes.sizeof(_KernelInfo))
+        info = _structs.KernelInfo(size=ctypes.sizeof(_structs.KernelInfo))
         self._check(self.lib.flashattnKernelGetInfo(kernel, ctypes.byref(info)))
         stages = []
         for index in range(info.numStages):
@@ -531,7 +414,7 @@ class Library:
         return (text.value or b"").decode()
 
     def disk_cache(self) -> DiskCache:
-        info = _CacheInfo(size=ctypes.sizeof(_CacheInfo))
+        info = _structs.CacheInfo(size=ctypes.sizeof(_structs.CacheInfo))
         self._check(self.lib.flashattnGetCacheInfo(ctypes.byref(info)))
         return DiskCache(
             os.fsdecode(info.folder or b""),
@@ -576,17 +459,17 @@ class Library:
         gradients: bool,
         **lists: Optional[Sequence[int]],
     ) -> List[str]:
-        """Returns the schedules worth timing. `lists`, with names of TRIAL_LISTS, are values to try instead of the
+        """Returns the schedules worth timing. `lists`, named as in `_structs.TRIAL_LISTS`, are tried instead of the
         library's; some of them also restrict the trials to schedules with warp specialization."""
-        options = _TrialOptions(size=ctypes.sizeof(_TrialOptions), chip=encode("chip", chip))
+        options = _structs.TrialOptions(size=ctypes.sizeof(_structs.TrialOptions), chip=encode("chip", chip))
         options.elementType, options.group, options.packs = ELEMENT_TYPES[element], group, packs
         options.gradients = gradients
         for name, values in lists.items():
-            if name not in TRIAL_LISTS:
-                raise ArgumentError(f"expected lists {', '.join(TRIAL_LISTS)} but got {name}")
+            if name not in _structs.TRIAL_LISTS:
+                raise ArgumentError(f"expected lists {', '.join(_structs.TRIAL_LISTS)} but got {name}")
             if values:
                 array = (ctypes.c_int64 * len(values))(*values)
-                setattr(options, name, _Numbers(array, len(values)))
+                setattr(options, name, _structs.Numbers(array, len(values)))
         text = ctypes.c_char_p()
         self._check(self.lib.flashattnGetTrials(ctypes.byref(options), ctypes.byref(text)))
         return (text.value or b"").decode().split("\n")

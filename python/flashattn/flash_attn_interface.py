@@ -132,8 +132,8 @@ def flash_attn_varlen_func(
 ) -> Any:
     """Computes attention of packed sequences: sequence b has the rows from `cu_seqlens_q[b]` to
     `cu_seqlens_q[b + 1]` of q, `[Tq, Hq, D]`, and from `cu_seqlens_k[b]` to `cu_seqlens_k[b + 1]`
-    of k, `[Tk, Hkv, D]`, and v, `[Tk, Hkv, Dv]`. Of these rows, only the first `seqused_q[b]` and
-    `seqused_k[b]` count.
+    of k, `[Tk, Hkv, D]`, and v, `[Tk, Hkv, Dv]`. The sequence uses its first `seqused_q[b]`
+    queries and `seqused_k[b]` keys.
 
     Returns:
       o, `[Tq, Hq, Dv]`, or (o, softmax_lse) with return_attn_probs, where softmax_lse is `[Hq,

@@ -19,7 +19,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 
 import numpy
 
-from . import _flags, _kernel, _library, _tuned, attention_backward
+from . import _flags, _kernel, _library, _structs, _tuned, attention_backward
 from .bench import _backward, _command as bench
 from .errors import CompileError, DeviceError, UnsupportedError
 
@@ -51,7 +51,7 @@ def candidates(
 ) -> List[str]:
     """Returns the schedules to try, as fields of the attribute. `group` is the number of query heads per key/value
     head. `packs`: packed heads may be faster. `gradients`: the backward pass is tuned. `lists`, with names of
-    _library.TRIAL_LISTS, replace the library's values; `consumers`, `registers`, `blocks_per_sm` and `pack` also
+    _structs.TRIAL_LISTS, replace the library's values; `consumers`, `registers`, `blocks_per_sm` and `pack` also
     restrict the schedules to warp specialization."""
     return _library.get().trials(chip, element, group, packs, gradients, **lists)
 
@@ -204,7 +204,7 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
     parser.add_argument(
         "--chip", help="only print which schedules this chip rejects; runs nothing"
     )
-    for name in _library.TRIAL_LISTS:
+    for name in _structs.TRIAL_LISTS:
         flag = f"--{name.replace('_', '-')}"
         parser.add_argument(flag, help="comma-separated values to try", type=_flags.numbers, metavar="N,…")
     parser.add_argument("--rounds", type=_flags.count, help="5 by default")
@@ -265,7 +265,7 @@ def run(chosen: argparse.Namespace) -> int:
         kept = _tuned.load().get(own.tuning_key, {}).get("schedule")
     # With a band of few positions per tile, packed heads may be faster.
     packs = own.tuning_key.split("/")[4] == "banded"
-    lists = {name: getattr(chosen, name) for name in _library.TRIAL_LISTS}
+    lists = {name: getattr(chosen, name) for name in _structs.TRIAL_LISTS}
     group = shape["Hq"] // shape["Hkv"]
     tries = candidates(shape["dtype"], own.chip, group, packs, chosen.backward, **lists)
     if backend is None:

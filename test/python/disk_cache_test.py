@@ -20,7 +20,7 @@ from pathlib import Path
 from unittest import mock
 
 import flashattn
-from flashattn import _library, _module, _tuned
+from flashattn import _library, _module, _structs, _tuned
 
 sys.path.insert(0, str(Path(__file__).parent / "Inputs"))
 import race  # noqa: E402
@@ -138,7 +138,7 @@ class DiskCacheTest(unittest.TestCase):
             }"""
         both = module.replace("FIRST", "first") + module.replace("FIRST", "second")
         library = _library.get().lib
-        taken = _library._DiagnosticCallback(lambda *_: None)
+        taken = _structs.DiagnosticCallback(lambda *_: None)
         base = {"chip": b"cpu", "function": b"first", "vectorWidth": 8, "useTuned": 0, "device": _library.DEVICE_CPU}
         card = {"chip": b"sm_80", "device": _library.DEVICE_AUTO}
         #: What a field becomes, whether that is another kernel, and of what it is changed where not of `base`.
@@ -154,11 +154,11 @@ class DiskCacheTest(unittest.TestCase):
             "useTuned": ([1], True, {}),
             "attentionOnly": ([0], False, {}),
         }
-        self.assertEqual(list(fields), [name for name, _ in _library._CompileOptions._fields_])
+        self.assertEqual(list(fields), [name for name, _ in _structs.CompileOptions._fields_])
 
         def count(text=both, **changes):
             """How many files there are behind a compilation."""
-            options = _library._CompileOptions()
+            options = _structs.CompileOptions()
             self.assertEqual(library.flashattnCompileOptionsInit(ctypes.byref(options)), 0)
             for name, value in {**base, **changes}.items():
                 setattr(options, name, value)

@@ -1,16 +1,10 @@
 # flashattn.flash_attn: FlashAttention's functions of three generations. Names and defaults of their
-# arguments; values and gradients against attention in float64; what is refused; and what makes
-# other code find them.
+# arguments; values and gradients against attention in float64; and what is refused.
 # REQUIRES: python-package, torch
 # RUN: %flashattn_python %s
 
-import importlib.util
 import inspect
 import math
-import os
-import subprocess
-import sys
-import tempfile
 import unittest
 from unittest import mock
 
@@ -76,38 +70,6 @@ SIGNATURES = {
 }  # fmt: skip
 
 
-def has_packed():
-    """Whether this version of `flashattn.attention` takes packed sequences."""
-    return "cu_seqlens_q" in (flashattn.attention.__kwdefaults__ or {})
-
-
-def attend_one_by_one(
-    q, k, v, *, layout, cu_seqlens_q=None, cu_seqlens_k=None, q_len=None, kv_len=None,
-    return_lse=False, **options,
-):  # fmt: skip
-    """What `flashattn.attention` computes of packed sequences, by a call for each."""
-    if layout != "thd":
-        return flashattn.attention(
-            q, k, v, layout=layout, kv_len=kv_len, return_lse=return_lse, **options
-        )
-    o = q.new_zeros((*q.shape[:2], v.shape[2]))
-    lse = torch.full((q.shape[1], q.shape[0]), -math.inf)
-    for b in range(len(cu_seqlens_q) - 1):
-        q0, q1 = cu_seqlens_q[b : b + 2].tolist()
-        k0, k1 = cu_seqlens_k[b : b + 2].tolist()
-        q1 = q1 if q_len is None else q0 + int(q_len[b])
-        k1 = k1 if kv_len is None else k0 + int(kv_len[b])
-        if q0 < q1 and k0 < k1:
-            part, part_lse = flashattn.attention(
-                q[None, q0:q1], k[None, k0:k1], v[None, k0:k1], layout="bshd", return_lse=True,
-                **options,
-            )  # fmt: skip
-            rows = torch.arange(q0, q1)
-            o = o.index_copy(0, rows, part[0])
-            lse = lse.index_copy(1, rows, part_lse[0])
-    return (o, lse) if return_lse else o
-
-
 def in_double(q, k, v, seen, scale=None, softcap=0.0, sink=None, modify=None):
     """o and lse of `[N, H, D]` in float64. `seen` is Boolean, `[Nq, Nk]`."""
     q, k, v = (x.double().transpose(0, 1) for x in (q, k, v))
@@ -146,10 +108,6 @@ def seen_by(nq, nk, causal=False, window_size=(-1, -1), attention_chunk=0):
 class FlashAttnTest(unittest.TestCase):
     def setUp(self):
         torch.manual_seed(7)
-        if not has_packed():
-            patch = mock.patch.object(_core, "attention", attend_one_by_one)
-            patch.start()
-            self.addCleanup(patch.stop)
 
     def near(self, found, wanted, dtype=torch.float32):
         self.assertEqual(found.shape, wanted.shape)
@@ -467,7 +425,6 @@ class FlashAttnTest(unittest.TestCase):
             self.assertEqual(one.dtype, torch.float32)
             self.near(one, other.double(), torch.bfloat16)
 
-    @unittest.skipUnless(has_packed(), "packed sequences have no backward pass of their own yet")
     def test_deterministic_packed(self):
         starts = torch.tensor([0, 12, 30], dtype=torch.int32)
         leaves = self.rows(*[(30, 2, 16)] * 3)
@@ -620,7 +577,6 @@ class FlashAttnTest(unittest.TestCase):
                 backend="aot_eager", fullgraph=True,
             )(*leaves)  # fmt: skip
 
-    @unittest.skipUnless(has_packed(), "packed sequences are computed one by one")
     def test_compiled_packed(self):
         starts = torch.tensor([0, 12, 30], dtype=torch.int32)
         leaves = self.rows((30, 4, 16), (30, 2, 16), (30, 2, 16))
@@ -630,172 +586,6 @@ class FlashAttnTest(unittest.TestCase):
             backend="aot_eager", fullgraph=True,
         )  # fmt: skip
         self.check(leaves, compiled(*leaves), wanted)
-
-    def test_padding(self):
-        x = torch.randn(3, 7, 2, 4, dtype=torch.float64, requires_grad=True)
-        mask = torch.arange(7) < torch.tensor([5, 0, 7])[:, None]
-        rows, indices, starts, longest, used = bert_padding.unpad_input(x, mask)
-        self.assertTrue(torch.equal(rows, x[mask]))
-        self.assertEqual((starts.tolist(), starts.dtype), ([0, 5, 5, 12], torch.int32))
-        self.assertEqual((longest, used.tolist()), (7, [5, 0, 7]))
-        padded = bert_padding.pad_input(rows, indices, 3, 7)
-        self.assertTrue(torch.equal(padded, x * mask[..., None, None]))
-        padded.square().sum().backward()
-        self.assertTrue(torch.equal(x.grad, 2 * x * mask[..., None, None]))
-        self.assertTrue(torch.equal(bert_padding.index_first_axis(x.flatten(0, 1), indices), rows))
-        more = (torch.arange(7) == 5).expand(3, 7) & torch.tensor([True, True, False])[:, None]
-        rows, _, starts, longest, used = bert_padding.unpad_input(x, mask.int(), more.int())
-        self.assertEqual((starts.tolist(), used.tolist()), ([0, 6, 7, 14], [5, 0, 7]))
-
-    def test_rotary(self):
-        angles = torch.outer(torch.arange(32.0), torch.tensor([1.0, 0.5, 0.1, 0.02]))
-        cos, sin = angles.cos(), angles.sin()
-        x = torch.randn(2, 6, 3, 12, requires_grad=True)
-        turn = torch.polar(torch.ones_like(angles), angles)
-
-        def wanted(x, positions, interleaved):
-            pairs = x[..., :8].unflatten(-1, (4, 2) if interleaved else (2, 4))
-            pairs = pairs if interleaved else pairs.mT
-            turned = torch.view_as_complex(pairs.contiguous()) * turn[positions][..., None, :]
-            found = torch.view_as_real(turned)
-            found = found if interleaved else found.mT
-            return torch.cat((found.flatten(-2), x[..., 8:]), -1)
-
-        offsets = torch.tensor([4, 9])
-        rows = torch.arange(6)
-        for interleaved in (False, True):
-            for given, positions in ((0, rows), (5, rows + 5), (offsets, rows + offsets[:, None])):
-                found = rotary.apply_rotary_emb(x, cos, sin, interleaved, seqlen_offsets=given)
-                other = wanted(x, positions, interleaved)
-                torch.testing.assert_close(found, other)
-                d = torch.randn_like(found)
-                torch.testing.assert_close(
-                    torch.autograd.grad(found, x, d), torch.autograd.grad(other, x, d)
-                )
-        starts = torch.tensor([0, 4, 4, 12], dtype=torch.int32)
-        packed = x.detach().flatten(0, 1)
-        positions = torch.tensor([0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6, 7])
-        found = rotary.apply_rotary_emb(packed, cos, sin, cu_seqlens=starts, max_seqlen=8)
-        torch.testing.assert_close(found, wanted(packed, positions, False))
-        copy = packed.clone()
-        again = rotary.apply_rotary_emb(copy, cos, sin, inplace=True, cu_seqlens=starts)
-        self.assertIs(again, copy)
-        torch.testing.assert_close(copy, found)
-        self.assertIs(rotary.apply_rotary_emb_func, rotary.apply_rotary_emb)
-        half = rotary.apply_rotary_emb(packed.bfloat16(), cos, sin)
-        self.assertEqual(half.dtype, torch.bfloat16)
-
-
-#: Each runs in a process of its own.
-INSTALLED = """
-import importlib.metadata, importlib.util, sys
-from flashattn import flash_attn as ours, flash_attn_interface as third
-def is_there(name):
-    return importlib.util.find_spec(name) is not None
-assert not any(map(is_there, ("flash_attn", "flash_attn_interface", "flash_attn_3")))
-before = list(sys.meta_path)
-
-ours.install()
-import flash_attn
-from flash_attn import flash_attn_func, flash_attn_with_kvcache
-from flash_attn.bert_padding import index_first_axis, pad_input, unpad_input
-from flash_attn.flash_attn_interface import flash_attn_varlen_func
-from flash_attn.layers.rotary import apply_rotary_emb
-assert flash_attn_func is ours.flash_attn_func and flash_attn.__version__ == "2.8.4"
-assert flash_attn.__spec__.name == flash_attn.__name__ == "flash_attn"
-assert not hasattr(flash_attn, "install")
-assert is_there("flash_attn.layers.rotary") and not is_there("flash_attn.cute")
-for name in ("flash_attn", "flash-attn", "Flash.Attn"):
-    assert importlib.metadata.version(name) == "2.8.4"
-assert "flash-attn" in importlib.metadata.packages_distributions()["flash_attn"]
-assert importlib.metadata.version("numpy") and not is_there("flash_attn_interface")
-
-ours.install(3)
-ours.install("4")
-ours.install("2")
-import flash_attn_interface
-import flash_attn_3.flash_attn_interface
-from flash_attn.cute import flash_attn_varlen_func as fourth
-from flash_attn.cute.interface import flash_attn_func as other
-assert flash_attn_interface.flash_attn_func is third.flash_attn_func
-assert flash_attn_3.flash_attn_interface.flash_attn_func is third.flash_attn_func
-assert fourth is importlib.import_module("flashattn.flash_attn.cute").flash_attn_varlen_func
-assert importlib.import_module("flash_attn").flash_attn_func is flash_attn_func
-assert importlib.metadata.version("flash_attn_3") == "3.0.0"
-found = importlib.metadata.packages_distributions()
-assert sorted(found["flash_attn"]) == ["flash-attn", "flash-attn-4"], found["flash_attn"]
-
-ours.uninstall()
-ours.uninstall()
-assert sys.meta_path == before
-assert not any(name.partition(".")[0].startswith("flash_attn") for name in sys.modules)
-assert not any(map(is_there, ("flash_attn", "flash_attn_interface", "flash_attn_3")))
-try:
-    importlib.metadata.version("flash-attn")
-except importlib.metadata.PackageNotFoundError:
-    print("ok")
-"""
-#: The folder in argv[1] holds another package of the name.
-HIDDEN = """
-import sys
-sys.path.insert(0, sys.argv[1])
-import flash_attn.deep
-from flashattn import flash_attn as ours
-theirs, deep = flash_attn, flash_attn.deep
-ours.install("4")
-import flash_attn.cute
-assert flash_attn is theirs and flash_attn.deep is deep
-ours.uninstall()
-assert not hasattr(theirs, "cute") and "flash_attn.cute" not in sys.modules
-ours.install("2")
-import flash_attn
-assert flash_attn.flash_attn_func is ours.flash_attn_func and "flash_attn.deep" not in sys.modules
-ours.uninstall()
-import flash_attn.deep
-assert flash_attn is theirs and flash_attn.deep is deep
-print("ok")
-"""
-TRANSFORMERS = """
-from flashattn import flash_attn as ours
-for generation in "234":
-    ours.install(generation)
-from transformers.utils import import_utils
-import_utils.is_torch_cuda_available = lambda: True
-assert import_utils.is_flash_attn_2_available()
-assert import_utils.is_flash_attn_greater_or_equal("2.3.3")
-assert import_utils.is_flash_attn_3_available() and import_utils.is_flash_attn_4_available()
-from transformers import modeling_flash_attention_utils as utils
-for number, where in ((2, "flash_attn"), (3, "flash_attn_interface"), (4, "flash_attn.cute")):
-    name = f"flash_attention_{number}"
-    functions, _ = utils.lazy_import_flash_attention(name)
-    expected = __import__(where, fromlist=["flash_attn_func"])
-    assert functions[0] is expected.flash_attn_func, (name, functions)
-    assert utils.FLASH_ATTENTION_COMPATIBILITY_MATRIX[number]["pkg_availability_check"]()
-print("ok")
-"""
-
-
-class InstallTest(unittest.TestCase):
-    def run_alone(self, text, *arguments):
-        done = subprocess.run(
-            [sys.executable, "-c", text, *arguments], capture_output=True, text=True, timeout=240
-        )
-        self.assertEqual((done.stderr, done.stdout, done.returncode)[1:], ("ok\n", 0), done.stderr)
-
-    @unittest.skipIf(importlib.util.find_spec("flash_attn"), "FlashAttention is installed")
-    def test_install(self):
-        self.run_alone(INSTALLED)
-
-    def test_another_package_comes_back(self):
-        with tempfile.TemporaryDirectory() as folder:
-            os.mkdir(os.path.join(folder, "flash_attn"))
-            for name in ("__init__.py", "deep.py"):
-                open(os.path.join(folder, "flash_attn", name), "w").close()
-            self.run_alone(HIDDEN, folder)
-
-    @unittest.skipUnless(importlib.util.find_spec("transformers"), "transformers is not installed")
-    def test_transformers(self):
-        self.run_alone(TRANSFORMERS)
 
 
 if __name__ == "__main__":

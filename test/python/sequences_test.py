@@ -190,7 +190,7 @@ class SequencesTest(unittest.TestCase):
                 self.check(Sequences(element), layout, mask=causal)
 
     def test_lengths_in_use(self):
-        """Of packed rows, and of rows with a batch of their own on one side or on both."""
+        """Tests lengths of packed rows, and of rows that are batched on one side or on both."""
         q_len, kv_len = [3, 9, 20, -4, 12, 1], [7, 1, 0, 5, 33, 99]
         cases = (
             ("qk", q_len, None), ("qk", None, kv_len), ("qk", q_len, kv_len), ("q", None, kv_len),

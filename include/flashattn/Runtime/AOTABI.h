@@ -34,8 +34,8 @@ struct Argument {
   const int64_t *sizes, *strides; ///< in elements; the last dimension is the fastest
 };
 
-/// A size that two arguments share (rule R1), plus `more` (rule S1), or a number of query heads that must be a multiple of
-/// the number of key/value heads (rule A4).
+/// A size that two arguments share (rule R1), plus `more` (rule S1), or a number of query heads that
+/// must be a multiple of the number of key/value heads (rule A4).
 struct Shared {
   const char *what; ///< such as "the number of keys"; null for heads (A4)
   int64_t checked, checkedDim, expected, expectedDim, more;

@@ -114,8 +114,8 @@ def flash_attn_varlen_func(
 ) -> Tuple[Tensor, Optional[Tensor]]:
     """Computes attention of sequences of different lengths. With cu_seqlens_q, q is `[Tq, Hq, D]`
     and holds the rows of sequence b from `cu_seqlens_q[b]` on; without, q is `[B, Nq, Hq, D]`.
-    cu_seqlens_k, k and v are alike. Of the rows of a sequence, only the first `seqused_q[b]` and
-    `seqused_k[b]` count.
+    The same holds for cu_seqlens_k, k and v. Sequence b uses its first `seqused_q[b]` queries and
+    `seqused_k[b]` keys.
 
     Returns:
       (o, lse): `[Tq, Hq, Dv]` or `[B, Nq, Hq, Dv]`, and `[Hq, Tq]` or `[B, Hq, Nq]`, f32, or None.

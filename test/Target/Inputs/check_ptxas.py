@@ -421,7 +421,8 @@ def check(ptxas, chip, nvdisasm, case):
     chip = case.chip or chip
     if case.op == "gradients":
         sequences = {name: (clause, STARTS) for name, clause in SEQUENCES.items()}
-        clauses, operands = {**SCORES, **SPLITS, **sequences}.get(case.mask) or ({**MASKS, **WINDOWS, **FIXED}[case.mask], {})
+        alone = {name: (clause, {}) for name, clause in {**MASKS, **WINDOWS, **FIXED}.items()}
+        clauses, operands = {**alone, **SCORES, **SPLITS, **sequences}[case.mask]
         count = case.mask.split()[0] if case.mask in FIXED else "?"
         operands = {name: kind.replace("ELEMENT", case.element) for name, kind in operands.items()}
         text = gradients(case.element, case.dim, clauses, case.group, operands, count)
