@@ -224,17 +224,21 @@ void flashattn::readHead(const HostTensor &tensor, bool isBSHD, int64_t b, int64
   });
 }
 
-void GradientRow::add(double exactFactor, float naiveFactor, const float *row) {
+void GradientRow::add(const GradientFactor &factor, const float *row) {
   isHidden = false;
   for (size_t d = 0; d < exact.size(); ++d) {
-    exact[d] += exactFactor * double(row[d]);
-    naive[d] += naiveFactor * row[d];
+    exact[d] += factor.exact * double(row[d]);
+    naive[d] += factor.naive * row[d];
+    magnitude[d] += factor.magnitude * std::abs(double(row[d]));
   }
 }
 
-void GradientRow::round(Scalar scalar, double factor) {
-  for (float &value : naive)
-    value = roundTo(scalar, value * float(factor));
+void GradientRow::finish(Scalar scalar, double scale) {
+  for (size_t d = 0; d < exact.size(); ++d) {
+    exact[d] *= scale;
+    naive[d] = roundTo(scalar, naive[d] * float(scale));
+    magnitude[d] *= std::abs(scale);
+  }
 }
 
 Gradients::Gradients(const AttentionProblem &problem)
@@ -356,34 +360,32 @@ Gradients::Pair<T> Gradients::computePair(const Query &query, T delta, int64_t k
   // 0 even if the slope is infinite.
   if (p == 0)
     return {0, 0, 0, 0};
-  T dP = dot<T>(query.dO, values.data() + k * problem.valueDim, problem.valueDim);
-  return {p, p * (dP - delta), slope, p * (std::abs(dP) + std::abs(delta))};
+  const float *value = values.data() + k * problem.valueDim;
+  T dP = dot<T>(query.dO, value, problem.valueDim);
+  T magnitude = std::abs(delta);
+  for (int64_t d = 0; d < problem.valueDim; ++d)
+    magnitude += std::abs(T(query.dO[d]) * T(value[d]));
+  return {p, p * (dP - delta), slope, p * magnitude};
 }
 
-double Gradients::computeExactDS(const Query &query, int64_t k, double &p) const {
-  Pair<double> pair = computePair<double>(query, query.delta, k);
-  p = pair.p;
-  return pair.dScore * pair.slope;
-}
-
-float Gradients::computeNaiveDS(const Query &query, int64_t k, float &p) const {
-  Pair<float> pair = computePair<float>(query, query.naiveDelta, k);
+Gradients::Factors Gradients::computeFactors(const Query &query, int64_t k) const {
+  Pair<double> exact = computePair<double>(query, query.delta, k);
+  Pair<float> naive = computePair<float>(query, query.naiveDelta, k);
   // Plain arithmetic stores P in the type of the operands, for all products.
-  p = roundTo(problem.scalar, pair.p);
-  float dScore = pair.p == 0 ? 0 : pair.dScore / pair.p * p;
-  return roundTo(problem.scalar, dScore * pair.slope);
+  float p = roundTo(problem.scalar, naive.p);
+  float dScore = naive.p == 0 ? 0 : naive.dScore / naive.p * p;
+  return {{exact.p, p, exact.p},
+          {exact.dScore * exact.slope, roundTo(problem.scalar, dScore * naive.slope),
+           exact.magnitude * std::abs(exact.slope)}};
 }
 
 GradientRow Gradients::computeQueryRow(int64_t h, int64_t i) const {
   GradientRow dq(problem.dim);
   Query query = getQuery(h, i);
   forEachKey(query, [&](int64_t k) {
-    double exactP;
-    float naiveP;
-    dq.add(problem.scale * computeExactDS(query, k, exactP), computeNaiveDS(query, k, naiveP),
-           keys.data() + k * problem.dim);
+    dq.add(computeFactors(query, k).dS, keys.data() + k * problem.dim);
   });
-  dq.round(problem.scalar, problem.scale);
+  dq.finish(problem.scalar, problem.scale);
   std::optional<AttentionProblem::Sequence> sequence = problem.getSequence(b, i);
   for (int64_t k : specialKeys)
     if (sequence && sequence->hasKey(k) && !isShown(query, k))
@@ -401,15 +403,13 @@ Gradients::KeyRows Gradients::computeKeyRows(int64_t k) const {
       Query query = getQuery(h, i);
       if (query.log.isEmpty() || (place.attnMask && getOfScores(*place.attnMask, place, k) == 0))
         continue;
-      double exactP;
-      float naiveP;
-      rows.dk.add(problem.scale * computeExactDS(query, k, exactP),
-                  computeNaiveDS(query, k, naiveP), query.q);
-      rows.dv.add(exactP, naiveP, query.dO);
+      Factors factors = computeFactors(query, k);
+      rows.dk.add(factors.dS, query.q);
+      rows.dv.add(factors.p, query.dO);
     }
   }
-  rows.dk.round(problem.scalar, problem.scale);
-  rows.dv.round(problem.scalar, 1);
+  rows.dk.finish(problem.scalar, problem.scale);
+  rows.dv.finish(problem.scalar, 1);
   // The values of a query in any operand affect its P or dS.
   for (int64_t n : specialQueries)
     if (Query query = getQuery(firstHead + n / problem.numQueries, n % problem.numQueries);

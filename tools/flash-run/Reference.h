@@ -130,18 +130,28 @@ ForwardRow computeForwardRow(const AttentionProblem &problem, ArrayRef<float> qu
                              const float *keys, const float *values, int64_t b, int64_t h,
                              int64_t row, int64_t every);
 
+/// What a row of an operand is multiplied by: P or dS of a pair, in float64 and in plain
+/// arithmetic, and the magnitude of the terms that cancel in it.
+struct GradientFactor {
+  double exact;
+  float naive;
+  double magnitude;
+};
+
 /// A row of a gradient in float64, and in plain low-precision arithmetic (naive): scores, P and dS
 /// in f32; P and dS rounded to the element type as operands of products; sums in f32, and the row
 /// rounded at the end.
 struct GradientRow {
-  explicit GradientRow(int64_t width) : exact(width), naive(width) {}
+  explicit GradientRow(int64_t width) : exact(width), naive(width), magnitude(width) {}
   /// Adds a row times a factor.
-  void add(double exactFactor, float naiveFactor, const float *row);
-  /// Finishes the naive row: multiplies it by a factor and rounds it.
-  void round(Scalar scalar, double factor);
+  void add(const GradientFactor &factor, const float *row);
+  /// Multiplies the row by `scale`, and rounds the naive one.
+  void finish(Scalar scalar, double scale);
 
   SmallVector<double> exact;
   SmallVector<float> naive;
+  /// Same as in GradientSum.
+  SmallVector<double> magnitude;
   /// Whether no pair contributes, so that the row is exactly 0 (rule B7).
   bool isHidden = true;
   /// Same as in ReferenceRow (rule B7).
@@ -206,10 +216,11 @@ private:
   /// Calls `visit` for the keys that a row sees (rules B7, A6).
   void forEachKey(const Query &query, llvm::function_ref<void(int64_t k)> visit) const;
   template <typename T> Pair<T> computePair(const Query &query, T delta, int64_t k) const;
-  /// Computes dS, the gradient of the scaled product of query and key, as an operand of products.
-  /// Sets `p` to P.
-  double computeExactDS(const Query &query, int64_t k, double &p) const;
-  float computeNaiveDS(const Query &query, int64_t k, float &p) const;
+  /// P, and dS, the gradient of the scaled product of query and key, as operands of products.
+  struct Factors {
+    GradientFactor p, dS;
+  };
+  Factors computeFactors(const Query &query, int64_t k) const;
 
   const AttentionProblem &problem;
   const int64_t group; ///< query heads per key/value head

@@ -83,6 +83,15 @@ GradientComparison::GradientComparison(const AttentionProblem &problem, const Op
     sinkSums.resize(problem.queryHeads);
 }
 
+/// Adds an element that is a sum. The error of plain arithmetic may be small by chance; it counts
+/// as at least a rounding of the magnitude of the terms.
+static void addSum(Difference &whole, const HostTensor &tensor, int64_t index,
+                   const GradientSum &sum) {
+  constexpr double kRounding = 0x1p-24;
+  float naive = roundTo(tensor.getScalar(), sum.naive);
+  whole.add(tensor.get(index), sum.exact, naive, /*unit=*/1, kRounding * sum.magnitude);
+}
+
 void GradientComparison::addRow(Part &part, size_t n, int64_t h, int64_t i, int64_t heads,
                                 int64_t length, const GradientRow &row) {
   int64_t width = row.exact.size();
@@ -94,7 +103,8 @@ void GradientComparison::addRow(Part &part, size_t n, int64_t h, int64_t i, int6
     if (row.isHidden)
       part.differences[n].addZero(value);
     else
-      part.differences[n].add(value, row.exact[d], row.naive[d]);
+      addSum(part.differences[n], *part.tensor, start + d,
+             {row.exact[d], row.naive[d], row.magnitude[d]});
   }
 }
 
@@ -110,15 +120,6 @@ void GradientComparison::addBias(int64_t b, int64_t firstHead) {
         if (reads(shape[1], biasGroup % shape[1], h) && reads(shape[2], biasRow, i))
           gradients.addScoreRow(h, i, MutableArrayRef(biasSums).slice(n * shape[3], shape[3]));
   });
-}
-
-/// Adds an element that is a sum. The error of plain arithmetic may be small by chance; it counts
-/// as at least a rounding of the magnitude of the terms.
-static void addSum(Difference &whole, const HostTensor &tensor, int64_t index,
-                   const GradientSum &sum) {
-  constexpr double kRounding = 0x1p-24;
-  float naive = roundTo(tensor.getScalar(), sum.naive);
-  whole.add(tensor.get(index), sum.exact, naive, /*unit=*/1, kRounding * sum.magnitude);
 }
 
 void GradientComparison::run(Comparison &comparison) {

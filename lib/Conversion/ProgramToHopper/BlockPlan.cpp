@@ -135,15 +135,26 @@ SmallVector<LoadTileOp> BlockPlan::findStreams(TileLoopOp loop) {
   return streams;
 }
 
-/// Whether a step reads N contiguous, aligned f32 elements through `load`, at its tile's index.
+/// Whether `index` is the loop's tile, or the sum of the tile and a number that is the same in all
+/// steps.
+static bool countsFromTile(Value index, TileLoopOp loop) {
+  if (index == loop.getTile())
+    return true;
+  auto sum = index.getDefiningOp<arith::AddIOp>();
+  return sum && llvm::is_contained(sum->getOperands(), loop.getTile()) &&
+         llvm::count_if(sum->getOperands(),
+                        [&](Value v) { return dependsOn(v, loop.getTile()); }) == 1;
+}
+
+/// Whether a step reads N contiguous, aligned f32 elements through `load`, those of its tile.
 static bool isStreamedRow(LoadTileOp load, TileLoopOp loop) {
   VectorType tile = load.getTileType();
   int64_t last = load.getMemRefType().getRank() - 1;
   return tile.getRank() == 2 && tile.getElementType().isF32() && tile.getDimSize(1) % 4 == 0 &&
          load.getDims() == ArrayRef<int64_t>{-1, last} &&
          llvm::all_of(load.getInBounds(), [](bool b) { return b; }) && !load.getRows() &&
-         load.getIndices()[last] == loop.getTile() && loop->getParentOp()->isProperAncestor(load) &&
-         hasAlignedRows(load.getSource());
+         countsFromTile(load.getIndices()[last], loop) &&
+         loop->getParentOp()->isProperAncestor(load) && hasAlignedRows(load.getSource());
 }
 
 SmallVector<BlockPlan::Row> BlockPlan::findRows(TileLoopOp loop, const SumSplit &split) {

@@ -118,6 +118,11 @@ Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value inte
                         : sharedRanges.read(slot, interval, /*byWarp=*/false);
   // Cloned before the loop: `mapping` caches clones, and nested clones do not dominate other uses.
   TileLoopOp program = plan.loop;
+  auto cloneBeforeLoop = [&](ArrayRef<Value> values) {
+    for (Value v : values)
+      if (!dependsOn(v, program.getTile()))
+        clone(v, mapping);
+  };
   for (LoadTileOp load : plan.streams) {
     SmallVector<Value> values(load.getIndices());
     if (Value first = getRowView(load.getSource(), load.getRowDim()).firstRow)
@@ -127,13 +132,14 @@ Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value inte
       values.push_back(segment.start);
     for (const RowSegment &segment : segments)
       values.push_back(segment.skip);
-    for (Value v : values)
-      if (!dependsOn(v, program.getTile()))
-        clone(v, mapping);
+    cloneBeforeLoop(values);
   }
-  for (const BlockPlan::Row &row : plan.rows)
-    for (Value v : LoadTileOp(row.load).getIndices().drop_back())
-      clone(v, mapping);
+  for (const BlockPlan::Row &row : plan.rows) {
+    OperandRange indices = LoadTileOp(row.load).getIndices();
+    cloneBeforeLoop(llvm::to_vector(indices));
+    if (Operation *sum = indices.back().getDefiningOp())
+      cloneBeforeLoop(llvm::to_vector(sum->getOperands()));
+  }
   SmallVector<Value> place;
   for (Value outer : program.getListIndices())
     place.push_back(clone(outer, mapping));
@@ -157,9 +163,9 @@ Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value inte
         continue;
       LoadTileOp elements = row.load;
       SmallVector<Value> indices;
-      for (Value v : elements.getIndices().drop_back())
+      for (Value v : elements.getIndices())
         indices.push_back(clone(v, mapping));
-      indices.push_back(mul(number, elements.getTileType().getDimSize(1)));
+      indices.back() = mul(indices.back(), elements.getTileType().getDimSize(1));
       beside +=
           hopper::RingPutRowOp::create(b, loc, ring, now, elements.getSource(), indices, places)
               .getBytes();
