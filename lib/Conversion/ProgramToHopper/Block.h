@@ -46,6 +46,9 @@ struct BlockValues {
   SmallVector<Value> residentMaps, outputMaps;
   SmallVector<StreamMaps> streamMaps;
   Value counter; ///< memref<? x i32> in global memory: number of claimed groups
+  /// memref<? x 2 x i32> in global memory, for programs over segments whose groups are claimed: the
+  /// number of groups per head, then the segment and the first tile of each.
+  Value list;
   gpu::LaunchOp launch;
   // In shared memory.
   Value pool;                   ///< the whole pool: memref<? x i8>
@@ -121,6 +124,7 @@ public:
   using RoundBody = function_ref<Value(Value round, Value state)>;
   void forEachRound(Value rounds, Value state, RoundBody body);
   Value hasMoreGroups();
+  Value isGroup(Value number);
   Value claim();
   void forEachClaim(bool byWarp, function_ref<void(Value round)> await, Value state,
                     RoundBody body);
@@ -140,8 +144,37 @@ public:
 private:
   Value countResidentBlocks();
   Value countSmallerGroups();
+  Value countHeadGroups();
+  Value countPerHead();
+  Group fromList(Value position, Value head);
   Value readNumber(Value slot, int64_t which, bool byWarp);
   Value positionIn(Value round);
+};
+
+/// Builds the kernel that lists the groups of programs over segments (ListGroups.cpp).
+class GroupLister : public BlockBuilder {
+public:
+  using BlockBuilder::BlockBuilder;
+
+  /// Allocates the list for up to `most` groups per head.
+  Value allocate(Value most);
+  /// Builds the kernel, which also sets `counter` to 0.
+  void build(Value list, Value counter);
+
+private:
+  void launchBlock();
+  /// Returns the number of tiles of a group.
+  int64_t countTiles() const { return plan.getHeadsPerBlock() == 1 ? plan.getPrograms() : 1; }
+  Value countGroups(Value segment);
+  void forEachSegment(function_ref<void(Value segment, Value groups, Value key)> body);
+  Value addTo(Value key, Value number);
+  void addLarger();
+  void inFirst(Value thread, function_ref<void()> body);
+  void signalOthers(Value groups);
+  void writeSegment(Value list, Value segment, Value groups, Value first, Value most);
+
+  Value thread, lane; ///< index values
+  Value counts;       ///< memref<keys x i32> in shared memory: groups by sort key
 };
 
 /// Computes the key tiles that the programs of a group read together (SharedRanges.cpp). `interval`
@@ -166,6 +199,7 @@ public:
   using BlockBuilder::BlockBuilder;
 
   void prepare(const Group &group, Value slot);
+  void prepareIfGroup(Value number, Value slot);
   void build();
 
 private:

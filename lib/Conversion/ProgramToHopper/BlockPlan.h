@@ -91,6 +91,9 @@ struct BlockPlan {
   bool publishesGroups() const { return isPersistent() || ProgramOp(program).getStarts(); }
   /// Whether persistent blocks claim groups from an atomic counter (dynamic scheduler).
   bool claims() const { return hopper.getDynamicSchedulerMaxLen() > 0; }
+  /// Whether a kernel that runs before lists the groups, because only the device knows the lengths
+  /// of the segments.
+  bool listsGroups() const { return claims() && ProgramOp(program).getStarts(); }
   /// Whether a persistent block has buffers for the residents of one group only. The next group's
   /// residents overwrite them as soon as all steps have read them, so outputs are written from
   /// another buffer or from registers.

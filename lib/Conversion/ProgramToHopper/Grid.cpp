@@ -74,6 +74,9 @@ Value GridBuilder::countBlocks() {
   Value resident = countResidentBlocks();
   if (!plan.claims() || plan.reusesResidentBuffers())
     return min(block.groups, resident);
+  // A list of groups may have fewer groups than its size.
+  if (plan.listsGroups())
+    return min(block.groups, resident);
   constexpr int64_t kFew = 4;
   Value few = less(block.groups, mul(resident, index(kFew)));
   return select(few, block.groups, resident);
@@ -86,6 +89,29 @@ Value GridBuilder::countSmallerGroups() {
   return sub(perHead, sub(tiles, mul(div(tiles, perHead), perHead)));
 }
 
+/// Returns the number of heads, or groups of heads that blocks run, of a batch, i32.
+Value GridBuilder::countHeadGroups() {
+  ProgramOp program = plan.program;
+  return div(toI32(program.getSizes()[1]), i32(plan.getHeadsPerBlock()));
+}
+
+/// Returns the number of groups of a head, i32.
+Value GridBuilder::countPerHead() {
+  if (!block.list)
+    return toI32(block.tileGroups);
+  return memref::LoadOp::create(b, loc, block.list, ValueRange{index(0), index(0)});
+}
+
+/// Returns the group at `position` of the list of groups, i32.
+Group GridBuilder::fromList(Value position, Value head) {
+  Value row = toIndex(add(position, i32(1)));
+  auto number = [&](int64_t column) {
+    return toIndex(memref::LoadOp::create(b, loc, block.list, ValueRange{row, index(column)}));
+  };
+  Value tile = number(1);
+  return {number(0), head, tile, add(tile, index(plan.getPrograms()))};
+}
+
 /// Returns group `number`. The order is by sections of `l2_head_group` heads. Within a section,
 /// query tiles go from the last to the first, and adjacent groups belong to different heads.
 /// Adjacent groups belong to one batch, whose heads may share K/V. If batches share a tile that
@@ -95,10 +121,10 @@ Value GridBuilder::countSmallerGroups() {
 Group GridBuilder::decode(Value number) {
   // 32-bit division: the numbers are below 2^31.
   int64_t headsPerBlock = plan.getHeadsPerBlock();
-  Value group = toI32(number), perHead = toI32(block.tileGroups);
+  Value group = toI32(number), perHead = countPerHead();
   ProgramOp program = plan.program;
   Value batches = toI32(program.getSizes()[0]);
-  Value headGroups = div(toI32(program.getSizes()[1]), i32(headsPerBlock));
+  Value headGroups = countHeadGroups();
   Value perSection = block.section ? block.section : i32(plan.hopper.getL2HeadGroup());
   Value section = div(group, mul(perHead, perSection));
   Value rest = sub(group, mul(section, mul(perHead, perSection)));
@@ -109,6 +135,13 @@ Group GridBuilder::decode(Value number) {
     row = div(rest, inSection);
     flatHead = add(firstHead, sub(rest, mul(row, inSection)));
   }
+  Value inner = plan.batchesShare ? batches : headGroups;
+  Value outerNumber = div(flatHead, inner);
+  Value innerNumber = sub(flatHead, mul(outerNumber, inner));
+  Value batch = toIndex(plan.batchesShare ? innerNumber : outerNumber);
+  Value head = toIndex(mul(plan.batchesShare ? outerNumber : innerNumber, i32(headsPerBlock)));
+  if (block.list)
+    return fromList(row, head);
   // Groups of one head differ in size by at most one program. Larger groups run first. Key tiles
   // run from the first to the last.
   bool ascends = program.getAxis(2) == ProgramAxis::KeyTile;
@@ -122,11 +155,6 @@ Group GridBuilder::decode(Value number) {
     Value more = compare(arith::CmpIPredicate::sge, place, withFewer);
     end = toIndex(add(add(firstTile, fewer), arith::ExtUIOp::create(b, loc, b.getI32Type(), more)));
   }
-  Value inner = plan.batchesShare ? batches : headGroups;
-  Value outerNumber = div(flatHead, inner);
-  Value innerNumber = sub(flatHead, mul(outerNumber, inner));
-  Value batch = toIndex(plan.batchesShare ? innerNumber : outerNumber);
-  Value head = toIndex(mul(plan.batchesShare ? outerNumber : innerNumber, i32(headsPerBlock)));
   SmallVector<Value> numbers = {batch, head, toIndex(firstTile)};
   findSegment(b, program, program.getStarts(), program.getSizes().back(), numbers);
   if (program.getStarts())
@@ -214,6 +242,14 @@ void GridBuilder::forEachRound(Value rounds, Value state, RoundBody body) {
 Value GridBuilder::hasMoreGroups() {
   gpu::LaunchOp launch = block.launch;
   return compare(arith::CmpIPredicate::ult, toI32(launch.getGridSize().x), toI32(block.groups));
+}
+
+/// Whether `number`, i32, is a group's.
+Value GridBuilder::isGroup(Value number) {
+  Value groups = toI32(block.groups);
+  if (block.list)
+    groups = mul(countHeadGroups(), countPerHead());
+  return compare(arith::CmpIPredicate::ult, number, groups);
 }
 
 /// Claims the next group and returns its index, which is past the last group if no group is left.

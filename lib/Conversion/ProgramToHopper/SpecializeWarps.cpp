@@ -89,7 +89,8 @@ static ProgramOp findLeader(ProgramOp program) {
 }
 
 /// Allocates the atomic counter of claimed groups and sets it to 0 before the grid runs: in the
-/// primary program if there is one, else in a grid of one thread. There is no such grid if each
+/// kernel that lists the groups or in the primary program if there is one, else in a grid of one
+/// thread. There is no such grid if each
 /// block runs one group. No other kernel writes the counter while the grid runs.
 void LaunchBuilder::makeCounter() {
   Value more = compare(arith::CmpIPredicate::ult, blocks, values.groups);
@@ -100,6 +101,13 @@ void LaunchBuilder::makeCounter() {
   auto clear = [&] {
     memref::StoreOp::create(b, loc, i32(0), values.counter, ValueRange{index(0)});
   };
+  if (plan.listsGroups()) {
+    allocate(index(1));
+    GroupLister lister(b, plan, block);
+    values.list = lister.allocate(values.tileGroups);
+    lister.build(values.list, values.counter);
+    return;
+  }
   if (primary) {
     {
       OpBuilder::InsertionGuard guard(b);
@@ -210,9 +218,13 @@ void LaunchBuilder::initBlock() {
   }
   hopper::FenceBarrierInitOp::create(b, loc);
   Group group = values.group;
+  Value number = values.launch.getBlockIds().x;
+  ProducerBuilder producer(b, plan, block);
+  if (plan.listsGroups())
+    return producer.prepareIfGroup(toI32(number), index(0));
   if (plan.publishesGroups())
-    group = GridBuilder(b, plan, block).decode(values.launch.getBlockIds().x);
-  ProducerBuilder(b, plan, block).prepare(group, index(0));
+    group = GridBuilder(b, plan, block).decode(number);
+  producer.prepare(group, index(0));
 }
 
 void LaunchBuilder::build() {
@@ -245,7 +257,9 @@ void LaunchBuilder::build() {
   values.thread = values.launch.getThreadIds().x;
   if (!plan.publishesGroups())
     values.group = grid.decode(values.launch.getBlockIds().x);
-  if (plan.claims() && !program.getPdlSecondary()) {
+  if (plan.listsGroups()) {
+    WaitPrerequisiteGridsOp::create(b, loc);
+  } else if (plan.claims() && !program.getPdlSecondary()) {
     // Without a counter kernel, the previous grid may be any kernel that writes the inputs.
     Value last = arith::XOrIOp::create(b, loc, grid.hasMoreGroups(),
                                        arith::ConstantIntOp::create(b, loc, 1, /*width=*/1));
@@ -256,7 +270,7 @@ void LaunchBuilder::build() {
   }
   initBlock();
   // The barriers are initialized and the loads of residents are in flight.
-  if (program.getPdlSecondary() || plan.claims())
+  if ((program.getPdlSecondary() || plan.claims()) && !plan.listsGroups())
     WaitPrerequisiteGridsOp::create(b, loc);
   // The shuffle makes the value warp-uniform for ptxas.
   values.warpgroup = fromLane0(div(values.thread, index(hopper::kWarpgroupThreads)));
@@ -278,7 +292,11 @@ void LaunchBuilder::build() {
   if (program.getPdlPrimary() || plan.schedule.getSplits() > 1)
     addLaunchDependents(values.launch.getBody().front());
   b.eraseOp(program);
-  if (values.counter) {
+  if (values.list) {
+    b.setInsertionPointAfter(values.launch);
+    memref::DeallocOp::create(b, loc, values.list);
+    memref::DeallocOp::create(b, loc, values.counter);
+  } else if (values.counter) {
     b.setInsertionPointAfter(primary ? guarded : values.launch.getOperation());
     memref::DeallocOp::create(b, loc, values.counter);
   }

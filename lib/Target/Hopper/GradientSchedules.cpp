@@ -19,8 +19,8 @@ using namespace mlir::flashattn::warpgroups;
 /// while dK and dV are stored. Other inputs of the scores were not measured
 /// (docs/rationale/claims.md).
 static bool claimsPrograms(AttentionBackwardOp op) {
-  return op.getVisibleSets().size() == 1 && !op.getDeterministic() && !op.hasOwnLengths() &&
-         !op.getAttnMask() && !op.getBias() && !op.getSoftcap() && !op.hasScoreMod();
+  return op.getVisibleSets().size() == 1 && !op.getDeterministic() && !op.getKvLen() &&
+         !op.getQLen() && !op.getAttnMask() && !op.getBias() && !op.getSoftcap() && !op.hasScoreMod();
 }
 
 /// Whether programs over queries compute dQ from compacted keys, and those over keys only dK and
@@ -220,7 +220,7 @@ static std::string explainPersistenceRefusal(AttentionBackwardOp op, ScheduleAtt
     return llvm::formatv("expected dynamic_scheduler_max_len 0 with q_stages 1, unless consumers "
                          "share a program without splitting its sums, but got {0}",
                          claims);
-  if ((claims || slots > 1) && schedule.sharesProgram() && op.hasOwnLengths())
+  if ((claims || slots > 1) && schedule.sharesProgram() && (op.getKvLen() || op.getQLen()))
     return llvm::formatv("expected q_stages 1 and dynamic_scheduler_max_len 0 with kv_len, for "
                          "consumers that share a program, but got {0} and {1}",
                          slots, claims);

@@ -102,6 +102,9 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
           candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
       }
   MaskClass mask = classifyMask(op.getVisibleSets());
+  // Groups of packed sequences always differ in length.
+  if (op.getCuSeqlensQ() && mask.shape == MaskShape::Full)
+    mask.shape = MaskShape::Triangular;
   auto add = [&](ScheduleFields fields) {
     candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
     // Fallback if the other inputs of the scores need the registers.
@@ -122,7 +125,7 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
     hopper.qRegisterColumns = row.qRegisterColumns;
     hopper.dynamicSchedulerMaxLen = row.dynamicSchedulerMaxLen;
     hopper.compactKV = row.compactKV;
-    // The producer of a persistent block finds the sequences of packed rows.
+    // The producer of a persistent block reads the starts of packed rows.
     bool findsSequences =
         op.hasPackedSequences() && (row.qStages > 1 || row.dynamicSchedulerMaxLen);
     if (findsSequences) {

@@ -215,7 +215,7 @@ void BackwardBuilder::buildKeyTile(const QuerySums &sums, KeySums wanted,
   if (wanted.dk)
     v = operands.loadRows(op.getV(), TileAxis::Keys, sequence, kvHead, keyTile, rows);
   Value when;
-  if (op.getKvLen() || sequence.packedKeys)
+  if (op.getKvLen() && !sequence.packedKeys)
     when = less(firstKey, sequence.keys);
   SmallVector<Value> place = {batch, kvHead, keyTile};
   SmallVector<TileInterval> intervals = getTiles(

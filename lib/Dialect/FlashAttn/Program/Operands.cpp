@@ -228,7 +228,11 @@ SmallVector<TileInterval> Operands::findQueries(const Sequence &sequence, Value 
   Value lastKey = sub(min(add(firstKey, index(rows)), sequence.keys), index(1));
   if (op.hasOwnLengths())
     lastKey = max(lastKey, firstKey);
-  return buildQueryIntervals(b, loc, visible, firstKey, lastKey, sequence.offset, sequence.queries,
+  Value queries = sequence.queries;
+  // No query sees a tile without a key.
+  if (sequence.packedKeys)
+    queries = select(less(firstKey, sequence.keys), queries, index(0));
+  return buildQueryIntervals(b, loc, visible, firstKey, lastKey, sequence.offset, queries,
                              sequence.keys, columns);
 }
 

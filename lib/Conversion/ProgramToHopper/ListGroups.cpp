@@ -1,0 +1,171 @@
+//===- ListGroups.cpp - the order of groups over segments -----------------===//
+//
+// A kernel of one block that lists the groups of programs over segments, those of the longest
+// segments first (counting sort). Only the device knows the lengths of segments, and long programs
+// must not start last. The groups of a segment stay together, because they share K and V.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Block.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+/// Number of sort keys, which are numbers of groups of a segment, and of threads. Segments with
+/// more groups share the last key.
+static constexpr int64_t kKeys = 1024;
+
+Value GroupLister::allocate(Value most) {
+  auto type = MemRefType::get({ShapedType::kDynamic, 2}, b.getI32Type());
+  return memref::AllocOp::create(b, loc, type, ValueRange{add(most, index(1))});
+}
+
+/// Launches the block, and continues in the kernel.
+void GroupLister::launchBlock() {
+  Value one = index(1);
+  auto space = gpu::AddressSpaceAttr::get(b.getContext(), gpu::AddressSpace::Workgroup);
+  auto type = MemRefType::get({kKeys}, b.getI32Type(), MemRefLayoutAttrInterface{}, space);
+  auto launch = gpu::LaunchOp::create(b, loc, one, one, one, index(kKeys), one, one,
+                                      /*dynamicSharedMemorySize=*/{}, /*asyncTokenType=*/{},
+                                      /*asyncDependencies=*/{}, TypeRange{type});
+  b.setInsertionPointToStart(&launch.getBody().front());
+  gpu::TerminatorOp::create(b, loc);
+  b.setInsertionPointToStart(&launch.getBody().front());
+  counts = launch.getWorkgroupAttributions().front();
+  thread = launch.getThreadIds().x;
+  lane = arith::AndIOp::create(b, loc, thread, index(kWarpThreads - 1));
+  LaunchDependentsOp::create(b, loc);
+  // A grid that waits for this one must also wait for the primary of this one.
+  if (ProgramOp program = plan.program; program.getPdlSecondary())
+    WaitPrerequisiteGridsOp::create(b, loc);
+}
+
+/// Returns the number of groups of `segment`, an index below 2^31.
+Value GroupLister::countGroups(Value segment) {
+  ProgramOp program = plan.program;
+  Value starts = program.getStarts(), last = dim(starts, 0);
+  int64_t tiles = program.getSegmentTiles(), whole = tiles * program.getTileRows();
+  // The number of rows, rounded up to a multiple of `whole`, less one.
+  Value wholes = sub(div(program.getSizes().back(), index(tiles)), last);
+  Value rows = sub(mul(wholes, index(whole)), index(1));
+  auto load = [&](Value at, Value isOutside, Value outside) -> Value {
+    at = min(max(at, index(0)), sub(last, index(1)));
+    Value start = toIndex(memref::LoadOp::create(b, loc, starts, at));
+    return select(isOutside, outside, min(max(start, index(0)), rows));
+  };
+  Value isFirst = compare(arith::CmpIPredicate::eq, segment, index(0));
+  Value isLast = compare(arith::CmpIPredicate::eq, segment, last);
+  Value begin = load(sub(segment, index(1)), isFirst, index(0));
+  Value end = load(segment, isLast, rows);
+  Value left = toI32(max(sub(end, begin), index(0)));
+  int64_t groupRows = countTiles() * program.getTileRows();
+  return toIndex(div(add(left, i32(groupRows - 1)), i32(groupRows)));
+}
+
+/// Builds a loop over segments, of which each warp takes some.
+void GroupLister::forEachSegment(function_ref<void(Value segment, Value groups, Value key)> body) {
+  ProgramOp program = plan.program;
+  Value segments = add(dim(program.getStarts(), 0), index(1));
+  auto loop = scf::ForOp::create(b, loc, div(thread, index(kWarpThreads)), segments,
+                                 index(kKeys / kWarpThreads));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Value segment = loop.getInductionVar(), groups = countGroups(segment);
+  body(segment, groups, min(groups, index(kKeys - 1)));
+}
+
+/// Adds `number`, i32, to the count of `key`. Returns the count before.
+Value GroupLister::addTo(Value key, Value number) {
+  return memref::AtomicRMWOp::create(b, loc, b.getI32Type(), arith::AtomicRMWKind::addi, number,
+                                     counts, key);
+}
+
+/// Replaces the count of each key by the sum of the counts of this key and of larger ones.
+void GroupLister::addLarger() {
+  for (int64_t distance = 1; distance < kKeys; distance *= 2) {
+    Value at = add(thread, index(distance)), exists = less(at, index(kKeys));
+    Value other = memref::LoadOp::create(b, loc, counts, min(at, index(kKeys - 1)));
+    Value own = memref::LoadOp::create(b, loc, counts, thread);
+    gpu::BarrierOp::create(b, loc);
+    memref::StoreOp::create(b, loc, add(own, select(exists, other, i32(0))), counts, thread);
+    gpu::BarrierOp::create(b, loc);
+  }
+}
+
+/// Calls `body` in a branch that only one thread of several takes, the one for which `thread` is 0.
+void GroupLister::inFirst(Value thread, function_ref<void()> body) {
+  auto first = scf::IfOp::create(b, loc, compare(arith::CmpIPredicate::eq, thread, index(0)),
+                                 /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(first.thenBlock());
+  body();
+}
+
+/// Writes the groups of `segment` to the rows of `list` from `first`, i32, on. Query tiles go from
+/// the last to the first, because later queries see more keys, and key tiles from the first to the
+/// last.
+void GroupLister::writeSegment(Value list, Value segment, Value groups, Value first, Value most) {
+  ProgramOp program = plan.program;
+  bool ascends = program.getAxis(2) == ProgramAxis::KeyTile;
+  auto loop = scf::ForOp::create(b, loc, lane, groups, index(kWarpThreads));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Value place = loop.getInductionVar(), row = add(first, toI32(place));
+  // Starts that decrease may have more groups than the list has rows.
+  auto fits = scf::IfOp::create(b, loc, compare(arith::CmpIPredicate::sle, row, most),
+                                /*withElseRegion=*/false);
+  b.setInsertionPointToStart(fits.thenBlock());
+  Value group = ascends ? place : sub(sub(groups, index(1)), place);
+  Value numbers[] = {segment, mul(group, index(countTiles()))};
+  for (auto [column, number] : llvm::enumerate(numbers))
+    memref::StoreOp::create(b, loc, toI32(number), list, ValueRange{toIndex(row), index(column)});
+}
+
+/// Signals in place of the programs of each head that are not among its `groups` groups, i32: what
+/// waits for the signals counts all programs of the grid, of which some have no rows.
+void GroupLister::signalOthers(Value groups) {
+  SignalAddedOp signal = plan.signal;
+  if (!signal)
+    return;
+  ProgramOp program = plan.program;
+  Value heads = program.getSizes()[1];
+  Value others = sub(toI32(block.tileGroups), groups);
+  others = mul(others, i32(plan.getPrograms() * WarpgroupBlockPlan::kSpareWarps));
+  auto loop = scf::ForOp::create(b, loc, thread, heads, index(kKeys));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  IRMapping mapping;
+  mapping.map(program.getNumbers(), SmallVector<Value>{index(0), loop.getInductionVar(), index(0)});
+  SmallVector<Value> indices;
+  for (Value each : signal.getIndices())
+    indices.push_back(clone(each, mapping));
+  memref::AtomicRMWOp::create(b, loc, b.getI32Type(), arith::AtomicRMWKind::addi, others,
+                              signal.getCounter(), indices);
+}
+
+void GroupLister::build(Value list, Value counter) {
+  OpBuilder::InsertionGuard guard(b);
+  launchBlock();
+  memref::StoreOp::create(b, loc, i32(0), counts, thread);
+  gpu::BarrierOp::create(b, loc);
+  forEachSegment(
+      [&](Value, Value groups, Value key) { inFirst(lane, [&] { addTo(key, toI32(groups)); }); });
+  gpu::BarrierOp::create(b, loc);
+  addLarger();
+  Value most = toI32(sub(dim(list, 0), index(1)));
+  Value all = memref::LoadOp::create(b, loc, counts, index(0));
+  Value listed = min(all, most);
+  inFirst(thread, [&] {
+    memref::StoreOp::create(b, loc, listed, list, ValueRange{index(0), index(0)});
+    memref::StoreOp::create(b, loc, i32(0), counter, index(0));
+  });
+  signalOthers(listed);
+  gpu::BarrierOp::create(b, loc);
+  // The segments of a key take their rows from the last to the first. Row 0 holds the number.
+  forEachSegment([&](Value segment, Value groups, Value key) {
+    Value isFirst = compare(arith::CmpIPredicate::eq, lane, index(0));
+    Value number = select(isFirst, toI32(groups), i32(0));
+    Value end = toI32(fromLane0(toIndex(addTo(key, sub(i32(0), number)))));
+    writeSegment(list, segment, groups, add(sub(end, toI32(groups)), i32(1)), most);
+  });
+}
