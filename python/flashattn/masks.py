@@ -111,6 +111,15 @@ def window(left: Optional[int] = None, right: Optional[int] = None) -> Mask:
     return Mask("#flashattn.window" + (f"<{', '.join(bounds)}>" if bounds else ""))
 
 
+def bounded(left: Optional[int], right: Optional[int]) -> Optional[Mask]:
+    """Returns the mask of a window in the convention of FlashAttention and of torch: a bound that is negative or
+    None is no bound, and without bounds there is no mask."""
+    left, right = (None if n is None or n < 0 else n for n in (left, right))
+    if left is None and right == 0:
+        return causal
+    return None if left is right is None else window(left=left, right=right)
+
+
 def sink(count: int) -> Mask:
     """Returns the mask `k < count`: every query sees the first `count` keys. Usually `sink(n) & causal`.
 

@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 from .._attention import attention
 from .._backward import attention_backward
 from ..errors import ArgumentError, UnsupportedError
-from ..masks import Mask, causal, window
+from ..masks import Mask, bounded
 from ..torch import affine_mask, decode
 
 #: The arguments of a function that flashattn does not support: the value that turns each off, and
@@ -64,14 +64,8 @@ def mask_of(
     that is negative or None is no bound."""
     if len(window_size) != 2:
         raise ArgumentError(f"expected window_size (left, right) but got {window_size!r}")
-    left, right = (None if n is None or n < 0 else n for n in window_size)
-    mask: Optional[Mask] = None
-    if is_causal:
-        right = 0
-    if left is None and right == 0:
-        mask = causal
-    elif left is not None or right is not None:
-        mask = window(left=left, right=right)
+    left, right = window_size
+    mask = bounded(left, 0 if is_causal else right)
     if attention_chunk > 0:
         start = f"{attention_chunk} * (p floordiv {attention_chunk})"
         chunk = _set_of(f"k - {start} >= 0", f"{start} + {attention_chunk - 1} - k >= 0")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 import torch
 from torch import Tensor
 
+from .._attention import attention
+from .._backward import attention_backward
 from .._options import OPERANDS
 from ..errors import ArgumentError, UnsupportedError
+from ..masks import bounded
 from ._ops import _backward, _forward
 
 #: The argument of `torch.nn.attention.activate_flash_attention_impl`.
@@ -20,14 +23,16 @@ _OTHERS = (None,) * (len(OPERANDS) - 1)
 
 def register() -> None:
     """Registers the name "flashattn" with PyTorch's hook for flash attention. The activated
-    implementation replaces PyTorch's flash attention, on the CPU and on GPUs::
+    implementation replaces PyTorch's flash attention, on the CPU and on GPUs, in
+    `scaled_dot_product_attention` and in `torch.nn.attention.varlen.varlen_attn`::
 
         flashattn.torch.register()
         torch.nn.attention.activate_flash_attention_impl("flashattn")
 
     `torch.nn.attention.restore_flash_attention_impl` undoes the activation. PyTorch still selects a kernel
     for each call by its own rules: calls that its flash attention does not support, such as f32 and masks on
-    a GPU, use its other kernels. `replace_sdpa` replaces all calls. `register` may be called more than once.
+    a GPU, use its other kernels, and `varlen_attn` may prefer cuDNN. `replace_sdpa` replaces all calls of
+    `scaled_dot_product_attention`. `register` may be called more than once.
 
     Raises:
       UnsupportedError: this PyTorch does not have the hook.
@@ -52,8 +57,10 @@ class _Active:
             (name + "_backward", _backward_cuda, "CUDA"),
             (name + "_for_cpu", _forward_cpu, "CPU"),
             (name + "_for_cpu_backward", _backward_cpu, "CPU"),
+            *((op, kernel, key) for op, kernel in _ROWS.items() for key in ("CPU", "CUDA")),
         ):
-            self.library.impl(op, kernel, key)
+            if hasattr(torch.ops.aten, op):  # older releases of torch lack some
+                self.library.impl(op, kernel, key)
 
     def remove(self) -> None:
         if self.library is not None:
@@ -71,8 +78,7 @@ def _run(
     scale: Optional[float],
 ) -> Tuple[Tensor, Tensor]:
     """Returns o and lse. o has the strides that torch expects: those of a new tensor like the query."""
-    if dropout_p != 0:
-        raise ArgumentError(f"expected dropout_p 0 but got {dropout_p}; pass 0.0, as in evaluation")
+    _refuse_dropout(dropout_p)
     swaps = query.stride(1) < query.stride(2)
     rows = (x.transpose(1, 2) if swaps else x for x in (query, key, value))
     o, lse = _forward(
@@ -80,11 +86,24 @@ def _run(
         layout="bshd" if swaps else "bhsd",
     )  # fmt: skip
     o = o.transpose(1, 2) if swaps else o
-    return (_with_strides_of(query, o) if o.shape == query.shape else o), lse
+    return _with_strides_of(query, o), lse
+
+
+def _refuse_dropout(dropout_p: float) -> None:
+    if dropout_p != 0:
+        raise ArgumentError(f"expected dropout_p 0 but got {dropout_p}; pass 0.0, as in evaluation")
 
 
 def _with_strides_of(like: Tensor, tensor: Tensor) -> Tensor:
-    wanted = torch.empty_like(like)
+    """Returns the values in the order of dimensions that torch expects: that of `empty_like(like)`. The sizes
+    of the last dimension may differ."""
+    if like.shape == tensor.shape:
+        wanted = torch.empty_like(like)
+    else:
+        order = sorted(range(like.dim()), key=like.stride().__getitem__, reverse=True)
+        wanted = torch.empty_permuted(
+            tensor.shape, order, dtype=tensor.dtype, device=tensor.device
+        )
     return tensor if wanted.stride() == tensor.stride() else wanted.copy_(tensor)
 
 
@@ -153,8 +172,13 @@ def _forward_cuda(
     if return_debug_mask:
         raise UnsupportedError("expected return_debug_mask False but got True")
     o, lse = _run(query, key, value, dropout_p, is_causal, None, scale)
+    return o, lse, None, None, query.shape[2], key.shape[2], *_without_dropout(query)
+
+
+def _without_dropout(query: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+    """Returns the results of torch's forward operators that only dropout uses."""
     state = query.new_zeros(2, dtype=torch.uint64), query.new_zeros((), dtype=torch.uint64)
-    return o, lse, None, None, query.shape[2], key.shape[2], *state, query.new_empty(0)
+    return *state, query.new_empty(0)
 
 
 def _backward_cuda(
@@ -166,3 +190,116 @@ def _backward_cuda(
     swaps = rows[0].stride(1) < rows[0].stride(2)
     found = _differentiate(grad_out, rows, inputs[4], is_causal, None, scale, swaps)
     return tuple(map(_with_strides_of, rows, found))
+
+
+def _sequences(
+    is_causal: bool,
+    scale: Optional[float],
+    bounds: Tuple[Optional[int], Optional[int]],
+    cum_seq_q: Optional[Tensor],
+    cum_seq_k: Optional[Tensor],
+) -> Dict[str, Any]:
+    """Returns the keywords of `flashattn.attention` for the arguments of torch's operators on rows, which are
+    packed if cum_seq_q is given and `[B, N, H, D]` otherwise."""
+    left, right = bounds
+    return {
+        "mask": bounded(left, 0 if is_causal else right),
+        "scale": scale,
+        "layout": "bshd" if cum_seq_q is None else "thd",
+        "cu_seqlens_q": cum_seq_q,
+        "cu_seqlens_k": cum_seq_k,
+    }
+
+
+def _attend_rows(
+    out: Optional[Tensor],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cum_seq_q: Optional[Tensor],
+    cum_seq_k: Optional[Tensor],
+    max_q: int,
+    max_k: int,
+    dropout_p: float,
+    is_causal: bool,
+    return_debug_mask: bool,
+    *,
+    scale: Optional[float] = None,
+    window_size_left: Optional[int] = None,
+    window_size_right: Optional[int] = None,
+    seqused_k: Optional[Tensor] = None,
+    alibi_slopes: Optional[Tensor] = None,
+    block_table: Optional[Tensor] = None,
+    num_splits: Optional[int] = None,
+) -> Tuple[Tensor, Tensor]:
+    """Returns o, which is `out` unless that is None, and lse, `[Hq, T]` or `[B, Hq, N]`. There are no maximum
+    lengths, and the kernels for packed queries never split the keys, whatever num_splits is."""
+    _refuse_dropout(dropout_p)
+    if return_debug_mask:
+        raise UnsupportedError("expected return_debug_mask False but got True")
+    for name, given, advice in (
+        ("alibi_slopes", alibi_slopes, "give flashattn.attention a score_mod, or the products as bias"),
+        ("block_table", block_table, "gather the pages before the call"),
+    ):
+        if given is not None:
+            raise UnsupportedError(f"expected {name} None but got a tensor; {advice}")
+    keywords = _sequences(
+        is_causal, scale, (window_size_left, window_size_right), cum_seq_q, cum_seq_k
+    )
+    both = None
+    if out is not None:
+        *batch, length, heads = query.shape[:-1]
+        both = out, query.new_empty((*batch, heads, length), dtype=torch.float32)
+    with torch.no_grad(), torch._C._DisableAutocast():
+        o, lse = attention(
+            query, key, value, kv_len=seqused_k, return_lse=True, out=both, **keywords
+        )
+    return o, lse
+
+
+def _forward_rows(query: Tensor, *arguments: Any, **options: Any) -> Tuple[Tensor, ...]:
+    o, lse = _attend_rows(None, query, *arguments, **options)
+    return _with_strides_of(query, o), lse, *_without_dropout(query)
+
+
+def _forward_into(*arguments: Any, **options: Any) -> Tensor:
+    return _attend_rows(*arguments, **options)[1]
+
+
+def _backward_rows(
+    grad_out: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    cum_seq_q: Optional[Tensor],
+    cum_seq_k: Optional[Tensor],
+    max_q: int,
+    max_k: int,
+    dropout_p: float,
+    is_causal: bool,
+    rng_state: Tensor,
+    unused: Tensor,
+    *,
+    scale: Optional[float] = None,
+    window_size_left: Optional[int] = None,
+    window_size_right: Optional[int] = None,
+) -> Tuple[Tensor, ...]:
+    keywords = _sequences(
+        is_causal, scale, (window_size_left, window_size_right), cum_seq_q, cum_seq_k
+    )
+    with torch.no_grad():
+        found = attention_backward(
+            query, key, value, out, logsumexp, grad_out,
+            deterministic=torch.are_deterministic_algorithms_enabled(), **keywords,
+        )  # fmt: skip
+    return tuple(map(_with_strides_of, (query, key, value), found))
+
+
+#: The operators of `varlen_attn`, and of `scaled_dot_product_attention` for nested tensors.
+_ROWS = {
+    "_flash_attention_forward": _forward_rows,
+    "_flash_attention_forward_no_dropout_inplace": _forward_into,
+    "_flash_attention_backward": _backward_rows,
+}
