@@ -7,16 +7,21 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Optional, Tuple
+import weakref
+from typing import Any, Callable, Dict, Optional, Tuple
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 from transformers import (
+    MODEL_MAPPING,
     AttentionInterface,
     AttentionMaskInterface,
     generation,
     masking_utils,
     modeling_utils,
 )
+from transformers.utils.import_utils import is_tracing
 
 from . import torch as _registered  # noqa: F401  # the operators, for models that are compiled
 from ._attention import attention
@@ -63,24 +68,43 @@ def make_mask(
     attention_mask: Optional[Tensor] = None,
     allow_is_causal_skip: bool = True,
     allow_is_bidirectional_skip: bool = False,
+    config: Any = None,
     **options: Any,
 ) -> Optional[Tensor]:
-    """The mask function that `register` registers with transformers. It returns None if `attend` can build
-    the mask itself, and otherwise the Boolean mask of "sdpa", `[B, 1, q_length, kv_length]`.
+    """The mask function that `register` registers with transformers. Its results for `attend` are:
 
-    `attend` builds causal masks and sliding windows whose last query is aligned with the last key, and
-    masks that show all pairs. Padding, packed sequences, chunks and caches with free space at the end
-    require a Boolean mask.
+    - None, if `attend` can build the mask itself: a causal mask or a sliding window whose last query is aligned
+      with the last key, or all pairs;
+    - `[S+1]`, i32: the starts of packed sequences in the rows of the whole batch;
+    - `[2, B+1]`, i32: the same for the rows of a padded batch that are not padding, and their numbers;
+    - `[1, B]`, i32: the numbers of keys of a batch that is padded on the right, for bidirectional masks;
+    - `[B, 1, q_length, kv_length]`, Boolean: the mask of "sdpa", for all other cases.
+
+    Starts and numbers only go to models that support FlashAttention, because others may index the mask. The
+    host reads one value per call from the device, unless it is tracing or capturing, where padding and packed
+    sequences always become a Boolean mask.
     """
-    has_padding = attention_mask is not None and not masking_utils.fast_all(attention_mask)
-    if not has_padding:
-        ends = isinstance(q_offset, int) and q_offset + q_length == kv_offset + kv_length
+    ends = isinstance(q_offset, int) and q_offset + q_length == kv_offset + kv_length
+    is_plain = mask_function is masking_utils.bidirectional_mask_function
+    takes_starts = not is_tracing(attention_mask) and _takes_starts(config)
+    if attention_mask is None:
+        inner, numbers = _packed_by(mask_function)
+        if numbers is not None and takes_starts and _is_causal(inner):
+            return _starts_where(numbers[:, 1:] != numbers[:, :-1])
+    elif not is_tracing(attention_mask):
+        is_full, is_right, is_block = _padding_of(attention_mask)
+        fits = takes_starts and attention_mask.shape == (batch_size, kv_length)
+        if is_full:
+            attention_mask = None
+        elif fits and is_right and allow_is_bidirectional_skip and is_plain:
+            return attention_mask.sum(-1, dtype=torch.int32)[None]
+        elif fits and is_block and allow_is_causal_skip and ends and q_length == kv_length:
+            if _is_causal(mask_function):
+                return _starts_and_numbers(attention_mask)
+    if attention_mask is None:
         if allow_is_causal_skip and ends and _is_causal(mask_function):
             return None
-        if (
-            allow_is_bidirectional_skip
-            and mask_function is masking_utils.bidirectional_mask_function
-        ):
+        if allow_is_bidirectional_skip and is_plain:
             return None
     return masking_utils.sdpa_mask(
         batch_size=batch_size,
@@ -95,18 +119,107 @@ def make_mask(
     )
 
 
+def _takes_starts(config: Any) -> bool:
+    """Returns whether the layers of a model pass any mask on to `attend`, as those do that support
+    FlashAttention, whose mask function returns two dimensions."""
+    try:
+        model = MODEL_MAPPING[type(config)]
+    except KeyError:  # a model that is not part of transformers
+        return False
+    return bool(getattr(model, "_supports_flash_attn", False))
+
+
+def _padding_of(attention_mask: Tensor) -> Tuple[bool, bool, bool]:
+    """Returns whether there is no padding, whether all of it is on the right, and whether no row has padding
+    between its tokens."""
+    rises = attention_mask[:, 1:] > attention_mask[:, :-1]
+    blocks = rises.sum(-1) + attention_mask[:, 0]
+    found = torch.stack([attention_mask.all(), ~rises.any(), (blocks <= 1).all()])
+    is_full, is_right, is_block = found.tolist()
+    return is_full, is_right, is_block
+
+
+def _starts_and_numbers(attention_mask: Tensor) -> Tensor:
+    """Returns where the tokens of each row start in the rows of the whole batch, with the end of the batch, and
+    how many there are. The last number counts nothing."""
+    batch, length = attention_mask.shape
+    rows = torch.arange(batch, device=attention_mask.device) * length
+    starts = rows + attention_mask.to(torch.uint8).argmax(-1)
+    found = torch.stack([starts, attention_mask.sum(-1)])
+    return F.pad(found, (0, 1), value=batch * length).to(torch.int32)
+
+
+def _starts_where(jumps: Tensor) -> Tensor:
+    """Returns the starts of packed sequences, of which one starts in the first column, and one in each further
+    column where `jumps`, `[B, N-1]`, is true. The host waits for their number."""
+    found = F.pad(jumps, (1, 0), value=True).flatten()
+    return F.pad(found.nonzero().flatten(), (0, 1), value=found.numel()).to(torch.int32)
+
+
+def _variables(function: Any) -> Dict[str, Any]:
+    """Returns the variables that a nested function captures."""
+    code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None)
+    if code is None or not cells:
+        return {}
+    return dict(zip(code.co_freevars, (cell.cell_contents for cell in cells)))
+
+
+def _parts_of(mask_function: Any) -> Tuple[Any, ...]:
+    """Returns the mask functions of which a mask function is the conjunction."""
+    parts = _variables(mask_function).get("mask_functions")
+    return parts if isinstance(parts, tuple) else ()
+
+
+def _is_made_by(maker: str, function: Any) -> bool:
+    return bool(getattr(function, "__qualname__", "").startswith(maker + "."))
+
+
+def _packed_by(mask_function: Any) -> Tuple[Any, Optional[Tensor]]:
+    """Returns the mask function of each sequence and the number of the sequence of each token, `[B, N]`, if
+    transformers has found packed sequences."""
+    parts = _parts_of(mask_function)
+    if (
+        len(parts) == 2
+        and _is_made_by("packed_sequence_mask_function", parts[0])
+        and _is_made_by("remap_positions_for_packed_sequence", parts[1])
+    ):
+        numbers = _variables(parts[0]).get("packed_sequence_mask")
+        return _variables(parts[1]).get("mask_function"), numbers
+    return mask_function, None
+
+
 def _is_causal(mask_function: Callable[..., Any]) -> bool:
     """Returns whether the mask function is causal, with or without a sliding window over past keys."""
     if mask_function is masking_utils.causal_mask_function:
         return True
-    # A conjunction is a closure over the tuple of its mask functions.
-    cells = [cell.cell_contents for cell in getattr(mask_function, "__closure__", None) or ()]
-    parts = cells[0] if len(cells) == 1 and isinstance(cells[0], tuple) else ()
+    parts = _parts_of(mask_function)
     return (
         len(parts) == 2
-        and getattr(parts[0], "__qualname__", "").startswith("sliding_window_overlay.")
+        and _is_made_by("sliding_window_overlay", parts[0])
         and parts[1] is masking_utils.causal_mask_function
     )
+
+
+#: The position_ids of the last call of `_starts_of`, their version, and the result.
+_last: Tuple[Callable[[], Any], int, Optional[Tensor]] = (lambda: None, 0, None)
+
+
+def _starts_of(position_ids: Any, batch: int, length: int) -> Optional[Tensor]:
+    """Returns the starts of packed sequences, which begin where a position is the smallest of its row, or None
+    if there is one sequence in each row. This is for models that do not tell `make_mask` their positions, and
+    for calls with a cache. All layers get the same tensor, so the host reads it in the first layer only."""
+    global _last
+    if not isinstance(position_ids, Tensor) or position_ids.dim() != 2 or length == 1:
+        return None
+    if position_ids.shape[1] != length or is_tracing(position_ids):
+        return None
+    known, version, starts = _last
+    if known() is not position_ids or version != position_ids._version:
+        rows = position_ids.expand(batch, length)
+        starts = _starts_where(rows[:, 1:] == rows.amin(-1, keepdim=True))
+        starts = starts if len(starts) > batch + 1 else None
+        _last = weakref.ref(position_ids), position_ids._version, starts
+    return starts
 
 
 def attend(
@@ -122,6 +235,9 @@ def attend(
     softcap: Optional[float] = None,
     s_aux: Optional[Tensor] = None,
     position_bias: Optional[Tensor] = None,
+    position_ids: Optional[Tensor] = None,
+    cu_seq_lens_q: Optional[Tensor] = None,
+    cu_seq_lens_k: Optional[Tensor] = None,
     **options: Any,
 ) -> Tuple[Tensor, None]:
     """The attention function that `register` registers with transformers. It takes q, k and v of shape
@@ -131,9 +247,13 @@ def attend(
       module: the layer; its `is_causal` applies if the argument is_causal is None.
       attention_mask: the result of `make_mask`, or numbers that are added to the scores.
       sliding_window: the number of keys that a query sees, including the key at its own position; applies
-        to a causal layer if attention_mask is None.
+        to a causal layer, unless attention_mask has a value for each pair.
       s_aux: one logit per query head, added to the softmax denominator only.
       position_bias: numbers that are added to the scores.
+      position_ids: positions that start again at the first position of their row are those of packed
+        sequences, if attention_mask is None and there are no further keys.
+      cu_seq_lens_q, cu_seq_lens_k: the starts of packed sequences in the rows of the whole batch. They replace
+        the results of `make_mask`. The starts of the keys default to those of the queries.
 
     Raises:
       ArgumentError: dropout is not 0, or `flashattn.attention` refuses an argument.
@@ -152,26 +272,56 @@ def attend(
         raise UnsupportedError(
             "expected no paged cache but got one; use generate() without continuous batching"
         )
+    batch, _, length, _ = query.shape
     mask = attn_mask = None
     bias = position_bias
-    if attention_mask is not None:
+    sequences: Dict[str, Any] = {}
+    is_masked = attention_mask is not None and not _counts(attention_mask)
+    if attention_mask is not None and attention_mask.dtype.is_floating_point:
         attention_mask = attention_mask[..., : key.shape[2]]
-        if attention_mask.dtype.is_floating_point:
-            bias = attention_mask if bias is None else bias + attention_mask
-        else:
-            attn_mask = attention_mask
-    elif getattr(module, "is_causal", True) if is_causal is None else is_causal:
+        bias = attention_mask if bias is None else bias + attention_mask
+    elif cu_seq_lens_q is not None:
+        is_masked = False
+        sequences = _sequences_of(cu_seq_lens_q)
+        if cu_seq_lens_k is not None:
+            sequences["cu_seqlens_k"] = cu_seq_lens_k
+    elif attention_mask is None:
+        starts = _starts_of(position_ids, batch, length) if key.shape[2] == length else None
+        sequences = {} if starts is None else _sequences_of(starts)
+    elif is_masked:
+        attn_mask = attention_mask[..., : key.shape[2]]
+    else:
+        sequences = _sequences_of(attention_mask)
+    if not is_masked and (getattr(module, "is_causal", True) if is_causal is None else is_causal):
         mask = causal if sliding_window is None else window(left=sliding_window - 1, right=0)
+    rows = [x.transpose(1, 2) for x in (query, key, value)]
+    is_packed = "cu_seqlens_q" in sequences
+    if is_packed:
+        rows = [x.flatten(0, 1) for x in rows]
     o = attention(
-        query.transpose(1, 2),
-        key.transpose(1, 2),
-        value.transpose(1, 2),
-        layout="bshd",
+        *rows,
+        layout="thd" if is_packed else "bshd",
         mask=mask,
         scale=scaling,
         softcap=softcap,
         bias=bias,
         attn_mask=attn_mask,
         sink_logits=None if s_aux is None else s_aux.float(),
+        **sequences,
     )
-    return o, None
+    return (o.unflatten(0, (batch, length)) if is_packed else o), None
+
+
+def _counts(attention_mask: Tensor) -> bool:
+    """Returns whether `make_mask` returned starts or numbers of rows."""
+    return attention_mask.dtype is torch.int32 and attention_mask.dim() < 3
+
+
+def _sequences_of(found: Tensor) -> Dict[str, Any]:
+    """Returns the keywords of `flashattn.attention` for starts or numbers of rows from `make_mask`."""
+    if found.dim() == 1:
+        return {"cu_seqlens_q": found, "cu_seqlens_k": found}
+    if len(found) == 1:
+        return {"kv_len": found[0]}
+    numbers = found[1, :-1]
+    return {**_sequences_of(found[0]), "q_len": numbers, "kv_len": numbers}
