@@ -75,13 +75,13 @@ def make_mask(
 
     - None, if `attend` can build the mask itself: a causal mask or a sliding window whose last query is aligned
       with the last key, or all pairs;
-    - `[S+1]`, i32: the starts of packed sequences in the rows of the whole batch;
-    - `[2, B+1]`, i32: the same for the rows of a padded batch that are not padding, and their numbers;
-    - `[1, B]`, i32: the numbers of keys of a batch that is padded on the right, for bidirectional masks;
+    - `[1, 1, 1, S+1]`, i32: the starts of packed sequences in the rows of the whole batch;
+    - `[1, 1, 2, B+1]`, i32: the same for the rows of a padded batch that are not padding, and their numbers;
+    - `[B, 1, 1, 1]`, i32: the numbers of keys of a batch that is padded on the right, for bidirectional masks;
     - `[B, 1, q_length, kv_length]`, Boolean: the mask of "sdpa", for all other cases.
 
-    Starts and numbers only go to models that support FlashAttention, because others may index the mask. The
-    host reads one value per call from the device, unless it is tracing or capturing, where padding and packed
+    transformers returns a mask of four dimensions as it is, if it is given one again. Starts and numbers only go
+    to models that support FlashAttention, because others may index the mask. The host reads one value per call from the device, unless it is tracing or capturing, where padding and packed
     sequences always become a Boolean mask.
     """
     ends = isinstance(q_offset, int) and q_offset + q_length == kv_offset + kv_length
@@ -90,17 +90,17 @@ def make_mask(
     if attention_mask is None:
         inner, numbers = _packed_by(mask_function)
         if numbers is not None and takes_starts and _is_causal(inner):
-            return _starts_where(numbers[:, 1:] != numbers[:, :-1])
+            return _starts_where(numbers[:, 1:] != numbers[:, :-1])[None, None, None]
     elif not is_tracing(attention_mask):
         is_full, is_right, is_block = _padding_of(attention_mask)
         fits = takes_starts and attention_mask.shape == (batch_size, kv_length)
         if is_full:
             attention_mask = None
         elif fits and is_right and allow_is_bidirectional_skip and is_plain:
-            return attention_mask.sum(-1, dtype=torch.int32)[None]
+            return attention_mask.sum(-1, dtype=torch.int32)[:, None, None, None]
         elif fits and is_block and allow_is_causal_skip and ends and q_length == kv_length:
             if _is_causal(mask_function):
-                return _starts_and_numbers(attention_mask)
+                return _starts_and_numbers(attention_mask)[None, None]
     if attention_mask is None:
         if allow_is_causal_skip and ends and _is_causal(mask_function):
             return None
@@ -276,22 +276,26 @@ def attend(
     mask = attn_mask = None
     bias = position_bias
     sequences: Dict[str, Any] = {}
-    is_masked = attention_mask is not None and not _counts(attention_mask)
+    is_masked = attention_mask is not None and attention_mask.dtype is not torch.int32
     if attention_mask is not None and attention_mask.dtype.is_floating_point:
         attention_mask = attention_mask[..., : key.shape[2]]
         bias = attention_mask if bias is None else bias + attention_mask
     elif cu_seq_lens_q is not None:
         is_masked = False
-        sequences = _sequences_of(cu_seq_lens_q)
+        sequences = _packed_at(cu_seq_lens_q)
         if cu_seq_lens_k is not None:
             sequences["cu_seqlens_k"] = cu_seq_lens_k
     elif attention_mask is None:
-        starts = _starts_of(position_ids, batch, length) if key.shape[2] == length else None
-        sequences = {} if starts is None else _sequences_of(starts)
+        if key.shape[2] == length:
+            sequences = _packed_at(_starts_of(position_ids, batch, length))
     elif is_masked:
         attn_mask = attention_mask[..., : key.shape[2]]
+    elif attention_mask.shape[-1] == 1:
+        sequences = {"kv_len": attention_mask[:, 0, 0, 0]}
     else:
-        sequences = _sequences_of(attention_mask)
+        sequences = _packed_at(attention_mask[0, 0, 0])
+        if attention_mask.shape[2] == 2:
+            sequences["q_len"] = sequences["kv_len"] = attention_mask[0, 0, 1, :-1]
     if not is_masked and (getattr(module, "is_causal", True) if is_causal is None else is_causal):
         mask = causal if sliding_window is None else window(left=sliding_window - 1, right=0)
     rows = [x.transpose(1, 2) for x in (query, key, value)]
@@ -312,16 +316,5 @@ def attend(
     return (o.unflatten(0, (batch, length)) if is_packed else o), None
 
 
-def _counts(attention_mask: Tensor) -> bool:
-    """Returns whether `make_mask` returned starts or numbers of rows."""
-    return attention_mask.dtype is torch.int32 and attention_mask.dim() < 3
-
-
-def _sequences_of(found: Tensor) -> Dict[str, Any]:
-    """Returns the keywords of `flashattn.attention` for starts or numbers of rows from `make_mask`."""
-    if found.dim() == 1:
-        return {"cu_seqlens_q": found, "cu_seqlens_k": found}
-    if len(found) == 1:
-        return {"kv_len": found[0]}
-    numbers = found[1, :-1]
-    return {**_sequences_of(found[0]), "q_len": numbers, "kv_len": numbers}
+def _packed_at(starts: Optional[Tensor]) -> Dict[str, Any]:
+    return {} if starts is None else {"cu_seqlens_q": starts, "cu_seqlens_k": starts}
