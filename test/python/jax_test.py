@@ -6,6 +6,7 @@ import functools
 import itertools
 import os
 import unittest
+import unittest.mock
 
 os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0"  # of what is compared with
 
@@ -113,6 +114,7 @@ FEATURES = {
     "mask": {"is_causal": True},
     "key lengths": {"is_causal": True},
     "query lengths": {},
+    "key and query lengths": {"is_causal": True},
     "all": {"is_causal": True, "scale": 0.3},
 }
 
@@ -135,9 +137,9 @@ class GridTest(Case):
                 arrays["bias"] = make(4, *((1, n, t, s) if feature == "bias" else (2, 1, t, s)))
             if feature in ("mask", "all"):
                 others["mask"] = (make(5, 2, 1, t, s) > -0.3).at[..., 0].set(True)
-            if feature in ("key lengths", "all"):
+            if feature in ("key lengths", "key and query lengths", "all"):
                 others["key_value_seq_lengths"] = jnp.array([s, 3], jnp.int32)
-            if feature in ("query lengths", "all"):
+            if feature in ("query lengths", "key and query lengths", "all"):
                 others["query_seq_lengths"] = jnp.array([2, t], jnp.int32)
             options = tuple(FEATURES[feature].items())
             weights = make(6, 2, t, n, 16, dtype=dtype)
@@ -149,6 +151,37 @@ class GridTest(Case):
                 self.assertEqual({x.dtype for n, x in found.items() if n != "bias"}, {dtype(0).dtype})
                 count += 1
         self.assertGreaterEqual(count, 60 // part)
+
+    def test_lengths_need_no_mask(self):
+        q, k, v = make(1, 2, 5, 4, 16), make(2, 2, 9, 2, 16), make(3, 2, 9, 2, 16)
+        lengths = {
+            "query_seq_lengths": jnp.array([2, 5], jnp.int32),
+            "key_value_seq_lengths": jnp.array([9, 3], jnp.int32),
+        }
+        calls = []
+
+        def attention(*rows, **keywords):
+            calls.append({name for name, x in keywords.items() if x is not None})
+            return fj.attention(*rows, **keywords)
+
+        found = []
+        with unittest.mock.patch.object(fj._dot_product, "attention", attention):
+            for others in ({}, {"mask": jnp.ones((5, 9), bool)}, {"bias": jnp.zeros((5, 9))}):
+                o, lse = fj.dot_product_attention(q, k, v, return_residual=True, **lengths, **others)
+                self.assertTrue((o[0, 2:] == 0).all() and (lse[0, 2:] == -jnp.inf).all())
+                found.append((o, lse))
+        self.assertIn("q_len", calls[0])
+        self.assertNotIn("attn_mask", calls[0])
+        for call, (o, lse) in zip(calls[1:], found[1:]):
+            self.assertNotIn("q_len", call)
+            self.assertIn("attn_mask", call)
+            numpy.testing.assert_allclose(o, found[0][0], rtol=1e-5, atol=1e-6)
+            numpy.testing.assert_allclose(lse, found[0][1], rtol=1e-5, atol=1e-6)
+        # Rows that do not count may hold anything.
+        other = fj.dot_product_attention(q.at[0, 2:].set(jnp.nan), k, v, **lengths)
+        numpy.testing.assert_array_equal(other, found[0][0])
+        alone = fj.dot_product_attention(q[0, :2], k[0], v[0], return_residual=True)
+        numpy.testing.assert_allclose(found[0][0][0, :2], alone[0], rtol=1e-5, atol=1e-6)
 
 
 if __name__ == "__main__":

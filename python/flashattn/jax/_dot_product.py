@@ -73,9 +73,11 @@ def dot_product_attention(
                 f"expected a Boolean mask but got {attn_mask.dtype}; bias= takes numbers"
             )
     if query_seq_lengths is not None:
-        ends = _lengths("query_seq_lengths", query_seq_lengths, batch)
-        seen = (jnp.arange(length) < ends[:, None])[:, None, :, None]
-        attn_mask = seen if attn_mask is None else attn_mask & seen
+        query_seq_lengths = _lengths("query_seq_lengths", query_seq_lengths, batch)
+        if bias is not None or attn_mask is not None:  # which numbers of queries exclude
+            seen = (jnp.arange(length) < query_seq_lengths[:, None])[:, None, :, None]
+            attn_mask = seen if attn_mask is None else attn_mask & seen
+            query_seq_lengths = None
     if key_value_seq_lengths is not None:
         key_value_seq_lengths = _lengths("key_value_seq_lengths", key_value_seq_lengths, batch)
     found = attention(
@@ -87,6 +89,7 @@ def dot_product_attention(
         bias=None if bias is None else _as_bias(bias),
         attn_mask=attn_mask,
         kv_len=key_value_seq_lengths,
+        q_len=query_seq_lengths,
         return_lse=return_residual,
     )
     if not return_residual:
