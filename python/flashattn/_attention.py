@@ -143,8 +143,8 @@ def attention(
       cu_seqlens_q: `[B+1]`, i32: the starts of B packed sequences. q is `[1, Hq, T, D]`, or `[T, Hq, D]`
         with layout "thd", and sequence b has the rows from cu_seqlens_q[b] to cu_seqlens_q[b+1]. Starts do
         not decrease, and a sequence may be empty. In rows of no sequence, o is 0 and lse is -inf. Masks,
-        positions and score_mod count from the first row of each sequence. The host does not read starts;
-        on the CPU, they are checked in the first call of a kind.
+        positions and score_mod count from the first row of each sequence. On the CPU and on a
+        model, each call checks the starts. On a GPU, the host does not read them.
       cu_seqlens_k: `[B+1]`, i32: the same for k and v. Without one of them, the tensors on its side have B
         batch elements, and kv_len states how many of their keys are valid (docs/sequences.md).
       offset: the position of query 0, an integer of 32 bits; replaces the position that `align` implies.

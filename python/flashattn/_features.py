@@ -219,8 +219,10 @@ def check(
             check_strides(name, view)
             if len(role.dims) > 1:
                 check_contiguous(name, view)
-            if name in _module.STARTS:
-                _check_starts(name, view, sizes[_module.STARTS[name]])
+            is_on_host = view.device == DEVICE_CPU or isinstance(view.device, str)
+            if name in _module.STARTS and is_on_host:
+                length = sizes[_module.STARTS[name]]
+                check_starts(view.pointer, name, view.shape[0], length)
             view = with_batch(role, view, layout)
             operand = _module.Operand(name, view.element, role.dims)
         values.append(view)
@@ -228,13 +230,14 @@ def check(
     return Extras(tuple(found), tuple(values))
 
 
-def _check_starts(name: str, view: View, length: int) -> None:
-    """Checks the values of starts in host memory (rule S2). Only a call without a plan is checked; on a GPU,
-    no call reads them."""
-    is_on_host = view.device == DEVICE_CPU or isinstance(view.device, str)
-    if not is_on_host or not view.pointer or not view.shape[0]:
+def check_starts(pointer: int, name: str, count: int, length: int) -> None:
+    """Checks the values of starts in host memory (rule S2)."""
+    if not pointer or not count:
         return
-    starts = numpy.ctypeslib.as_array((ctypes.c_int32 * view.shape[0]).from_address(view.pointer))
+    memory = memoryview((ctypes.c_int32 * count).from_address(pointer))
+    starts = numpy.frombuffer(memory, numpy.int32)
+    if starts[0] >= 0 and starts[-1] <= length and (starts[1:] >= starts[:-1]).all():
+        return
     wrong = numpy.flatnonzero((starts < 0) | (starts > length))
     if wrong.size:
         raise ArgumentError(

@@ -29,7 +29,7 @@ class Plan:
 
     __slots__ = (
         "kernel", "library", "device", "launch", "launch_head", "pack", "pack_matched", "tensors",
-        "options", "shapes", "like", "is_empty", "scale_bits",
+        "options", "shapes", "like", "is_empty", "scale_bits", "starts",
     )  # fmt: skip
 
     def __init__(
@@ -47,6 +47,11 @@ class Plan:
         #: The device of the tensors' memory; the CPU for a model.
         self.device = DEVICE_CPU if isinstance(device, str) else device
         self.scale_bits = kernel._scale_bits  #: the scale of a call without a scale
+        #: The starts whose values each call checks (rule S2): the index of the argument, its name, the number of
+        #: starts and the number of rows. On a GPU, the host reads none.
+        self.starts: Tuple[Tuple[int, str, int, int], ...] = ()
+        if self.device == DEVICE_CPU:
+            self.starts = _starts_among(kernel.problem, values)
         self.launch = kernel._library.launch
         self.shapes = tuple(shapes)
         self.is_empty = all(0 in shape for shape in shapes)
@@ -69,11 +74,28 @@ class Plan:
 
     def start(self, stream: int, words: List[int]) -> None:
         """Launches the kernel. `words` are the addresses of the arguments, and the 64 bits of scalars."""
+        for index, name, count, length in self.starts:
+            _features.check_starts(words[index], name, count, length)
         if self.is_empty:
             return
         status = self.launch(self.launch_head + self.pack(0, stream, *words))
         if status:
             self.library.fail(status)
+
+
+def _starts_among(
+    problem: _module.Problem, values: Sequence[Union[View, int]]
+) -> Tuple[Tuple[int, str, int, int], ...]:
+    # Forward passes end with the operands. Backward passes begin with six tensors.
+    first = 6 if problem.op != "attention" else len(values) - len(problem.operands)
+    found = []
+    for index, operand in enumerate(problem.operands, first):
+        if operand.name in _module.STARTS:
+            starts, rows = values[index], values[0 if operand.name == "cu_seqlens_q" else 1]
+            assert isinstance(starts, View) and isinstance(rows, View)
+            length = rows.shape[2 if problem.layout == "bhsd" else 1]
+            found.append((index, operand.name, starts.shape[0], length))
+    return tuple(found)
 
 
 def words_of(values: Sequence[Union[View, int]]) -> List[int]:

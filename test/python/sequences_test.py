@@ -441,6 +441,41 @@ class SequenceErrorsTest(unittest.TestCase):
                 self.assertIn(message, str(caught.exception))
                 self.assertIsInstance(caught.exception, FlashAttnError)
 
+    def test_each_call_is_checked(self):
+        """Also calls with tensors of the same types, sizes and strides as those of an earlier call."""
+        good = {name: numpy.array(starts, numpy.int32) for name, starts in SELF.items()}
+        wrong = (
+            ("cu_seqlens_q", [0, 5, 13], "expected starts from 0 to 12 in 'cu_seqlens_q' but got 13"),
+            ("cu_seqlens_q", [0, 5, 4], "expected starts that do not decrease in 'cu_seqlens_q' but got 4 after 5"),
+            ("cu_seqlens_k", [-1, 9, 20], "expected starts from 0 to 20 in 'cu_seqlens_k' but got -1"),
+            ("cu_seqlens_k", [0, 21, 20], "expected starts from 0 to 20 in 'cu_seqlens_k' but got 21"),
+        )
+        o, lse = attention(Q, K, K, return_lse=True, layout="thd", **good)
+        kernel = compile(
+            head_dim=16, dtype="f32", chip="cpu", layout="bshd", cu_seqlens_q=True, cu_seqlens_k=True
+        )
+        half = [x.astype(numpy.float16) for x in (Q, K, K)]
+        swapped = [x.swapaxes(0, 1)[None] for x in (Q, K, K)]
+        calls = {
+            "forward": lambda starts: attention(Q, K, K, layout="thd", **starts),
+            "bhsd": lambda starts: attention(*swapped, **starts),
+            "out": lambda starts: attention(Q, K, K, layout="thd", out=o, **starts),
+            "backward": lambda starts: attention_backward(Q, K, K, o, lse, o, layout="thd", **starts),
+            "gradient of lse": lambda starts: attention_backward(
+                Q, K, K, o, lse, o, d_lse=lse, layout="thd", **starts
+            ),
+            "kernel": lambda starts: kernel.launch(Q[None], K[None], K[None], o[None], **starts),
+            "model": lambda starts: attention(*half, layout="thd", device="model:sm_80", **starts),
+        }
+        for call, run in calls.items():
+            run(good)
+            for name, starts, message in wrong:
+                with self.subTest(call=call, message=message):
+                    with self.assertRaises(ArgumentError) as caught:
+                        run({**good, name: numpy.array(starts, numpy.int32)})
+                    self.assertIn(message, str(caught.exception))
+            run(good)
+
 
 if __name__ == "__main__":
     unittest.main()

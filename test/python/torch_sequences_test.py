@@ -252,6 +252,10 @@ class SequencesTest(unittest.TestCase):
              lambda: attention(leaf, k, v, layout="thd", cu_seqlens_q=CU_Q.float(), cu_seqlens_k=CU_K)),
             (ArgumentError, "expected starts from 0 to 61 in 'cu_seqlens_q' but got 65",  # without a plan
              lambda: attention(leaf[1:], k, v, layout="thd", cu_seqlens_q=CU_Q + 7, cu_seqlens_k=CU_K)),
+            (ArgumentError, "expected starts from 0 to 62 in 'cu_seqlens_q' but got 65",  # with one
+             lambda: [attention(leaf, k, v, layout="thd", cu_seqlens_q=CU_Q + n, cu_seqlens_k=CU_K) for n in (0, 7)]),
+            (ArgumentError, "expected starts that do not decrease in 'cu_seqlens_k' but got",
+             lambda: attention(q, k, v, layout="thd", cu_seqlens_q=CU_Q, cu_seqlens_k=CU_K.flip(0))),
             (ArgumentError, "expected 6 starts in 'cu_seqlens_k', as in 'cu_seqlens_q', but got 5",
              lambda: attention(q, k, v, layout="thd", cu_seqlens_q=CU_Q, cu_seqlens_k=CU_K[1:])),
             (KeywordError, "decode() got an unexpected keyword argument 'cu_seqlens_q'; expected none: only flashattn.attention",
