@@ -56,9 +56,9 @@ FAULTS = [
     Fault(
         "a transformers mask with padding is taken for a causal one",
         "python/flashattn/hf.py",
-        "if not has_padding:",
+        "if is_full:",
         "if True:",
-        "python/hf_test",
+        "python/hf_(sequences_)?test",
     ),
     Fault(
         "a transformers cache with room ahead is taken for a causal mask",
@@ -70,7 +70,7 @@ FAULTS = [
     Fault(
         "any conjunction with a causal mask is taken for a sliding window",
         "python/flashattn/hf.py",
-        'and getattr(parts[0], "__qualname__", "").startswith("sliding_window_overlay.")',
+        'and _is_made_by("sliding_window_overlay", parts[0])',
         "and True",
         "python/hf_test",
     ),
@@ -87,6 +87,41 @@ FAULTS = [
         "bias = attention_mask if bias is None else bias + attention_mask",
         "bias = attention_mask",
         "python/hf_test",
+    ),
+    Fault(
+        "padding between the tokens of a transformers batch is taken for a block",
+        "python/flashattn/hf.py",
+        "(blocks <= 1).all()",
+        "(blocks <= 2).all()",
+        "python/hf_sequences_test",
+    ),
+    Fault(
+        "padded keys of transformers hide the queries of another sequence",
+        "python/flashattn/hf.py",
+        'sequences = {"kv_len": attention_mask[:, 0, 0, 0]}',
+        'sequences = {name: attention_mask[:, 0, 0, 0] for name in ("q_len", "kv_len")}',
+        "python/hf_sequences_test",
+    ),
+    Fault(
+        "the starts of some positions are taken for those of others",
+        "python/flashattn/hf.py",
+        "if known() is not position_ids or version != position_ids._version:",
+        "if version != position_ids._version:",
+        "python/hf_sequences_test",
+    ),
+    Fault(
+        "a causal varlen_attn sees the keys after its window",
+        "python/flashattn/torch/_hook.py",
+        "bounded(left, 0 if is_causal else right)",
+        "bounded(left, right)",
+        "python/varlen_test",
+    ),
+    Fault(
+        "starts are checked in the first call alone",
+        "python/flashattn/_plans.py",
+        "in self.starts:",
+        "in ():",
+        "python/sequences_test",
     ),
     # Each field of a key.
     Fault(

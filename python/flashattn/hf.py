@@ -81,8 +81,9 @@ def make_mask(
     - `[B, 1, q_length, kv_length]`, Boolean: the mask of "sdpa", for all other cases.
 
     transformers returns a mask of four dimensions as it is, if it is given one again. Starts and numbers only go
-    to models that support FlashAttention, because others may index the mask. The host reads one value per call from the device, unless it is tracing or capturing, where padding and packed
-    sequences always become a Boolean mask.
+    to models that support FlashAttention, because others may index the mask. The host reads one value per call
+    from the device, unless it is tracing or capturing, where padding and packed sequences always become a
+    Boolean mask.
     """
     ends = isinstance(q_offset, int) and q_offset + q_length == kv_offset + kv_length
     is_plain = mask_function is masking_utils.bidirectional_mask_function
