@@ -279,6 +279,7 @@ private:
   void syncWarpgroup();
   bool waitsForStoreLater(Value buffer);
   void awaitStaging(Value step);
+  void storePartial(StoreTileOp output);
   void storeOutputs(const Held &held, Value consumer, Value step);
 
   // Exchange between consumers that share a program (Exchange.cpp).

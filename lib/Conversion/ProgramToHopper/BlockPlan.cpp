@@ -68,9 +68,6 @@ static bool isCopied(StoreTileOp store, const BlockPlan &plan) {
   // If each consumer runs its own program, that buffer already receives the next group's residents.
   if (plan.reusesResidentBuffers() && !plan.sharesProgram())
     return false;
-  // A copy would write past the end of a packed sequence.
-  if (getRowView(store.getTarget(), store.getRowDim()).firstRow)
-    return false;
   if (store->getBlock() != plan.loop->getBlock() || !plan.loop->isBeforeInBlock(store) ||
       store.getTileType().getElementType() != plan.schedule.getDotType() ||
       !getObstacle(store).empty() || !hasAlignedRows(store.getTarget()))

@@ -317,6 +317,23 @@ void ConsumerBuilder::awaitStaging(Value step) {
   hopper::WaitStoresOp::create(b, loc, /*consumer=*/IntegerAttr());
 }
 
+/// If `output` is written to a packed sequence, whose end no tensor map knows, builds a branch: the
+/// threads store the tile if some of its rows are past the end, and the insertion point is then in
+/// the other region.
+void ConsumerBuilder::storePartial(StoreTileOp output) {
+  RowView view = getRowView(output.getTarget(), output.getRowDim());
+  if (!view.firstRow)
+    return;
+  Value end = mul(add(output.getIndices()[*output.getRowDim()], index(1)), output.getInnerRows());
+  Value isWhole =
+      compare(arith::CmpIPredicate::sle, end, dim(output.getTarget(), *output.getRowDim()));
+  auto whole = scf::IfOp::create(b, loc, isWhole, /*withElseRegion=*/true);
+  b.setInsertionPointToStart(whole.elseBlock());
+  b.clone(*output);
+  syncWarpgroup();
+  b.setInsertionPointToStart(whole.thenBlock());
+}
+
 /// Stores the outputs through shared memory with TMA, which omits rows past the end. `step` is the
 /// step after the program's last one.
 void ConsumerBuilder::storeOutputs(const Held &held, Value consumer, Value step) {
@@ -343,6 +360,7 @@ void ConsumerBuilder::storeOutputs(const Held &held, Value consumer, Value step)
                                      : (plan.sharesProgram() && !plan.splitsSums()) || waitsLater)
       syncProgram();
     isFirst = false;
+    storePartial(output);
     hopper::StoreTileOp::create(b, loc, output.getTile(), tile);
     hopper::FenceAsyncSharedOp::create(b, loc);
     syncWarpgroup();
@@ -353,7 +371,10 @@ void ConsumerBuilder::storeOutputs(const Held &held, Value consumer, Value step)
     auto one = scf::IfOp::create(b, loc, first, /*withElseRegion=*/false);
     b.setInsertionPointToStart(one.thenBlock());
     IRMapping none;
-    hopper::TmaStoreOp::create(b, loc, tile, map, getOrigin(output, none));
+    SmallVector<Value> origin = getOrigin(output, none);
+    if (Value first = getRowView(output.getTarget(), output.getRowDim()).firstRow)
+      origin[*output.getRowDim()] = add(origin[*output.getRowDim()], first);
+    hopper::TmaStoreOp::create(b, loc, tile, map, origin);
     // The buffer must not be overwritten before the store has read it.
     if (!waitsLater)
       hopper::WaitStoresOp::create(b, loc, /*consumer=*/IntegerAttr());

@@ -75,7 +75,8 @@ void LaunchBuilder::makeMaps() {
                                  mayBeCut(load) ? make(load, source, /*inPieces=*/true) : Value()});
   }
   for (StoreTileOp store : plan.outputs)
-    values.outputMaps.push_back(make(store, store.getTarget(), /*inPieces=*/false));
+    values.outputMaps.push_back(
+        make(store, getRowView(store.getTarget(), store.getRowDim()).base, /*inPieces=*/false));
 }
 
 /// Returns the primary program of the programmatic dependent launch of `program`, the program right
