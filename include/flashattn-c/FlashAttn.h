@@ -182,6 +182,18 @@ FLASHATTN_EXPORT int32_t flashattnCheckMask(const char *text);
     Errors: INVALID_ARGUMENT, with the reason. */
 FLASHATTN_EXPORT int32_t flashattnCheckScoreMod(const char *text);
 
+struct FlashAttnTensor;
+
+/** The same for a score_mod that also loads elements of `numTensors` tensors, `%aux0`, `%aux1` and
+    so on, which it declares as memrefs of any sizes: `memref.load %aux0[%b, %h] : memref<?x?xf32>`.
+    Reads only the element type and the rank, 0 to 2, of each tensor. In a module, they are
+   arguments of the function, in any place, and `flashattnLaunch` checks that a dimension whose
+   index is the batch or the head has the batch size or the head count. The caller is responsible
+   for other indices; with FlashAttnCompileOptions::attentionOnly, they are errors. */
+FLASHATTN_EXPORT int32_t flashattnCheckScoreModWithAux(const char *text,
+                                                       const struct FlashAttnTensor *tensors,
+                                                       int32_t numTensors);
+
 /** Frees a kernel's host memory and the strings that it owns. Launched work continues. If no other
     kernel uses the same code on a GPU, the call waits for all work submitted to the context and
     unloads the code. Code that was captured into a graph stays loaded until the process ends. NULL

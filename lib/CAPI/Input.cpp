@@ -4,6 +4,7 @@
 #include "Status.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/InitAll.h"
+#include "flashattn/Pipelines/Signature.h"
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
@@ -31,12 +32,12 @@ using namespace mlir::flashattn::capi;
 
 DialectRegistry capi::getInputRegistry(bool attentionOnly) {
   DialectRegistry registry;
-  registry.insert<FlashAttnDialect, arith::ArithDialect, func::FuncDialect, math::MathDialect>();
+  registry.insert<FlashAttnDialect, arith::ArithDialect, func::FuncDialect, math::MathDialect,
+                  memref::MemRefDialect>();
   if (!attentionOnly)
-    registry
-        .insert<affine::AffineDialect, bufferization::BufferizationDialect, cf::ControlFlowDialect,
-                gpu::GPUDialect, linalg::LinalgDialect, memref::MemRefDialect, scf::SCFDialect,
-                shard::ShardDialect, tensor::TensorDialect, vector::VectorDialect>();
+    registry.insert<affine::AffineDialect, bufferization::BufferizationDialect,
+                    cf::ControlFlowDialect, gpu::GPUDialect, linalg::LinalgDialect, scf::SCFDialect,
+                    shard::ShardDialect, tensor::TensorDialect, vector::VectorDialect>();
   return registry;
 }
 
@@ -63,6 +64,21 @@ static bool hasPlainAttributes(func::FuncOp function) {
   return true;
 }
 
+/// A10: checks that a score modification has only indices for which a launch checks the sizes of
+/// the memrefs: the batch and the head.
+static LogicalResult checkLoads(AttentionOpInterface op) {
+  if (!op.hasScoreMod())
+    return success();
+  Block &body = op.getScoreMod().front();
+  for (Operation &inner : body)
+    if (isScoreModLoad(&inner))
+      for (Value index : inner.getOperands().drop_front())
+        if (index != body.getArgument(1) && index != body.getArgument(2))
+          return inner.emitOpError() << "expected the batch and the head as indices in score_mod, "
+                                        "for which a launch checks sizes, but got another value";
+  return success();
+}
+
 /// Checks that the module is one function whose body is one attention, or one backward pass, on its
 /// arguments. The op's verifier checks its regions.
 static LogicalResult checkIsAttention(ModuleOp module) {
@@ -86,6 +102,9 @@ static LogicalResult checkIsAttention(ModuleOp module) {
                  : !isa<AttentionOpInterface>(inner) || &inner != &body.front() ||
                        !inner.getDiscardableAttrs().empty())
         return refuse(&inner);
+      if (auto attention = dyn_cast<AttentionOpInterface>(inner);
+          attention && failed(checkLoads(attention)))
+        return failure();
     }
   }
   return success();
@@ -135,32 +154,67 @@ extern "C" int32_t flashattnCheckMask(const char *text) {
   return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, part.errors);
 }
 
+/// Returns an op that defines `%aux0` and so on, as memrefs of any sizes.
+static llvm::Expected<std::string> defineAux(llvm::ArrayRef<FlashAttnTensor> tensors) {
+  std::string names, types;
+  for (auto [i, tensor] : llvm::enumerate(tensors)) {
+    bool isKnown = tensor.elementType >= FLASHATTN_F16 && tensor.elementType <= FLASHATTN_INDEX;
+    if (!isKnown || tensor.rank < 0 || tensor.rank > 2)
+      return llvm::createStringError(
+          llvm::formatv("expected an element type and a rank from 0 to 2 of aux tensor {0} but got "
+                        "{1} and {2}",
+                        i, isKnown ? getName(tensor.elementType) : "no element type", tensor.rank)
+              .str());
+    names += llvm::formatv("{0}%aux{1}", i ? ", " : "", i).str();
+    types += i ? ", memref<" : "memref<";
+    for (int32_t dim = 0; dim < tensor.rank; ++dim)
+      types += "?x";
+    types += std::string(getName(tensor.elementType)) + ">";
+  }
+  return names.empty() ? names : names + " = \"aux\"() : () -> (" + types + ")\n";
+}
+
 extern "C" int32_t flashattnCheckScoreMod(const char *text) {
+  return flashattnCheckScoreModWithAux(text, /*tensors=*/nullptr, /*numTensors=*/0);
+}
+
+extern "C" int32_t flashattnCheckScoreModWithAux(const char *text, const FlashAttnTensor *tensors,
+                                                 int32_t numTensors) {
   if (!text)
     return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, "expected the text of a score_mod but got null");
+  if (numTensors < 0 || (numTensors > 0 && !tensors))
+    return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT, "expected {0} aux tensors but got null",
+                    numTensors);
+  llvm::ArrayRef<FlashAttnTensor> aux(tensors, numTensors);
+  llvm::Expected<std::string> whole = defineAux(aux);
+  if (!whole)
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, llvm::toString(whole.takeError()));
   DialectRegistry registry;
-  registry.insert<arith::ArithDialect, FlashAttnDialect, math::MathDialect>();
+  registry
+      .insert<arith::ArithDialect, FlashAttnDialect, math::MathDialect, memref::MemRefDialect>();
   PartContext part(registry);
-  // The op that contains the block is not registered.
+  // The op that contains the block, and the one that defines the aux tensors, are not registered.
   part.context.allowUnregisteredDialects();
-  std::string whole = llvm::formatv("\"score_mod\"() ({{\n{0}\n}) : () -> ()\n", text);
+  *whole += llvm::formatv("\"score_mod\"() ({{\n{0}\n}) : () -> ()\n", text).str();
   OwningOpRef<ModuleOp> module =
-      parseSourceString<ModuleOp>(whole, ParserConfig(&part.context, /*verifyAfterParse=*/false));
+      parseSourceString<ModuleOp>(*whole, ParserConfig(&part.context, /*verifyAfterParse=*/false));
   if (!module)
     return fail(FLASHATTN_ERROR_INVALID_ARGUMENT,
                 "expected a block of a score_mod but got: " + part.errors);
   // A text that closes the region continues with something else.
-  Operation &holder = module->getBody()->front();
-  if (!llvm::hasSingleElement(*module->getBody()) || holder.getNumRegions() != 1 ||
-      !holder.getAttrs().empty() || !llvm::hasSingleElement(holder.getRegion(0)))
+  Block &top = *module->getBody();
+  Operation &holder = top.back();
+  bool isOne = std::distance(top.begin(), top.end()) == (aux.empty() ? 1 : 2);
+  if (!isOne || holder.getNumRegions() != 1 || !holder.getAttrs().empty() ||
+      !llvm::hasSingleElement(holder.getRegion(0)))
     return fail(FLASHATTN_ERROR_INVALID_ARGUMENT,
                 "expected one block in score_mod but got several");
   for (Operation &op : holder.getRegion(0).front())
-    if ((!isa<YieldOp>(op) &&
+    if ((!isa<YieldOp>(op) && !isScoreModLoad(&op) &&
          !isa_and_nonnull<arith::ArithDialect, math::MathDialect>(op.getDialect())) ||
         op.getNumRegions() || op.getNumSuccessors())
       return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
-                      "expected an op of arith or math in score_mod but got '{0}'",
+                      "expected an op of arith or math, or a load, in score_mod but got '{0}'",
                       op.getName().getStringRef());
   return FLASHATTN_OK;
 }

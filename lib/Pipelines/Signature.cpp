@@ -76,6 +76,41 @@ static std::string describeShaped(Argument &argument, ShapedType type) {
   return {};
 }
 
+/// A10: describes the arguments that a score modification of `op` reads. A dimension whose index is
+/// the batch or the head has the size of `sizes`, the dimensions of operands by letter.
+static void describeLoads(Signature &signature, func::FuncOp function, KernelOpInterface op,
+                          const std::map<char, ArgumentDim> &sizes) {
+  auto attention = dyn_cast<AttentionOpInterface>(*op);
+  if (!attention || !attention.hasScoreMod())
+    return;
+  Block &body = attention.getScoreMod().front();
+  for (Operation &load : body) {
+    std::optional<unsigned> found;
+    if (isScoreModLoad(&load))
+      found = getArgumentIndex(load.getOperand(0), function);
+    if (!found)
+      continue;
+    signature.arguments[*found].direction |= FLASHATTN_INPUT;
+    for (auto [dim, index] : llvm::enumerate(load.getOperands().drop_front())) {
+      bool isBatch = index == body.getArgument(1);
+      if (!isBatch && index != body.getArgument(2))
+        continue;
+      // S1: there is one start more than sequences.
+      auto expected = sizes.find(isBatch ? 'B' : 'H');
+      int more = 0;
+      if (isBatch && expected == sizes.end()) {
+        expected = sizes.find('C');
+        more = -1;
+      }
+      if (expected != sizes.end())
+        signature.sharedSizes.push_back({getSizeName(isBatch ? 'B' : 'H').data(),
+                                         {int(*found), int(dim)},
+                                         expected->second,
+                                         more});
+    }
+  }
+}
+
 /// Describes the roles of arguments that are operands of `op`, and the sizes that they share with
 /// the first argument that has the same dimension letter.
 static void describeOperands(Signature &signature, func::FuncOp function, KernelOpInterface op) {
@@ -104,6 +139,7 @@ static void describeOperands(Signature &signature, func::FuncOp function, Kernel
         signature.sharedSizes.push_back({getSizeName(dim).data(), here, known->second});
     }
   }
+  describeLoads(signature, function, op, first);
   // S1: one start more than batches.
   if (starts && first.count('B'))
     signature.sharedSizes.push_back({getSizeName('C').data(), *starts, first['B'], /*more=*/1});
@@ -133,9 +169,10 @@ static bool movesChunks(Value memref) {
     return false;
   return llvm::any_of(memref.getUsers(), [&](Operation *user) {
     auto op = dyn_cast<KernelOpInterface>(user);
-    return !op || llvm::any_of(op.getOperandRoles(), [&](const OperandRole &role) {
-      return role.value == memref && role.rule->hasRows();
-    });
+    return (!op && !isScoreModLoad(user)) ||
+           llvm::any_of(op.getOperandRoles(), [&](const OperandRole &role) {
+             return role.value == memref && role.rule->hasRows();
+           });
   });
 }
 

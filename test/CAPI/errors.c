@@ -105,7 +105,7 @@ static void checkAttentionOnly(void) {
         "expected one block in score_mod but got several");
   FAILS(flashattnCheckScoreMod("^bb0(%s: f32):\n \"other\"() : () -> ()\n"),
         FLASHATTN_ERROR_INVALID_ARGUMENT,
-        "expected an op of arith or math in score_mod but got 'other'");
+        "expected an op of arith or math, or a load, in score_mod but got 'other'");
 }
 
 static void checkOptions(void) {

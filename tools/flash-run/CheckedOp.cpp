@@ -192,7 +192,10 @@ Expected<AttentionProblem> flashattn::getProblem(const CheckedOp &op, const Oper
   if (op.attention.scoreMod) {
     problem.scoreMod = op.attention.scoreMod;
     for (auto [i, value] : llvm::enumerate(values.captured))
-      problem.scoreMod->setCaptured(i, value.real, value.integer);
+      if (value.tensor)
+        problem.scoreMod->setCaptured(i, *value.tensor);
+      else
+        problem.scoreMod->setCaptured(i, value.real, value.integer);
   }
   problem.scalar = values.get("q")->getScalar();
   for (const OperandRole &role : op.roles)

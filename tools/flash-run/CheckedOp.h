@@ -47,10 +47,11 @@ std::string formatPlace(Location location);
 /// Returns the elements of a constant tensor or scalar; nothing if it is not a constant.
 std::optional<HostTensor> getConstant(Value value);
 
-/// A scalar that a score modification captures, a float or an integer.
+/// A value that a score modification captures: a float, an integer or a tensor.
 struct CapturedValue {
   double real = 0;
   int64_t integer = 0;
+  const HostTensor *tensor = nullptr;
 };
 
 /// The values of an op's operands, by name. Scalars have rank 0.

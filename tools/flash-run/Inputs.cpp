@@ -194,7 +194,8 @@ static std::optional<OperandValues> getForwardValues(const OpOfFunction &op, con
     const HostTensor *value = find(source);
     if (!value)
       return std::nullopt;
-    values.captured.push_back({value->get(0), int64_t(value->get(0))});
+    double number = source.isTensor ? 0 : value->get(0);
+    values.captured.push_back({number, int64_t(number), source.isTensor ? value : nullptr});
   }
   return values;
 }

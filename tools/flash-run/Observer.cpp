@@ -57,7 +57,8 @@ struct Observer::Unit {
       if (slot.owner == owner && slot.value)
         values.set(slot.name, &*slot.value);
       if (slot.owner == Slot::Captured && owner == Slot::Op)
-        values.captured.push_back(slot.captured);
+        values.captured.push_back(
+            {slot.captured.real, slot.captured.integer, slot.value ? &*slot.value : nullptr});
     }
     return values;
   }
@@ -307,7 +308,7 @@ void Observer::seeScalar(int64_t number, int64_t slotNumber, int64_t bits) {
   Slot &slot = unit.slots[slotNumber];
   double real;
   std::memcpy(&real, &bits, sizeof(real));
-  slot.captured = {real, bits};
+  slot.captured = {real, bits, /*tensor=*/nullptr};
   if (slot.owner == Slot::Captured)
     return;
   Expected<HostTensor> value = HostTensor::create(slot.footprint.scalar, {});

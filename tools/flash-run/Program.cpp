@@ -85,8 +85,13 @@ static std::vector<OpOfFunction> findOps(func::FuncOp function) {
       }
     }
     if (found.op.attention.scoreMod)
-      for (Value value : found.op.attention.scoreMod->getCaptured())
-        found.captured.emplace_back().argument = getArgumentIndex(value, function);
+      for (Value value : found.op.attention.scoreMod->getCaptured()) {
+        OpOfFunction::Source &source = found.captured.emplace_back();
+        source.argument = getArgumentIndex(value, function);
+        source.isTensor = isa<ShapedType>(value.getType());
+        if (std::optional<HostTensor> constant = getConstant(stripCasts(value)))
+          source.constant = std::make_shared<HostTensor>(std::move(*constant));
+      }
   });
   return ops;
 }

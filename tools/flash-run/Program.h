@@ -38,8 +38,9 @@ struct OpOfFunction {
     std::optional<unsigned> argument; ///< argument of the function
     /// An earlier op that produces the operand: its index in the function, and its role there.
     std::optional<std::pair<unsigned, unsigned>> producer;
-    SmallVector<int64_t> shape; ///< shape of the type, with dynamic sizes
+    SmallVector<int64_t> shape;                 ///< shape of the type, with dynamic sizes
     std::shared_ptr<const HostTensor> constant; ///< null if it is not a constant
+    bool isTensor = false;                      ///< whether a captured value is a tensor
   };
   SmallVector<Source> sources;  ///< for each role
   SmallVector<Source> captured; ///< for each value that the score modification captures

@@ -4,9 +4,11 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"
 
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -16,7 +18,7 @@ using namespace mlir::flashattn;
 
 namespace {
 enum Kind : int {
-  Unknown, Constant, Copy, IntToFloat, FloatToInt, Select, CmpF, CmpI,
+  Unknown, Constant, Tensor, Load, Copy, IntToFloat, FloatToInt, Select, CmpF, CmpI,
   AddF, SubF, MulF, DivF, RemF, NegF, Max, Min, Fma, AbsF, Exp, Exp2, ExpM1, Log, Log2, Log1P,
   Tanh, Sin, Cos, Sqrt, RSqrt, Pow, Erf, Floor, Ceil,
   AddI, SubI, MulI, DivSI, DivUI, RemSI, RemUI, FloorDivSI, CeilDivSI, AndI, OrI, XOrI, ShLI,
@@ -33,6 +35,7 @@ struct ScoreMod::Slot {
 static Kind getKind(StringRef name) {
   return llvm::StringSwitch<Kind>(name)
       .Case("arith.constant", Constant)
+      .Cases({"tensor.extract", "memref.load"}, Load)
       .Cases({"arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui",
               "arith.trunci", "arith.extf", "arith.truncf"},
              Copy)
@@ -110,7 +113,16 @@ llvm::Expected<ScoreMod> ScoreMod::create(Region &region) {
     Step &step = mod.steps.emplace_back();
     step.kind = Constant;
     Attribute constant;
-    if (matchPattern(value, m_Constant(&constant))) {
+    if (auto type = dyn_cast<ShapedType>(value.getType())) {
+      if (!getScalar(type.getElementType()))
+        return llvm::createStringError(
+            llvm::formatv("the reference does not know elements of {0} in score_mod",
+                          type.getElementType())
+                .str());
+      step.kind = Tensor;
+      mod.captured.push_back(value);
+      mod.capturedSteps.push_back(mod.steps.size() - 1);
+    } else if (matchPattern(value, m_Constant(&constant))) {
       setConstant(step, constant);
     } else {
       mod.captured.push_back(value);
@@ -153,6 +165,10 @@ void ScoreMod::setCaptured(unsigned index, double real, int64_t integer) {
   steps[capturedSteps[index]].integer = integer;
 }
 
+void ScoreMod::setCaptured(unsigned index, const HostTensor &tensor) {
+  steps[capturedSteps[index]].tensor = &tensor;
+}
+
 static bool compare(arith::CmpFPredicate predicate, double x, double y) {
   bool unordered = std::isnan(x) || std::isnan(y);
   switch (predicate) {
@@ -191,6 +207,22 @@ static bool compare(arith::CmpIPredicate predicate, int64_t x, int64_t y) {
   case arith::CmpIPredicate::uge: return a >= b;
   }
   llvm_unreachable("unknown predicate");
+}
+
+ScoreMod::Slot ScoreMod::load(const Step &step, ArrayRef<Slot> slots) const {
+  constexpr unsigned kArguments = 5;
+  const HostTensor *tensor = steps[step.operands.front() - kArguments].tensor;
+  int64_t element = 0;
+  for (auto [number, size] :
+       llvm::zip_equal(ArrayRef(step.operands).drop_front(), tensor->getShape())) {
+    int64_t index = slots[number].i;
+    // A10: the caller keeps the indices in range.
+    if (index < 0 || index >= size)
+      return {std::numeric_limits<double>::quiet_NaN(), 0, 0};
+    element = element * size + index;
+  }
+  double value = tensor->get(element);
+  return {value, isFloat(tensor->getScalar()) ? 0 : int64_t(value), 0};
 }
 
 template <typename T>
@@ -246,6 +278,7 @@ ScoreMod::Slot ScoreMod::run(T score, int64_t b, int64_t h, int64_t p, int64_t k
     Slot slot;
     switch (step.kind) {
     case Constant: slot = {double(T(step.constant)), step.integer, 0}; break;
+    case Load: slot = load(step, slots); break;
     case Copy: slot = slots[step.operands[0]]; break;
     case IntToFloat: slot.f = T(n(0)); break;
     case FloatToInt: slot.i = int64_t(f(0)); break;

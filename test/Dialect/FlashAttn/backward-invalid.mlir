@@ -1051,7 +1051,7 @@ func.func @f(%q: memref<1x2x8x16xf32>, %lse: memref<1x2x8xf32>, %dq: memref<1x2x
           memref<1x2x8x16xf32>, memref<1x2x8xf32>, memref<1x2x8x16xf32>)
       score_mod {
       ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
-        // expected-error@+1 {{'memref.load' op expected an op of arith or math in score_mod but got 'memref.load'}}
+        // expected-error@+1 {{'memref.load' op expected an op of arith or math, or a load, in score_mod but got 'memref.load'}}
         %x = memref.load %table[%h] : memref<2xf32>
         %y = arith.addf %s, %x : f32
         flashattn.yield %y : f32

@@ -6,7 +6,7 @@
 // What is wrong with the text of a clause is said at it.
 
 // DEEP: expected any_of and all_of to nest at most 64 deep but got more
-// NESTED: expected an op of arith or math in score_mod but got 'flashattn.attention'
+// NESTED: expected an op of arith or math, or a load, in score_mod but got 'flashattn.attention'
 
 //===----------------------------------------------------------------------===//
 // Names

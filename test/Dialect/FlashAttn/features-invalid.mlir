@@ -286,7 +286,7 @@ func.func @f(%q: tensor<2x4x8x16xf32>, %t: tensor<4xf32>) {
   %r = flashattn.attention ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
       score_mod {
       ^bb0(%s: f32, %b: index, %h: index, %p: index, %k: index):
-        // expected-error@+1 {{'tensor.extract' op expected an op of arith or math in score_mod but got 'tensor.extract'}}
+        // expected-error@+1 {{'tensor.extract' op expected an op of arith or math, or a load, in score_mod but got 'tensor.extract'}}
         %x = tensor.extract %t[%h] : tensor<4xf32>
         flashattn.yield %x : f32
       }
@@ -300,7 +300,7 @@ func.func @f(%q: tensor<2x4x8x16xf32>, %c: i1) {
   %r = flashattn.attention ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
       score_mod {
       ^bb0(%s: f32, %b: index, %h: index, %p: index, %k: index):
-        // expected-error@+1 {{'scf.if' op expected an op of arith or math in score_mod but got 'scf.if'}}
+        // expected-error@+1 {{'scf.if' op expected an op of arith or math, or a load, in score_mod but got 'scf.if'}}
         %x = scf.if %c -> f32 {
           scf.yield %s : f32
         } else {
@@ -481,7 +481,7 @@ func.func @f(%q: tensor<2x4x8x16xf32>) {
   %r = flashattn.attention ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
       score_mod {
       ^bb0(%s: f32, %b: index, %h: index, %p: index, %k: index):
-        // expected-error@+1 {{'vector.print' op expected an op of arith or math in score_mod but got 'vector.print'}}
+        // expected-error@+1 {{'vector.print' op expected an op of arith or math, or a load, in score_mod but got 'vector.print'}}
         vector.print %s : f32
         flashattn.yield %s : f32
       }
@@ -508,7 +508,7 @@ func.func @f(%q: memref<2x4x8x16xf32>, %out_q: memref<2x4x8x16xf32>) {
   flashattn.attention ins(%q, %q, %q : memref<2x4x8x16xf32>, memref<2x4x8x16xf32>, memref<2x4x8x16xf32>)
       score_mod {
       ^bb0(%s: f32, %b: index, %h: index, %p: index, %k: index):
-        // expected-error@+1 {{'memref.load' op expected an op of arith or math in score_mod but got 'memref.load'}}
+        // expected-error@+1 {{'memref.load' op expected an op of arith or math, or a load, in score_mod but got 'memref.load'}}
         %x = memref.load %q[%b, %h, %p, %k] : memref<2x4x8x16xf32>
         flashattn.yield %x : f32
       }

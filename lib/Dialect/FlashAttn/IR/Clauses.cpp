@@ -169,7 +169,8 @@ public:
     // Checked here, not in the verifier: each nesting level of the parser takes stack space.
     if (inScoreMod)
       return parser.emitError(parser.getNameLoc())
-             << "expected an op of arith or math in score_mod but got '" << state.name << "'";
+             << "expected an op of arith or math, or a load, in score_mod but got '" << state.name
+             << "'";
     while (true) {
       SMLoc loc = parser.getCurrentLocation();
       FailureOr<StringRef> name = parseName();

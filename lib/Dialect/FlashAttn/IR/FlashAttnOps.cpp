@@ -25,6 +25,11 @@ static void getDestinationEffects(
       effects.emplace_back(MemoryEffects::Read::get(), input, SideEffects::DefaultResource::get());
   for (OpOperand &init : op.getDpsInitsMutable())
     effects.emplace_back(MemoryEffects::Write::get(), &init, SideEffects::DefaultResource::get());
+  // Memory that a score modification reads is no operand of the op.
+  for (Region &region : op->getRegions())
+    for (auto load : region.getOps<memref::LoadOp>())
+      effects.emplace_back(MemoryEffects::Read::get(), &load.getMemrefMutable(),
+                           SideEffects::DefaultResource::get());
 }
 
 /// Results have the sizes of their destinations.
@@ -178,6 +183,59 @@ LogicalResult AttentionBackwardOp::verify() {
   return success();
 }
 
+/// Whether values of this type are scalars that every target supports.
+static bool isScalar(Type type) {
+  return type.isIndex() || type.isF16() || type.isBF16() || type.isF32() || type.isF64() ||
+         (type.isSignlessInteger() &&
+          llvm::is_contained({1, 8, 16, 32, 64}, type.getIntOrFloatBitWidth()));
+}
+
+static constexpr llvm::StringLiteral kScalars =
+    "i1, i8, i16, i32, i64, index, f16, bf16, f32 or f64";
+
+/// Returns the tensor or memref that an op of a score modification loads an element of, or null.
+static Value getLoaded(Operation *op) {
+  if (auto extract = dyn_cast<tensor::ExtractOp>(op))
+    return extract.getTensor();
+  auto load = dyn_cast<memref::LoadOp>(op);
+  return load ? load.getMemref() : Value();
+}
+
+bool flashattn::isScoreModLoad(Operation *op) { return getLoaded(op) != nullptr; }
+
+/// A10. `origins` names the argument on which a value depends, for arguments that differ between
+/// the scores of a head.
+static LogicalResult verifyScoreModLoad(AttentionOpInterface attention, Operation *op,
+                                        const llvm::DenseMap<Value, StringRef> &origins) {
+  Value loaded = getLoaded(op);
+  auto type = cast<ShapedType>(loaded.getType());
+  bool onTensors = isa<RankedTensorType>(attention.getQ().getType());
+  if (isa<RankedTensorType>(type) != onTensors)
+    return op->emitOpError() << "expected a load from a " << (onTensors ? "tensor" : "memref")
+                             << " in score_mod, like 'q', but got " << type;
+  constexpr int64_t kMostRank = 2;
+  if (type.getRank() > kMostRank)
+    return op->emitOpError() << "expected a load from rank 0, 1 or 2 in score_mod but got " << type;
+  if (!isScalar(type.getElementType()))
+    return op->emitOpError() << "expected a load of " << kScalars << " in score_mod but got "
+                             << type;
+  if (auto memref = dyn_cast<MemRefType>(type);
+      memref && (memref.getMemorySpace() || !memref.isStrided()))
+    return op->emitOpError() << "expected a load from the default memory space, with a strided "
+                                "layout, in score_mod but got "
+                             << type;
+  for (const OperandRole &role : attention.getOperandRoles())
+    if (!onTensors && role.rule->is(OperandRule::Output) && role.value == loaded)
+      return op->emitOpError() << "expected a load from other memory than that of '"
+                               << role.getName() << "' in score_mod but got " << type;
+  for (Value index : op->getOperands().drop_front())
+    if (StringRef origin = origins.lookup(index); !origin.empty())
+      return op->emitOpError() << "expected indices that depend only on the batch and the head in "
+                                  "score_mod but got one that depends on the "
+                               << origin;
+  return success();
+}
+
 /// Rule R1 for the score modification. Each error is located at the invalid op.
 static LogicalResult verifyScoreMod(AttentionOpInterface attention) {
   if (attention.getScoreMods().size() > 1)
@@ -196,12 +254,9 @@ static LogicalResult verifyScoreMod(AttentionOpInterface attention) {
     llvm::interleaveComma(body.getArgumentTypes(), error);
     return error << ")";
   }
-  // The types that every target supports.
-  auto isScalar = [](Type type) {
-    return type.isIndex() || type.isF16() || type.isBF16() || type.isF32() || type.isF64() ||
-           (type.isSignlessInteger() &&
-            llvm::is_contained({1, 8, 16, 32, 64}, type.getIntOrFloatBitWidth()));
-  };
+  llvm::DenseMap<Value, StringRef> origins = {{body.getArgument(0), "score"},
+                                              {body.getArgument(3), "query position"},
+                                              {body.getArgument(4), "key"}};
   for (Operation &op : body) {
     if (&op == &body.back()) {
       if (isa<YieldOp>(op))
@@ -209,16 +264,25 @@ static LogicalResult verifyScoreMod(AttentionOpInterface attention) {
       return op.emitOpError() << "expected 'flashattn.yield' at the end of score_mod but got '"
                               << op.getName() << "'";
     }
+    if (isScoreModLoad(&op)) {
+      if (failed(verifyScoreModLoad(attention, &op, origins)))
+        return failure();
+      continue;
+    }
     if (!isa_and_nonnull<arith::ArithDialect, math::MathDialect>(op.getDialect()) ||
         op.getNumRegions() != 0 || !isMemoryEffectFree(&op))
-      return op.emitOpError() << "expected an op of arith or math in score_mod but got '"
+      return op.emitOpError() << "expected an op of arith or math, or a load, in score_mod but got "
+                                 "'"
                               << op.getName() << "'";
     for (Type type : llvm::concat<const Type>(SmallVector<Type>(op.getOperandTypes()),
                                               SmallVector<Type>(op.getResultTypes())))
       if (!isScalar(type))
-        return op.emitOpError() << "expected scalars of i1, i8, i16, i32, i64, index, f16, bf16, "
-                                   "f32 or f64 in score_mod but got "
+        return op.emitOpError() << "expected scalars of " << kScalars << " in score_mod but got "
                                 << type;
+    for (Value operand : op.getOperands())
+      if (StringRef origin = origins.lookup(operand); !origin.empty())
+        for (Value result : op.getResults())
+          origins[result] = origin;
   }
   return success();
 }

@@ -3,7 +3,9 @@
 #include "ScoreMod.h"
 #include "Differentiate.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
+#include "flashattn/Dialect/FlashAttn/Program/TileLoops.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
@@ -16,7 +18,7 @@ LogicalResult mlir::flashattn::verifyScoreModVectorizes(AttentionOpInterface op)
   if (!op.hasScoreMod())
     return success();
   for (Operation &inner : op.getScoreMod().front().without_terminator())
-    if (!isa<arith::ConstantOp>(inner) &&
+    if (!isa<arith::ConstantOp>(inner) && !isScoreModLoad(&inner) &&
         (!OpTrait::hasElementwiseMappableTraits(&inner) || inner.getNumResults() != 1))
       return inner.emitOpError() << "expected an elementwise op with one result in score_mod but "
                                     "got '"
@@ -101,7 +103,10 @@ public:
     Value result = made->getResult(0);
     if (!shape.empty())
       result.setType(VectorType::get(shape, result.getType()));
-    mapping.map(op.getResult(0), result);
+    // A10: the element is the same for the whole tile, and is loaded before the loop over tiles.
+    if (auto load = dyn_cast<memref::LoadOp>(made))
+      made = hoistLoad(b, load);
+    mapping.map(op.getResult(0), made->getResult(0));
     return made;
   }
 

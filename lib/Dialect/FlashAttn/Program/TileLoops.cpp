@@ -56,6 +56,20 @@ TilePass mlir::flashattn::enterPass(OpBuilder &b, Location loc, TileLoopOp loop,
   return {build.sub(number, build.mul(round, intervals)), round};
 }
 
+memref::LoadOp mlir::flashattn::hoistLoad(OpBuilder &b, memref::LoadOp load) {
+  auto loop = dyn_cast<TileLoopOp>(load->getParentOp());
+  if (!loop || llvm::any_of(loop.getBody()->getArguments(),
+                            [&](Value argument) { return dependsOn(load, argument); }))
+    return load;
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(loop);
+  IRMapping copies;
+  Value moved = TileBuilder(b, load.getLoc()).clone(load, copies, loop);
+  load.replaceAllUsesWith(moved);
+  load.erase();
+  return moved.getDefiningOp<memref::LoadOp>();
+}
+
 scf::ForOp mlir::flashattn::splitIntervals(RewriterBase &b, TileLoopOp loop) {
   if (loop.getNumIntervals() == 1 && !loop.getRounds())
     return {};
@@ -74,6 +88,8 @@ scf::ForOp mlir::flashattn::splitIntervals(RewriterBase &b, TileLoopOp loop) {
   if (pass.round)
     arguments.insert(arguments.begin() + 2, pass.round);
   b.mergeBlocks(loop.getBody(), inner.getBody(), arguments);
+  for (auto load : llvm::make_early_inc_range(inner.getBody()->getOps<memref::LoadOp>()))
+    hoistLoad(b, load);
   b.setInsertionPointAfter(inner);
   // A loop without state has a terminator already.
   if (!loop.getInits().empty())

@@ -405,7 +405,8 @@ private:
 LogicalResult mlir::flashattn::verifyHost(Operation *root) {
   Obstacles obstacles;
   root->walk<WalkOrder::PreOrder>([&](Operation *op) {
-    if (isa<gpu::LaunchOp, gpu::GPUModuleOp>(op))
+    // A kernel runs the region of an attention.
+    if (isa<gpu::LaunchOp, gpu::GPUModuleOp, AttentionOpInterface>(op))
       return WalkResult::skip();
     if (touchesMemory(op))
       obstacles.add(op);

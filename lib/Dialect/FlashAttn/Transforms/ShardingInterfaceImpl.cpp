@@ -244,6 +244,22 @@ static FailureOr<Cut> findCut(KernelOpInterface op, ArrayRef<Sharding> operands,
   return cut;
 }
 
+/// A10: verifies that each process has all elements that a score modification may read.
+static LogicalResult verifyLoads(KernelOpInterface op) {
+  for (Region &region : op->getRegions())
+    for (auto load : region.getOps<tensor::ExtractOp>()) {
+      FailureOr<std::pair<bool, Sharding>> known = getSharding(load.getTensorMutable());
+      if (failed(known))
+        continue;
+      for (GridAxesAttr axes : known->second.getSplitAxes())
+        if (!axes.empty())
+          return load.emitOpError() << "expected a tensor that is whole on each process in "
+                                       "score_mod but got one that is split along grid axes "
+                                    << print(axes.asArrayRef());
+    }
+  return success();
+}
+
 //===----------------------------------------------------------------------===//
 // On one process
 //===----------------------------------------------------------------------===//
@@ -551,7 +567,7 @@ template <typename OpT> struct Model : ShardingInterface::ExternalModel<Model<Op
       return success();
     }
     FailureOr<Cut> cut = findCut(cast<OpT>(op), operandShardings, resultShardings, symbols);
-    if (failed(cut))
+    if (failed(cut) || failed(verifyLoads(cast<OpT>(op))))
       return failure();
     Partitioner partitioner(cast<OpT>(op), *cut, partitionMap, builder);
     partitionMap.map(op->getResults(), partitioner.run());

@@ -47,6 +47,9 @@ int64_t getKnownGroup(AttentionOpInterface op);
 double getScaleOrDefault(AttentionOpInterface op);
 std::optional<bool> getConstantAttnMask(AttentionOpInterface op);
 bool addsToScore(AttentionOpInterface op);
+
+/// Whether an op of a score modification loads an element of a tensor or memref (rule A10).
+bool isScoreModLoad(Operation *op);
 SmallVector<IntegerSet> getVisibleSets(AttentionOpInterface op);
 } // namespace mlir::flashattn
 

@@ -76,9 +76,9 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
 
     The optional region `score_mod` computes a new score from `(score, b, h, p, k)`: the f32 score
     and the indices of batch, query head, query position (A3) and key. It contains `arith` and
-    `math` ops on scalars, may use scalars defined outside, and ends with `flashattn.yield`. It is
-    also evaluated for hidden pairs; for these, an integer division by 0 yields an unspecified
-    number.
+    `math` ops on scalars, may use scalars defined outside, may load elements of tensors or memrefs
+    defined outside (A10), and ends with `flashattn.yield`. It is also evaluated for hidden pairs;
+    for these, an integer division by 0 yields an unspecified number.
 
     Rules (the code that implements a rule refers to its number):
 
@@ -106,6 +106,12 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
       range of A7: the probability is 0, and 0 times an infinity or NaN is NaN.
     - A9: f32 computations have f32 precision: a relative error of 1e-5 against float64, without
       implicit TF32.
+    - A10: `score_mod` may load elements of tensors by `tensor.extract`, or of memrefs by
+      `memref.load`, if these have rank 0, 1 or 2. The indices depend only on `b`, `h`, constants
+      and scalars defined outside, not on the score, `p` or `k`, so that a program loads an element
+      once for all its scores. The caller is responsible for indices in range. `b` and `h` are those
+      of a batch (or sequence, S1) and a query head that exist, also in hidden pairs and in rows of
+      no sequence (S3).
     - S1: with `cu_seqlens_q`, the sequences are packed: `q` and `o` are `[1, Hq, T, D]`, `lse` is
       `[1, Hq, T]`, and row `i` of sequence `b` is row `cu_seqlens_q[b] + i`. B is the number of
       sequences, one less than the size of `cu_seqlens_q`, and at least 1. `cu_seqlens_k` has the
@@ -154,8 +160,8 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
         -> tensor<2x32x?x128xf16>, tensor<2x32x?xf32>
     ```
 
-    A score modification that is linear in the distance from query to key (ALiBi), with the number
-    of valid keys of each batch:
+    A score modification that is linear in the distance from query to key (ALiBi), with a slope for
+    each query head, and with the number of valid keys of each batch:
 
     ```mlir
     flashattn.attention mask(#flashattn.causal)
@@ -163,6 +169,7 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
         kv_len(%n : memref<2xi32>)
         score_mod {
         ^bb0(%s: f32, %b: index, %h: index, %p: index, %key: index):
+          %slope = memref.load %slopes[%h] : memref<32xf32>
           %d = arith.subi %key, %p : index
           %i = arith.index_cast %d : index to i32
           %x = arith.sitofp %i : i32 to f32
@@ -233,7 +240,8 @@ def FlashAttn_AttentionBackwardOp : FlashAttn_DestinationOp<"attention_backward"
     All attributes and regions that determine the scores must be the same as in the forward pass:
     mask, `scale`, `softcap`, `align`, `layout`, `score_mod`. `score_mod` is differentiated
     automatically with respect to the score; an op without a derivative on the path from the score
-    to the result is an error. No gradients are computed for other values that `score_mod` reads.
+    to the result is an error. No gradients are computed for other values that `score_mod` reads,
+    such as the elements of tensors (A10).
 
     Rules, in addition to those of `flashattn.attention`:
 

@@ -7,6 +7,9 @@
 
 namespace mlir {
 class RewriterBase;
+namespace memref {
+class LoadOp;
+} // namespace memref
 namespace scf {
 class ForOp;
 } // namespace scf
@@ -39,9 +42,14 @@ Value countPasses(OpBuilder &builder, Location loc, TileLoopOp loop);
 /// Returns pass `number` of `loop`.
 TilePass enterPass(OpBuilder &builder, Location loc, TileLoopOp loop, Value number);
 
+/// Moves `load`, in the body of a loop over tiles, in front of the loop unless it depends on the
+/// step. Returns the load. A program writes no memory that it reads by `memref.load`.
+memref::LoadOp hoistLoad(OpBuilder &builder, memref::LoadOp load);
+
 /// Replaces a loop with several passes by a loop over the passes that contains a loop over one
-/// interval, so that the code size does not depend on the number of intervals. Returns the outer
-/// loop, or null if `loop` has only one pass.
+/// interval, so that the code size does not depend on the number of intervals. Loads that depend
+/// only on the pass are in the outer loop. Returns the outer loop, or null if `loop` has only one
+/// pass.
 scf::ForOp splitIntervals(RewriterBase &rewriter, TileLoopOp loop);
 
 /// Annotates `loop`, an scf loop, so that LLVM does not unroll it. The LLVM dialect must be loaded.
