@@ -7,11 +7,11 @@ building its key costs three times as much.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Literal, Optional, Tuple, TypeVar, Union, overload
+from typing import TYPE_CHECKING, Any, Dict, List, Literal, Optional, Sequence, Tuple, TypeVar, Union, overload
 
 import numpy
 
-from . import _cache, _features, _kernel, _library, _module, _options, _plans, _tensors, _torch, _trace
+from . import _aux, _cache, _features, _kernel, _library, _module, _options, _plans, _tensors, _torch, _trace
 from ._checks import ALIGNMENT, model_chip
 from ._library import pack_objects
 from ._options import AttentionOptions, new
@@ -79,6 +79,7 @@ def attention(
     cu_seqlens_k: Any = None,
     offset: Optional[int] = None,
     score_mod: Optional[_trace.ScoreMod] = None,
+    aux_tensors: Optional[Sequence[Any]] = None,
     **unknown: Any,
 ) -> Any:
     """Computes attention without storing the matrix of scores:
@@ -156,6 +157,11 @@ def attention(
         `flashattn.math`, and the record is compiled. Captured numbers become constants. b, h, p and k are
         32-bit integers and score is f32. An operation on an integer and a float converts the integer to
         f32.
+      aux_tensors: up to 4 tensors that score_mod reads by batch and head, and takes as further arguments:
+        `lambda score, b, h, p, k, slopes: score + slopes[h] * (k - p)` with `aux_tensors=(slopes,)`. They have
+        rank 0, 1 or 2 and the type f16, bf16, f32, i32 or bool; each index is b or h, so the sizes are those of
+        the batch and the query heads. The compiled kernel reads their elements at each call. They have no
+        gradients. Float elements are read as f32, and arrays of float64 are copied.
 
     Returns:
       o, `[B, Hq, Nq, Dv]`, or (o, lse). For a row that sees no key, o is 0 and lse is -inf.
@@ -181,17 +187,22 @@ def attention(
     operands: Any = None
     if not (
         bias is attn_mask is softcap is sink_logits is kv_len is q_len is cu_seqlens_q is cu_seqlens_k
-        is offset is None and score_mod is None
+        is offset is aux_tensors is None and score_mod is None
     ):  # fmt: skip
         operands = {
             "bias": bias, "attn_mask": attn_mask, "sink_logits": sink_logits, "kv_len": kv_len,
-            "q_len": q_len, "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "offset": offset,
+            "q_len": q_len, "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k,
         }  # fmt: skip
         text = score_mod
         if not traces:
             softcap = _features.check_options(softcap)
-            text = None if score_mod is None else _trace.text_of(score_mod)
+            text, aux = _aux.prepare(score_mod, aux_tensors)
+            operands.update(aux)
+        operands["offset"] = offset
+        if not traces:
             names, values = _features.normalize(operands)
+        elif aux_tensors is not None:
+            operands["aux_tensors"] = aux_tensors
     if schedule is not None and schedule.__class__ is not str and not traces:
         schedule = _options.hashable(schedule)
     fields: Tuple[Any, ...] = (
@@ -252,7 +263,9 @@ def _attend_traced(
     if options.score_mod is not None:
         if _torch.in_dynamo():
             return _torch.outside(_attend_untraced, q, k, v, out, stream, options, operands, scale)
-        options = options._replace(score_mod=_trace.text_of(options.score_mod))
+    text, aux = _aux.prepare(options.score_mod, operands.pop("aux_tensors", None))
+    operands.update(aux)
+    options = options._replace(score_mod=text)
     return _torch.attend(q, k, v, out, stream, options, operands, scale)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Literal, Optional, Tuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Dict, List, Literal, Optional, Sequence, Tuple, TypeVar, overload
 
 import numpy
 
-from . import _cache, _features, _kernel, _module, _options, _plans, _tensors, _torch, _trace
+from . import _aux, _cache, _features, _kernel, _module, _options, _plans, _tensors, _torch, _trace
 from ._checks import model_chip
 from ._options import AttentionOptions
 from .errors import ArgumentError
@@ -83,6 +83,7 @@ def attention_backward(
     cu_seqlens_k: Any = None,
     offset: Optional[int] = None,
     score_mod: Optional[_trace.ScoreMod] = None,
+    aux_tensors: Optional[Sequence[Any]] = None,
     **unknown: Any,
 ) -> Any:
     """Computes the gradients of a loss with respect to q, k and v, given `do`, the gradient of the loss
@@ -98,8 +99,9 @@ def attention_backward(
         'd_o', as the op does.
       d_lse: the gradient with respect to lse, in the shape and type of lse, if the loss depends on lse.
       mask, scale, align, layout, bias, attn_mask, softcap, sink_logits, kv_len, q_len, cu_seqlens_q,
-        cu_seqlens_k, offset, score_mod: the same as in the call of `flashattn.attention`. The compiler
-        differentiates score_mod with respect to the score; numbers that score_mod captures have no gradient.
+        cu_seqlens_k, offset, score_mod, aux_tensors: the same as in the call of `flashattn.attention`. The
+        compiler differentiates score_mod with respect to the score; numbers that score_mod captures and
+        aux_tensors have no gradient.
       deterministic: whether equal calls return bitwise equal results.
       return_d_bias: also return the gradient with respect to bias, in the shape and type of bias, summed
         over the dimensions along which bias is broadcast. An expanded PyTorch tensor gets a gradient for
@@ -122,12 +124,12 @@ def attention_backward(
     if schedule is not None and schedule.__class__ is not str:
         schedule = _options.hashable(schedule)
     softcap = _features.check_options(softcap)
-    text = None if score_mod is None else _trace.text_of(score_mod)
+    text, aux = _aux.prepare(score_mod, aux_tensors)
     names, values = _features.normalize(
         {
             "d_lse": d_lse, "bias": bias, "attn_mask": attn_mask, "sink_logits": sink_logits,
             "kv_len": kv_len, "q_len": q_len, "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k,
-            "offset": offset,
+            **aux, "offset": offset,
         },
         _OP,
     )  # fmt: skip

@@ -17,6 +17,11 @@ _SIZES = {
 }  # fmt: skip
 
 
+_DTYPES = {
+    "f16": "float16", "bf16": "bfloat16", "f32": "float32", "i32": "int32", "bool": "bool",
+}  # fmt: skip
+
+
 class Sizes:
     """The sizes that operands share, by the letters of the dimensions (`Role.dims`)."""
 
@@ -109,7 +114,7 @@ def check_view(role: Role, view: View, q: View, layout: str) -> None:
     if view.element not in role.elements:
         names = ["bool" if element == "i1" else element for element in role.elements]
         expected = " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
-        wanted = {"f32": "float32", "i32": "int32", "bool": "bool"}[names[-1]]
+        wanted = _DTYPES[names[-1]]
         hint = f'; convert it, as with .astype("{wanted}") or .to(torch.{wanted})'
         if name == "attn_mask" and view.element in ("f16", "bf16", "f32"):
             hint = "; bias= takes numbers"

@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tup
 
 import numpy
 
-from . import _library, _module, _tensors
+from . import _aux, _library, _module, _tensors
 from ._checks import ALIGNMENT, Sizes, check_contiguous, check_strides, check_view, with_batch
 from ._library import DEVICE_CPU, Role
 from ._texts import show
@@ -36,10 +36,12 @@ def roles(op: str = "attention") -> Tuple[Role, ...]:
     return tuple(r for r in found if r.is_optional and not r.is_output and r.name != "scale")
 
 
-def roles_with(operands: Iterable[str], op: str = "attention") -> Dict[str, Role]:
+def roles_with(
+    operands: Iterable[str], op: str = "attention", score_mod: Optional[str] = None
+) -> Dict[str, Role]:
     """Returns the roles of all operands of an op by name, in a call with `operands`, some of which may pack
-    sequences."""
-    found = _library.get().roles(op)
+    sequences, and with the text of a score_mod."""
+    found = (*_library.get().roles(op), *_aux.roles_of(score_mod).values())
     starts = [name for name in operands if name in _module.STARTS]
     if starts:
         found = tuple(role._replace(dims=_module.packed_dims(role.dims, starts)) for role in found)
@@ -121,7 +123,7 @@ def normalize(
     types."""
     table = _table(op)
     found = {
-        name: _settle_value(table[name], value)
+        name: _settle_value(table[name], value) if name in table else value
         for name, value in operands.items() if value is not None
     }  # fmt: skip
     return tuple(found), tuple(found.values())
@@ -183,14 +185,15 @@ def check(
     op: str = "attention",
     has_gradient: bool = False,
     layout: str = "bhsd",
+    score_mod: Optional[str] = None,
 ) -> Extras:
     """Checks the operands against rule R1 and against `compiled`, the problem for which a kernel was compiled, if
-    any. `has_gradient`: the gradient of the bias is requested, so an expanded bias is not treated as
+    any. `score_mod` is the text of the score_mod, and `has_gradient`: the gradient of the bias is requested, so an expanded bias is not treated as
     broadcast (rule B5). Raises ArgumentError and UnsupportedError."""
     found: List[_module.Operand] = []
     values: List[Union[View, int]] = []
-    known = roles_with((name for name, value in operands.items() if value is not None), op)
-    for role in (known[role.name] for role in roles(op)):
+    known = roles_with((n for n, value in operands.items() if value is not None), op, score_mod)
+    for role in (known[name] for name in _ordered(op, score_mod)):
         name, value = role.name, operands.get(role.name)
         expected = compiled.operand(name) if compiled else None
         if value is None:
@@ -216,7 +219,8 @@ def check(
             is_whole = has_gradient and name == "bias"
             view, operand = _settle_broadcasts(role, view, strides, expected, is_whole)
         else:
-            check_strides(name, view)
+            if role.dims:
+                check_strides(name, view)
             if len(role.dims) > 1:
                 check_contiguous(name, view)
             is_on_host = view.device == DEVICE_CPU or isinstance(view.device, str)
@@ -228,6 +232,13 @@ def check(
         values.append(view)
         found.append(operand)
     return Extras(tuple(found), tuple(values))
+
+
+def _ordered(op: str, score_mod: Optional[str]) -> List[str]:
+    """Returns the names of the optional inputs, in the order of the function's arguments: scalars are last."""
+    names = [role.name for role in roles(op)]
+    scalars = [role.name for role in roles(op) if role.is_scalar]
+    return [*(n for n in names if n not in scalars), *_aux.loads_of(score_mod), *scalars]
 
 
 def check_starts(pointer: int, name: str, count: int, length: int) -> None:
@@ -310,13 +321,17 @@ def _settle_broadcasts(
     return view, _module.Operand(role.name, view.element, role.dims, broadcast, aligned)
 
 
-def parse_operands(given: Mapping[str, Any], has_aligned_rows: bool) -> Tuple[_module.Operand, ...]:
-    """Returns the operands of `flashattn.compile`. An operand that broadcasts is given by its shape, or by a pair
+def parse_operands(
+    given: Mapping[str, Any], has_aligned_rows: bool, score_mod: Optional[str] = None
+) -> Tuple[_module.Operand, ...]:
+    """Returns the operands of `flashattn.compile`, with the text of its score_mod. An operand that broadcasts is given by its shape, or by a pair
     of element type and shape if several types are allowed. For any other operand, `given` states whether
     launches pass the operand."""
     found = []
-    for role in roles():
-        if not given.get(role.name):
+    known = roles_with((), score_mod=score_mod)
+    loads = _aux.loads_of(score_mod)
+    for role in (known[name] for name in _ordered("attention", score_mod)):
+        if not given.get(role.name) and role.name not in loads:
             continue
         if role.broadcasts:
             found.append(_parse_broadcasts(role, given[role.name], has_aligned_rows))

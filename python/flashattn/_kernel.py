@@ -6,11 +6,11 @@ import os
 import sys
 import warnings
 import weakref
-from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy
 
-from . import _cache, _features, _library, _module, _plans, _tensors, _texts, _torch, _trace
+from . import _aux, _cache, _features, _library, _module, _plans, _tensors, _texts, _torch, _trace
 from ._checks import ALIGNMENT, device_name, model_chip
 from ._library import DEVICE_AUTO, DEVICE_CPU, DEVICE_MODEL
 from ._options import AttentionOptions
@@ -154,18 +154,21 @@ class Kernel:
         *,
         scale: Optional[float] = None,
         stream: Any = None,
+        aux_tensors: Optional[Sequence[Any]] = None,
         **operands: Any,
     ) -> None:
         """Runs the kernel and writes `out`, and `lse` if the kernel was compiled with return_lse.
 
         `stream` defaults to the caller's current stream, and `scale` to the scale of `compile`.
         `operands` are the operands of `flashattn.attention`, such as bias, by name; a launch needs
-        exactly the operands with which the kernel was compiled. Shapes and errors are as in
-        `flashattn.attention`. `out` and `lse` must share no memory with each other or with other
+        exactly the operands with which the kernel was compiled, and as many `aux_tensors`. Shapes and
+        errors are as in `flashattn.attention`. `out` and `lse` must share no memory with each other or with other
         tensors. On a GPU, the call returns before the work is done.
         """
         bits = self._scale_bits if scale is None else _module.scale_bits(scale)
         given = _features.given("launch", operands) if operands else {}
+        if aux_tensors:
+            given = _with_aux(given, self.problem.score_mod, aux_tensors)
         names, values = _features.normalize(given) if given else ((), ())
         tensors = (q, k, v, out, *values) if lse is None else (q, k, v, out, lse, *values)
         kind = type(q)
@@ -187,12 +190,15 @@ class Kernel:
             self._plans[key] = plan
 
     def get_workspace_bytes(
-        self, q: Any, k: Any, v: Any, out: Any, lse: Any = None, **operands: Any
+        self, q: Any, k: Any, v: Any, out: Any, lse: Any = None, *, aux_tensors: Any = None, **operands: Any
     ) -> int:
         """Returns the peak GPU memory in bytes that `launch` with the same arguments allocates besides them,
         before the driver rounds it up. This call allocates and launches nothing. It raises the errors of
         `launch`."""
-        names, values = _features.normalize(_features.given("get_workspace_bytes", operands))
+        given = _features.given("get_workspace_bytes", operands)
+        if aux_tensors:
+            given = _with_aux(given, self.problem.score_mod, aux_tensors)
+        names, values = _features.normalize(given)
         plan, checked = self._plan_of(q, k, v, out, lse, dict(zip(names, values)))
         if plan.is_empty:
             return 0
@@ -312,6 +318,7 @@ def compile(
     tuned: bool = True,
     softcap: Optional[float] = None,
     score_mod: Optional[_trace.ScoreMod] = None,
+    aux_tensors: Optional[Sequence[Any]] = None,
     queries: Optional[int] = None,
     **operands: Any,
 ) -> Kernel:
@@ -332,6 +339,7 @@ def compile(
         Hopper require "dense" or "aligned"; "strided" kernels use `mma.sync`.
       tuned: whether to use a schedule that the tuner found.
       softcap, score_mod: as in `flashattn.attention`.
+      aux_tensors: the pairs (dtype, rank) of the tensors that score_mod reads and each launch passes.
       queries: Nq, if the kernel is to serve this number of queries only; by default it serves every
         number. On a GPU, a kernel for up to 16 queries is split-KV: several thread blocks share the keys,
         and the workspace for their partial outputs is allocated and freed in stream order. On the CPU, a
@@ -375,6 +383,7 @@ def compile(
     _module.check_options(mask, align, layout, _module.KERNEL_LAYOUTS)
     operands = _features.given("compile", operands)
     _features.check_sequences(operands, layout)
+    text = _aux.parse(score_mod, aux_tensors)
     if queries is not None and "cu_seqlens_q" in operands:
         raise ArgumentError(f"expected no queries with cu_seqlens_q but got {queries}")
     problem = _module.Problem(
@@ -388,13 +397,22 @@ def compile(
         _module.format_schedule(schedule, element, is_cpu),
         "strided" if is_cpu and rows == "aligned" else rows,
         softcap=_features.check_options(softcap),
-        operands=_features.parse_operands(operands, rows == "aligned" and not is_cpu),
-        score_mod=None if score_mod is None else _trace.text_of(score_mod),
+        operands=_features.parse_operands(operands, rows == "aligned" and not is_cpu, text),
+        score_mod=text,
         queries=queries,
     )
     if scale is not None:
         scale = _module.check_factor("scale", scale)
     return Kernel(problem, chip, device, tuned, scale=scale)
+
+
+def _with_aux(
+    given: Mapping[str, Any], score_mod: Optional[str], aux_tensors: Sequence[Any]
+) -> Dict[str, Any]:
+    """Returns the operands of a launch with the auxiliary tensors, in the order of the kernel's arguments."""
+    offset = {name: value for name, value in given.items() if name == "offset"}
+    others = {name: value for name, value in given.items() if name != "offset"}
+    return {**others, **_aux.select(score_mod, aux_tensors), **offset}
 
 
 def _has_cuda() -> bool:

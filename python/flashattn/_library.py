@@ -233,7 +233,7 @@ class Library:
             ("flashattnCompile", [ctypes.c_char_p, ctypes.c_size_t, pointer, pointer]),
             ("flashattnCheck", [ctypes.c_char_p, ctypes.c_size_t, pointer]),
             ("flashattnCheckMask", [ctypes.c_char_p]),
-            ("flashattnCheckScoreMod", [ctypes.c_char_p]),
+            ("flashattnCheckScoreModWithAux", [ctypes.c_char_p, pointer, number]),
             ("flashattnGetOperand", [ctypes.c_char_p, number, pointer]),
             ("flashattnKernelFree", [pointer]),
             ("flashattnKernelGetInfo", [pointer, pointer]),
@@ -360,9 +360,13 @@ class Library:
         """Returns why the text is not a mask attribute; empty if it is one. Raises ArgumentError."""
         return self._last_error() if self.lib.flashattnCheckMask(encode("mask", text)) else ""
 
-    def explain_score_mod(self, text: str) -> str:
-        """Returns why the text is not the block of a score_mod; empty if it is one. Raises ArgumentError."""
-        found = self.lib.flashattnCheckScoreMod(encode("score_mod", text))
+    def explain_score_mod(self, text: str, aux: Sequence[Tuple[str, int]]) -> str:
+        """Returns why the text is not the block of a score_mod that reads auxiliary tensors, of these element types
+        and ranks; empty if it is one. Raises ArgumentError."""
+        tensors = (Tensor * len(aux))()
+        for tensor, (element, rank) in zip(tensors, aux):
+            tensor.elementType, tensor.rank = ELEMENT_TYPES.get(element, 0), rank
+        found = self.lib.flashattnCheckScoreModWithAux(encode("score_mod", text), tensors, len(aux))
         return self._last_error() if found else ""
 
     def free(self, kernel: int) -> None:

@@ -7,9 +7,10 @@ import math
 import struct
 from typing import Any, Iterable, List, Literal, Mapping, NamedTuple, Optional, Sequence, Tuple, Union, get_args
 
-from . import _library, _torch
+from . import _aux, _library, _torch
 from ._library import PACKED
 from ._texts import show
+from ._trace import AUX
 from .errors import ArgumentError
 from .masks import Mask, causal
 
@@ -216,12 +217,14 @@ def packed_dims(dims: str, starts: Iterable[str]) -> str:
 
 def _type_of(problem: Problem, operand: Operand) -> str:
     """Returns the type of an operand, with `?` for sizes that are not compiled in."""
-    if not operand.dims:
+    if not operand.dims and operand.name not in AUX:
         return operand.element
     q_heads, kv_heads = problem.heads or ("?", "?")
     # A packed batch is static, so that the compiler needs no other (rule S1).
     known = {"H": q_heads, "G": kv_heads, "D": problem.d, "V": problem.dv, PACKED: 1}
-    has_rows, dims, strides = operand.dims[-1] in "DV", operand.dims, ""
+    if operand.name in AUX:
+        known = {}  # as in the text of the score_mod
+    has_rows, dims, strides = operand.dims[-1:] in ("D", "V"), operand.dims, ""
     if has_rows:
         known["N"] = problem.queries or "?"
         if problem.layout == "bshd":
@@ -231,7 +234,7 @@ def _type_of(problem: Problem, operand: Operand) -> str:
         sizes = ["1" if same else size for same, size in zip(operand.broadcast, sizes)]
     if operand.broadcast or (has_rows and problem.rows != "dense"):
         strides = f", strided<[{'?, ' * (len(sizes) - 1)}1]>"
-    return f"memref<{'x'.join(sizes)}x{operand.element}{strides}>"
+    return f"memref<{'x'.join([*sizes, operand.element])}{strides}>"
 
 
 def _clauses(problem: Problem) -> str:
@@ -256,7 +259,7 @@ def _clauses(problem: Problem) -> str:
 
 _check_mask = functools.lru_cache(maxsize=1024)(lambda text: _library.get().explain_mask(text))
 _check_score_mod = functools.lru_cache(maxsize=1024)(
-    lambda text: _library.get().explain_score_mod(text)
+    lambda text: _library.get().explain_score_mod(text, _aux.types_in(text))
 )
 
 
@@ -330,7 +333,7 @@ def make_module(problem: Problem, function: Optional[str] = None) -> str:
         f"func.func @{function or problem.op}({', '.join(map(declare, arguments))}, %scale: f32) {{\n"
         f"  flashattn.{problem.op} {_clauses(problem)}\n"
         f"{use('ins', inputs)}"
-        f"{''.join(use(operand.name, [operand]) for operand in extras)}"
+        f"{''.join(use(operand.name, [operand]) for operand in extras if operand.name not in AUX)}"
         f"{score_mod}"
         f"{use('outs', outputs)}"
         f"{''.join(use(operand.name, [operand]) for operand in gradients)}"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Optional, Tuple, get_type_hints
+from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Optional, Sequence, Tuple, get_type_hints
 
 from . import _module
-from ._trace import ScoreMod
+from ._trace import AUX, ScoreMod
 from .masks import Mask
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         cu_seqlens_k: Any
         offset: Optional[int]
         score_mod: Optional[ScoreMod]
+        aux_tensors: Optional[Sequence[Any]]
 
 
 class AttentionOptions(NamedTuple):
@@ -70,7 +71,8 @@ new: Callable[..., AttentionOptions] = tuple.__new__
 #: The optional operands of attention, with their types in a schema of torch.
 OPERANDS = {
     "bias": "Tensor?", "attn_mask": "Tensor?", "sink_logits": "Tensor?", "kv_len": "Tensor?",
-    "q_len": "Tensor?", "cu_seqlens_q": "Tensor?", "cu_seqlens_k": "Tensor?", "offset": "SymInt?",
+    "q_len": "Tensor?", "cu_seqlens_q": "Tensor?", "cu_seqlens_k": "Tensor?",
+    **dict.fromkeys(AUX, "Tensor?"), "offset": "SymInt?",
 }  # fmt: skip
 #: The options that both operators of torch take.
 SHARED = AttentionOptions._fields[: AttentionOptions._fields.index("deterministic")]

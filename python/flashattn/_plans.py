@@ -211,11 +211,14 @@ def check_call(
     _torch.refuse_gradients(**tensors, **operands)
     layout, names = options.layout, [name for name in operands if operands[name] is not None]
     _features.check_sequences(names, layout)
-    roles = _features.roles_with(names, op)
+    score_mod = compiled.score_mod if compiled else options.score_mod
+    roles = _features.roles_with(names, op, score_mod)
     sizes = check_inputs(views, roles, layout)
     q = views["q"]
     has_gradient = "d_bias" in options.gradients
-    extras = _features.check(operands, q, sizes, bf16_bits, compiled, op, has_gradient, layout)
+    extras = _features.check(
+        operands, q, sizes, bf16_bits, compiled, op, has_gradient, layout, score_mod
+    )
     return Call(op, tensors["q"], views, roles, sizes, extras, bf16_bits, layout)
 
 

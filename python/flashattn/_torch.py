@@ -8,6 +8,7 @@ import sys
 from typing import Any, Iterable, Sequence, Union
 
 from . import _tensors
+from ._trace import AUX
 from .errors import UnsupportedError
 
 #: None until PyTorch is imported: torch.Tensor, torch.empty_like, a function that returns the current stream of a
@@ -174,6 +175,7 @@ def _lengths(tensor: Any) -> Any:
 _LAYOUTS = {
     "bias": _with_pairs, "attn_mask": _with_pairs, "sink_logits": _dense, "kv_len": _lengths,
     "q_len": _lengths, "cu_seqlens_q": _lengths, "cu_seqlens_k": _lengths, "lse": _dense, "d_lse": _dense,
+    **dict.fromkeys(AUX, _dense),
 }  # fmt: skip
 
 

@@ -23,6 +23,10 @@ _ARGUMENTS = ("score", "b", "h", "p", "k")
 #: The last four arguments of the block. Their names differ from %q, %k and so on, the arguments of the func.
 _INDICES = ("%batch", "%head", "%position", "%key")
 _HINT = "use the functions of flashattn.math"
+#: The names of auxiliary tensors, which a score_mod takes after its other arguments.
+AUX = ("aux0", "aux1", "aux2", "aux3")
+#: The types of auxiliary tensors: pairs of an element type and a rank.
+AuxTypes = Tuple[Tuple[str, int], ...]
 
 
 class _Body:
@@ -39,6 +43,10 @@ class _Body:
             self.lines.append(f"{name} = {operation}")
             value = self.known[operation] = Traced(self, name, type)
         return value
+
+    def index(self, which: int) -> "Traced":
+        """Returns an argument of the block, one of _INDICES, as an integer."""
+        return self.add(f"arith.index_cast {_INDICES[which]} : index to i32", "i32")
 
     def constant(self, number: Any, type: str) -> "Traced":
         if type == "i1":
@@ -297,7 +305,10 @@ class Traced:
         _refuse("int()", "use flashattn.math.floor")
 
     def __index__(self):
-        _refuse("an index made of a traced value", "pass what a table holds as bias")
+        _refuse(
+            "an index made of a traced value",
+            "pass a table for b and h in aux_tensors, and what another table holds as bias",
+        )
 
     def __complex__(self):
         _refuse("complex()")
@@ -341,6 +352,64 @@ class Traced:
         _refuse(f"torch.{getattr(function, '__name__', function)}")
 
 
+class TracedTensor:
+    """An auxiliary tensor inside the function, whose elements are read by batch and head."""
+
+    __slots__ = ("_body", "_name", "_element", "_by")
+
+    def __init__(self, body: _Body, name: str, element: str, rank: int):
+        self._body, self._name, self._element = body, name, element
+        self._by: List[Optional[str]] = [None] * rank  #: the index of each dimension
+
+    def __repr__(self) -> str:
+        return f"<traced {'x'.join(['?'] * len(self._by) + [self._element])}>"
+
+    @property
+    def ndim(self) -> int:
+        return len(self._by)
+
+    def __getitem__(self, key: Any) -> Traced:
+        indices = key if isinstance(key, tuple) else (key,)
+        if len(indices) != len(self._by):
+            raise TraceError(
+                f"expected {len(self._by)} indices of {self._name!r} in score_mod but got {len(indices)}"
+            )
+        # The values of `trace` for the batch and the head.
+        known = {
+            value._name: index
+            for index, value in zip(("%batch", "%head"), map(self._body.index, (0, 1)))
+        }
+        names = []
+        for dim, index in enumerate(indices):
+            name = known.get(index._name) if isinstance(index, Traced) else None
+            if name is None:
+                raise TraceError(
+                    f"expected b or h as index of dimension {dim} of {self._name!r} in score_mod but got "
+                    f"{index!r}; pass what a table of other indices holds as bias"
+                )
+            if self._by[dim] not in (None, name):
+                raise TraceError(
+                    f"expected one of b and h as index of dimension {dim} of {self._name!r} in score_mod but "
+                    "got both"
+                )
+            self._by[dim] = name
+            names.append(name)
+        sizes = "?x" * len(names)
+        text = f"memref.load %{self._name}[{', '.join(names)}] : memref<{sizes}{self._element}>"
+        value = self._body.add(text, self._element)
+        if self._element in ("f16", "bf16"):
+            return self._body.add(f"arith.extf {value._name} : {self._element} to f32", "f32")
+        return value
+
+    def __iter__(self) -> Any:
+        _refuse("a loop over an auxiliary tensor", "index it by b and h")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _refuse(f"the attribute '{name}' of an auxiliary tensor", "index it by b and h")
+
+
 def _add_operators() -> None:
     names = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%",
              "pow": "**", "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>"}  # fmt: skip
@@ -363,24 +432,27 @@ def _add_operators() -> None:
 _add_operators()
 
 
-def trace(function: Callable[..., Any]) -> str:
-    """Returns the block of the region `score_mod` that computes `function(score, b, h, p, k)`.
+def trace(function: Callable[..., Any], aux: AuxTypes = ()) -> str:
+    """Returns the block of the region `score_mod` that computes `function(score, b, h, p, k, *aux_tensors)`, with
+    auxiliary tensors of the types `aux`.
 
     Raises TraceError, which names the operation that cannot be traced. Most exceptions of the function itself
     are propagated.
     """
     name = getattr(function, "__name__", type(function).__name__)
     try:
-        inspect.signature(function).bind(*_ARGUMENTS)
+        inspect.signature(function).bind(*_ARGUMENTS, *aux)
     except TypeError:
+        names = ", ".join((*_ARGUMENTS, *AUX[: len(aux)]))
         raise TraceError(
-            f"expected score_mod to take (score, b, h, p, k) but got {name}{inspect.signature(function)}"
+            f"expected score_mod to take ({names}) but got {name}{inspect.signature(function)}"
         ) from None
     except ValueError:  # a callable without a Python signature
         pass
     body = _Body()
-    arguments = [Traced(body, "%score", "f32")]
-    arguments += [body.add(f"arith.index_cast {index} : index to i32", "i32") for index in _INDICES]
+    arguments: List[Any] = [Traced(body, "%score", "f32")]
+    arguments += map(body.index, range(len(_INDICES)))
+    arguments += [TracedTensor(body, name, *type) for name, type in zip(AUX, aux)]
     try:
         result = function(*arguments)
     except FlashAttnError:
@@ -429,18 +501,19 @@ _texts: Dict[Any, str] = {}
 _MAX_TEXTS = 4096
 
 
-def text_of(score_mod: Any) -> str:
-    """Returns `trace(score_mod)`, cached by the code and the captured numbers. Raises TraceError."""
+def text_of(score_mod: Any, aux: AuxTypes = ()) -> str:
+    """Returns `trace(score_mod, aux)`, cached by the code and the captured numbers. Raises TraceError."""
     if not callable(score_mod):
         raise TraceError(
             f"expected score_mod to be a function or None but got {type(score_mod).__name__}"
         )
     key = _key_of(score_mod)
     if key is None:
-        return trace(score_mod)
+        return trace(score_mod, aux)
+    key = (key, aux)
     text = _texts.get(key)
     if text is None:
-        text = trace(score_mod)
+        text = trace(score_mod, aux)
         if len(_texts) >= _MAX_TEXTS:
             _texts.clear()
         _texts[key] = text

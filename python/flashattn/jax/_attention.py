@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Dict, Iterable, Optional
+from typing import Any, Dict, Iterable, Optional, Sequence
 
 import jax.numpy as jnp
 
-from .. import _features, _module, _trace
+from .. import _aux, _features, _module, _trace
 from .._checks import model_chip
 from .._options import AttentionOptions, hashable
 from ..errors import ArgumentError
@@ -61,6 +61,7 @@ def attention(
     cu_seqlens_k: Any = None,
     offset: Optional[int] = None,
     score_mod: Optional[_trace.ScoreMod] = None,
+    aux_tensors: Optional[Sequence[Any]] = None,
     deterministic: bool = False,
     **unknown: Any,
 ) -> Any:
@@ -73,6 +74,7 @@ def attention(
       bias, attn_mask, sink_logits, kv_len, q_len, cu_seqlens_q, cu_seqlens_k: as in `flashattn.attention`.
         bias and sink_logits have gradients too. The host does not read lengths and starts.
       mask, align, layout, softcap, score_mod: as in `flashattn.attention`; constant at compile time.
+      aux_tensors: as in `flashattn.attention`: arrays, also traced ones, without gradients.
       scale, offset: as in `flashattn.attention`, Python numbers. They are part of the XLA program, which
         is compiled again for other values. A decoder that counts its tokens in an array passes kv_len
         instead.
@@ -98,10 +100,11 @@ def attention(
         _features.check_keywords("attention", unknown, attention.__kwdefaults__)
     _module.check_options(mask, align, layout)
     model_chip(device)
+    text, aux = _aux.prepare(score_mod, aux_tensors)
     names, values = _features.normalize(
         {
             "bias": bias, "attn_mask": attn_mask, "sink_logits": sink_logits, "kv_len": kv_len, "q_len": q_len,
-            "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "offset": offset,
+            "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, **aux, "offset": offset,
         }
     )  # fmt: skip
     _features.check_sequences(names, layout)
@@ -113,7 +116,7 @@ def attention(
         align=align,
         layout="bshd" if is_thd else layout,
         softcap=_features.check_options(softcap),
-        score_mod=None if score_mod is None else _trace.text_of(score_mod),
+        score_mod=text,
         model=device,
         deterministic=bool(deterministic),
         schedule=_hashable(schedule),
@@ -130,7 +133,7 @@ def attention(
         inputs = {name: _with_batch(name, x, inputs) for name, x in inputs.items()}
     outputs = ("o", "lse") if return_lse else ("o",)
     call = functools.partial(_calls.attend_jitted, options, outputs)
-    made = _shards.attend(call, inputs, chosen.layout, outputs, counts_heads=score_mod is not None)
+    made = _shards.attend(call, inputs, chosen.layout, outputs, score_mod=text)
     if is_thd:
         made = {name: x[0] for name, x in made.items()}
     return (made["o"], made["lse"]) if return_lse else made["o"]
@@ -138,8 +141,8 @@ def attention(
 
 def _with_batch(name: str, x: Any, operands: Iterable[str]) -> Any:
     """Returns an input of layout thd with the batch dimension of packed rows, which XLA does not copy."""
-    role = _features.roles_with(operands)[name]
-    if not role.is_packed:
+    role = _features.roles_with(operands).get(name)
+    if role is None or not role.is_packed:
         return x
     rank = len(role.dims_in("thd"))
     if x.ndim != rank:

@@ -21,10 +21,11 @@ import numpy
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import PartitionSpec
 
-from .. import _features, _kernel, _library, _module, _plans, _tensors
+from .. import _aux, _features, _kernel, _library, _module, _plans, _tensors
 from .._checks import model_chip
 from .._library import DEVICE_CPU
 from .._options import AttentionOptions
+from .._trace import AUX
 from ..errors import UnsupportedError
 from . import _shards
 
@@ -70,9 +71,9 @@ def _plan(
     options = call.options.chosen
     device = options.model or device
     views = {name: _view(name, aval, device) for name, aval in zip(call.names, avals)}
-    roles = {role.name: role for role in _features.roles(call.op)}
-    tensors = {name: view for name, view in views.items() if name not in roles}
-    operands: Dict[str, Any] = {name: view for name, view in views.items() if name in roles}
+    optional = {*(role.name for role in _features.roles(call.op)), *AUX}
+    tensors = {name: view for name, view in views.items() if name not in optional}
+    operands: Dict[str, Any] = {name: view for name, view in views.items() if name in optional}
     operands["offset"] = call.options.offset
     checked = _plans.check_call(call.op, tensors, operands, options)
     outputs = {}
@@ -116,8 +117,8 @@ def _refuse_derivative(primals: Any, tangents: Any, *, call: _Call) -> Any:
 
 def _batch(primitive: Any, args: Any, dims: Any, *, call: _Call) -> Any:
     """The vmap rule: folds the mapped dimension into the batch. The calls run one by one if an operand
-    without a batch dimension (sink logits) is mapped, if sequences are packed, or if gradients are sums over
-    the batch."""
+    without a batch dimension (sink logits) is mapped, if sequences are packed, if a score_mod reads the batch,
+    or if gradients are sums over the batch."""
     batched = [name for name, dim in zip(call.names, dims) if dim is not None]
     moved = {
         name: arg if dim is None else jnp.moveaxis(arg, dim, 0)
@@ -140,8 +141,9 @@ def _batch_first(
 ) -> List[Any]:
     """Runs the calls. The mapped dimension is the first dimension of the `batched` inputs and of all outputs."""
     are_sums = any(name in _module.GRADIENTS for name in call.outputs)
+    reads_batch = _aux.reads_batch(call.options.chosen.score_mod)
     is_packed = any(name in _module.STARTS for name in call.names)
-    if are_sums or is_packed or not set(batched) <= {*_ROWS, *_PAIRS}:
+    if are_sums or is_packed or reads_batch or not set(batched) <= {*_ROWS, *_PAIRS}:
 
         def one(mapped: Mapping[str, Any]) -> Any:
             given = {**moved, **mapped}
@@ -240,7 +242,7 @@ def _bind(
 ) -> Dict[str, Any]:
     # Optional inputs are last.
     roles = sorted(_library.get().roles(op), key=lambda role: role.is_optional)
-    names = tuple(role.name for role in roles if role.name in given)
+    names = tuple(name for name in (*(role.name for role in roles), *AUX) if name in given)
     call = _Call(op, names, tuple(outputs), options)
     return dict(zip(outputs, primitive.bind(*(given[name] for name in names), call=call)))
 
@@ -260,6 +262,11 @@ def _attend_forward(
     """Returns the outputs and the residuals of the backward pass. The names of the requested operand
     gradients are keys of a dictionary, because JAX treats keys as static structure."""
     values = {name: leaf.value for name, leaf in inputs.items()}
+    for name in AUX:
+        if name in inputs and inputs[name].perturbed:
+            raise UnsupportedError(
+                f"expected aux_tensors without gradients but got {name!r} with one; use jax.lax.stop_gradient"
+            )
     sources = {"d_bias": "bias", "d_sink_logits": "sink_logits"}
     wanted = {
         name: () for name, source in sources.items()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, Mapping, Set, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional, Set, Tuple
 
 import jax
 from jax.sharding import NamedSharding, PartitionSpec
@@ -65,19 +65,19 @@ def attend(
     inputs: Mapping[str, Any],
     layout: str,
     outputs: Tuple[str, ...],
-    counts_heads: bool,
+    score_mod: Optional[str],
 ) -> Any:
     """Runs `call`, an attention from `inputs` to `outputs`, on each device if the array types shard the
-    batch or the heads. With `counts_heads`, the inputs are gathered instead, because a score_mod would
-    count from 0 on each device."""
-    roles = _features.roles_with(inputs)
+    batch or the heads. With the text of a `score_mod`, the inputs are gathered instead, because a score_mod
+    would count from 0 on each device."""
+    roles = _features.roles_with(inputs, score_mod=score_mod)
     dims = {name: role.dims_in(layout) for name, role in roles.items()}
     split = [x for x in inputs.values() if any(split_by(x))]
     if not split or any(x.ndim != len(dims[name]) for name, x in inputs.items()):
         return call(unify(inputs))  # which reports a wrong rank
     mesh = jax.typeof(split[0]).sharding.mesh
     axes: Dict[str, Any] = {}  # mesh axes, by the letter of a dimension
-    if not counts_heads:
+    if score_mod is None:
         found = dict(zip(dims["q"], split_by(inputs["q"])))
         shared = dict(zip(dims["k"], inputs["k"].shape))["G"]
         axes["B"] = found.get("B")  # packed rows have none

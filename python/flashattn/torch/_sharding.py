@@ -15,6 +15,7 @@ from torch.distributed.tensor._op_schema import OpSchema, OpStrategy, RuntimeSch
 from torch.distributed.tensor._ops.utils import expand_to_full_mesh_op_strategy
 
 from .._module import STARTS
+from .._trace import AUX
 from ..errors import UnsupportedError
 
 _BATCH, _HEADS = 0, 1
@@ -94,6 +95,8 @@ def _strategy(schema: OpSchema) -> OpStrategy:
 
 def _place(name: str, axis: int, shape: Tuple[int, ...], heads_dim: int) -> Optional[Shard]:
     """Returns how an input is sharded along an axis, or None if the input is broadcast along the axis."""
+    if name in AUX:
+        return None  # a score_mod reads them by an index that is not sharded
     if name == "sink_logits":
         dim = {_HEADS: 0}.get(axis, -1)
     elif name in ("kv_len", "q_len"):

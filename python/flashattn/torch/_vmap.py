@@ -6,6 +6,7 @@ from typing import Any, Optional, Sequence
 
 import torch
 
+from .. import _aux
 from .._module import STARTS
 
 #: Arguments whose first dimension is the batch, and arguments that broadcast to the scores.
@@ -21,8 +22,8 @@ def register(*ops: Any, library: Any) -> None:
 
 def _rule(op: Any) -> Any:
     """Returns the vmap rule of `op`, which folds the mapped dimension into the batch. The calls run one by one
-    if an operand without a batch dimension (sink logits) is mapped, if sequences are packed, or if gradients
-    are sums over the batch.
+    if an operand without a batch dimension (sink logits) is mapped, if sequences are packed, if a score_mod
+    reads the batch, or if gradients are sums over the batch.
     """
     names = [argument.name for argument in op._schema.arguments if not argument.kwarg_only]
     outputs = len(op._schema.returns)
@@ -44,7 +45,8 @@ def _rule(op: Any) -> Any:
             dim is not None and at not in rows and at not in pairs for at, dim in enumerate(in_dims)
         )
         is_packed = any(args[at] is not None for at in starts)
-        if are_summed or has_sinks or is_packed or size == 0:
+        reads_batch = _aux.reads_batch(options.get("score_mod"))
+        if are_summed or has_sinks or is_packed or reads_batch or size == 0:
             return one_by_one(info, in_dims, args, options)
         made = list(args)
         batch = next(
