@@ -3,24 +3,25 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any, Callable, Dict, Optional, Sequence, Tuple
+from types import MappingProxyType, SimpleNamespace
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from .. import _torch
 from .._attention import attention
 from .._backward import attention_backward
 from ..errors import ArgumentError, UnsupportedError
 from ..masks import Mask, bounded
 from ..torch import affine_mask, decode
+from ..torch._decode import append
 
 #: The arguments of a function that flashattn does not support: the value that turns each off, and
 #: what to do.
 _REFUSED: Dict[str, Tuple[Any, str]] = {
     "dropout_p": (0, "pass 0.0, as in evaluation"),
-    "alibi_slopes": (None, "give flashattn.attention a score_mod, or the products as bias"),
     "block_table": (None, "gather the pages before the call"),
     "page_table": (None, "gather the pages before the call"),
     "qv": (None, "concatenate it to q, and the latent values to k"),
@@ -29,7 +30,7 @@ _REFUSED: Dict[str, Tuple[Any, str]] = {
     "v_descale": (None, "convert the tensors to f16 or bf16 before the call"),
     "gather_kv_indices": (None, "gather the keys before the call"),
     "score_mod_bwd": (None, "the compiler differentiates score_mod"),
-    "aux_tensors": (None, "give flashattn.attention a bias"),
+    "aux_tensors": (None, "pass score_mod, which reads them by batch and head"),
     "aux_scalars": (None, "let score_mod capture the numbers"),
     "block_sparse_tensors": (None, "an affine mask_mod skips hidden tiles by itself"),
     "block_sparse_tensors_bwd": (None, "an affine mask_mod skips hidden tiles by itself"),
@@ -105,6 +106,7 @@ def attend(
     seqused_q: Optional[Tensor] = None,
     seqused_k: Optional[Tensor] = None,
     score_mod: Optional[Callable[..., Any]] = None,
+    aux_tensors: Sequence[Tensor] = (),
     align: str = "bottom_right",
 ) -> Tuple[Tensor, Optional[Tensor]]:
     """Returns o and, with return_lse, lse. Sequences are packed if `cu_seqlens_q`, `cu_seqlens_k`
@@ -118,6 +120,8 @@ def attend(
     }
     if score_mod is not None:
         options["score_mod"] = score_mod
+    if aux_tensors:
+        options["aux_tensors"] = tuple(aux_tensors)
     if align != "bottom_right":
         options["align"] = align
     head_dim, value_dim = q.shape[-1], v.shape[-1]
@@ -149,6 +153,37 @@ def attend(
         o = o.reshape(batch, -1, *o.shape[1:])
         lse = None if lse is None else lse.reshape(lse.shape[0], batch, -1).transpose(0, 1)
     return o, lse if return_lse else None
+
+
+def alibi_of(
+    alibi_slopes: Optional[Tensor], q: Tensor, is_causal: bool, starts: Optional[Tensor] = None
+) -> Dict[str, Any]:
+    """Returns the options of `attend` that add `-slope * |p - k|` to the scores, with a slope for
+    each query head, or for each batch element (with `starts`, each sequence) and query head."""
+    if alibi_slopes is None:
+        return {}
+    _check_rows(q=q, alibi_slopes=alibi_slopes)
+    if alibi_slopes.dtype != torch.float32:
+        raise ArgumentError(
+            f"expected alibi_slopes of type torch.float32 but got {alibi_slopes.dtype}"
+        )
+    batch, heads = q.shape[0] if starts is None else starts.shape[0] - 1, q.shape[-2]
+    if alibi_slopes.shape not in ((heads,), (batch, heads)):
+        raise ArgumentError(
+            f"expected alibi_slopes of shape {[heads]} or {[batch, heads]} but got "
+            f"{list(alibi_slopes.shape)}"
+        )
+    score_mod = _alibi_of_past if is_causal else _alibi
+    return {"score_mod": score_mod, "aux_tensors": (alibi_slopes.detach(),)}
+
+
+def _alibi(score: Any, b: Any, h: Any, p: Any, k: Any, slopes: Any) -> Any:
+    return score - (slopes[h] if slopes.ndim == 1 else slopes[b, h]) * abs(p - k)
+
+
+def _alibi_of_past(score: Any, b: Any, h: Any, p: Any, k: Any, slopes: Any) -> Any:
+    """`_alibi` for a mask that shows no key after the query."""
+    return score + (slopes[h] if slopes.ndim == 1 else slopes[b, h]) * (k - p)
 
 
 #: Kernels for GPUs take head dimensions that are multiples of this.
@@ -244,8 +279,10 @@ def with_cache(
     mask: Optional[Mask],
     softcap: Optional[float],
     return_lse: bool,
+    alibi: Mapping[str, Any] = MappingProxyType({}),
 ) -> Any:
-    """Returns o, or (o, lse), of queries against caches, to which k and v are appended first."""
+    """Returns o, or (o, lse), of queries against caches, to which k and v are appended first.
+    `alibi` is a result of `alibi_of`."""
     if k is not None and k.shape[1] != q.shape[1]:
         raise UnsupportedError(
             f"expected as many rows of k as of q, which are {q.shape[1]}, but got {k.shape[1]}"
@@ -259,6 +296,14 @@ def with_cache(
             (q.shape[0],), cache_seqlens, dtype=torch.int32, device=q.device
         )
     lengths = cache_seqlens if k is None else cache_seqlens + k.shape[1]
+    if alibi:
+        _torch.refuse_gradients(q=q, k_cache=k_cache, v_cache=v_cache, k=k, v=v)
+        if k is not None and v is not None:
+            append(lengths, (k_cache, k), (v_cache, v))
+        return attention(
+            q, k_cache, v_cache, mask=mask, scale=scale, softcap=softcap or None, layout="bshd",
+            kv_len=lengths, return_lse=return_lse, **alibi,
+        )  # fmt: skip
     return decode(
         q, k_cache, v_cache, lengths, k, v, mask=mask, scale=scale, softcap=softcap or None,
         layout="bshd", return_lse=return_lse,
@@ -283,9 +328,9 @@ def scores_of(
             "but got both; give flashattn.attention a score_mod"
         )
 
-    def modified(score: Any, b: Any, h: Any, p: Any, key: Any) -> Any:
+    def modified(score: Any, b: Any, h: Any, p: Any, key: Any, *aux: Any) -> Any:
         index = p - shift if shift else p
-        return modify(score, b, h, q_idx=index, kv_idx=key, seqlen_info=sizes, aux_tensors=())
+        return modify(score, b, h, q_idx=index, kv_idx=key, seqlen_info=sizes, aux_tensors=aux)
 
     return modified
 

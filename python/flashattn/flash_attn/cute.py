@@ -11,15 +11,15 @@ The first three rules of `flashattn.flash_attn.flash_attn_interface` hold here t
 - learnable_sink, `[Hq]`, is one logit per query head, added to the softmax denominator only.
 - score_mod is called with (score, b, h, q_idx=, kv_idx=, seqlen_info=, aux_tensors=) and traced, as
   the function of `flashattn.attention`: it may use operators and `flashattn.math`, but nothing of
-  CuTe.
+  CuTe. It may read aux_tensors, of rank 2 at most, by b and h: `aux_tensors[0][b, h]`.
 - mask_mod is called with (b, h, q_idx, kv_idx, seqlen_info, aux_tensors), where seqlen_info is
   None, and must be affine (`flashattn.torch.affine_mask`). As in FlashAttention-4, it replaces
   causal and window_size.
 - num_splits, pack_gqa, max_seqlen_q, max_seqlen_k, min_seqlen_k, scheduler_metadata,
   seqlen_k_per_split and disable_scheduler_metadata are not used: the compiler chooses.
-- qv, gather_kv_indices, page_table, score_mod_bwd, aux_tensors, aux_scalars and
-  block_sparse_tensors must be None: UnsupportedError names what is not. The compiler differentiates
-  score_mod.
+- qv, gather_kv_indices, page_table, score_mod_bwd, aux_scalars, block_sparse_tensors and, without
+  score_mod, aux_tensors must be None: UnsupportedError names what is not. The compiler
+  differentiates score_mod.
 """
 
 from __future__ import annotations
@@ -68,13 +68,14 @@ def flash_attn_func(
     """
     _core.refuse(
         qv=qv, gather_kv_indices=gather_kv_indices, score_mod_bwd=score_mod_bwd,
-        aux_tensors=aux_tensors or None, aux_scalars=aux_scalars or None,
+        aux_tensors=None if score_mod else aux_tensors or None, aux_scalars=aux_scalars or None,
         block_sparse_tensors=block_sparse_tensors,
         block_sparse_tensors_bwd=block_sparse_tensors_bwd,
     )  # fmt: skip
     return _core.attend(
         q, k, v, scale=softmax_scale, softcap=softcap, deterministic=deterministic,
         sink=learnable_sink, return_lse=return_lse or _requires_grad(q, k, v),
+        aux_tensors=aux_tensors or (),
         **_scores(q, k, causal, window_size, score_mod, mask_mod, False),
     )  # fmt: skip
 
@@ -124,7 +125,7 @@ def flash_attn_varlen_func(
     _core.refuse(
         qv=qv, gather_kv_indices=gather_kv_indices, page_table=page_table,
         score_mod_bwd=score_mod_bwd,
-        aux_tensors=aux_tensors or None, aux_scalars=aux_scalars or None,
+        aux_tensors=None if score_mod else aux_tensors or None, aux_scalars=aux_scalars or None,
         block_sparse_tensors=block_sparse_tensors,
     )  # fmt: skip
     lengths = cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k
@@ -132,6 +133,7 @@ def flash_attn_varlen_func(
     return _core.attend(
         q, k, v, scale=softmax_scale, softcap=softcap, deterministic=deterministic,
         sink=learnable_sink, return_lse=return_lse or _requires_grad(q, k, v),
+        aux_tensors=aux_tensors or (),
         cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, seqused_q=seqused_q,
         seqused_k=seqused_k,
         **_scores(q, k, causal, window_size, score_mod, mask_mod, is_packed),

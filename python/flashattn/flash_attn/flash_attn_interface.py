@@ -8,8 +8,7 @@ Four rules hold for all of them:
 - The last query is aligned with the last key. A query that sees no key has o = 0 and lse = -inf
   (FlashAttention-2 has lse = inf there).
 - `deterministic=True` makes gradients bitwise reproducible.
-- dropout_p must be 0, and alibi_slopes and block_table must be None: UnsupportedError names what is
-  not.
+- dropout_p must be 0, and block_table must be None: UnsupportedError names what is not.
 
 With `return_attn_probs=True`, functions return (o, softmax_lse, None). softmax_lse is f32, `[B, H,
 N]` or `[H, T]`, and can be differentiated. Probabilities are never stored.
@@ -53,14 +52,18 @@ def flash_attn_func(
       window_size: (left, right), the numbers of keys on each side of a query that it sees; -1 means
         no bound.
       softcap: scores s become `softcap * tanh(s / softcap)`; 0 turns this off.
+      alibi_slopes: `[Hq]` or `[B, Hq]`, f32, without gradients: `-slope * |i + Nk - Nq - j|` is added
+        to the score of query i and key j. The softmax_lse includes all of it; FlashAttention-2 leaves
+        out what is the same for all keys of a query.
 
     Returns:
       o, `[B, Nq, Hq, D]`, or (o, softmax_lse, None) with return_attn_probs.
     """
-    _core.refuse(dropout_p=dropout_p, alibi_slopes=alibi_slopes)
+    _core.refuse(dropout_p=dropout_p)
     o, lse = _core.attend(
         q, k, v, scale=softmax_scale, mask=_core.mask_of(causal, window_size), softcap=softcap,
         deterministic=deterministic, return_lse=return_attn_probs,
+        **_core.alibi_of(alibi_slopes, q, causal),
     )  # fmt: skip
     return (o, lse, None) if return_attn_probs else o
 
@@ -136,11 +139,11 @@ def flash_attn_varlen_func(
       o, `[Tq, Hq, D]`, or (o, softmax_lse, None) with return_attn_probs. Rows of no sequence have o
       = 0.
     """
-    _core.refuse(dropout_p=dropout_p, alibi_slopes=alibi_slopes, block_table=block_table)
+    _core.refuse(dropout_p=dropout_p, block_table=block_table)
     o, lse = _core.attend(
         q, k, v, scale=softmax_scale, mask=_core.mask_of(causal, window_size), softcap=softcap,
         deterministic=deterministic, return_lse=return_attn_probs, cu_seqlens_q=cu_seqlens_q,
-        cu_seqlens_k=cu_seqlens_k,
+        cu_seqlens_k=cu_seqlens_k, **_core.alibi_of(alibi_slopes, q, causal, cu_seqlens_q),
     )  # fmt: skip
     return (o, lse, None) if return_attn_probs else o
 
@@ -216,7 +219,7 @@ def flash_attn_with_kvcache(
     index `cache_seqlens[b]` on.
 
     The cache's part in use, `cache_seqlens`, is a number or `[B]`, i32. rotary_cos, rotary_sin,
-    cache_batch_idx, cache_leftpad, block_table and alibi_slopes must be None. num_splits is not
+    cache_batch_idx, cache_leftpad and block_table must be None. num_splits is not
     used: the compiler chooses.
 
     Returns:
@@ -224,9 +227,10 @@ def flash_attn_with_kvcache(
     """
     _core.refuse(
         rotary_cos=rotary_cos, rotary_sin=rotary_sin, cache_batch_idx=cache_batch_idx,
-        cache_leftpad=cache_leftpad, block_table=block_table, alibi_slopes=alibi_slopes,
+        cache_leftpad=cache_leftpad, block_table=block_table,
     )  # fmt: skip
     return _core.with_cache(
         q, k_cache, v_cache, k, v, cache_seqlens, scale=softmax_scale, softcap=softcap,
         mask=_core.mask_of(causal, window_size), return_lse=return_softmax_lse,
+        alibi=_core.alibi_of(alibi_slopes, q, causal),
     )  # fmt: skip

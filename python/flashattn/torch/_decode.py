@@ -133,14 +133,20 @@ def _decode(
     _check_sizes(given, rows_dim)
     q, k_cache, v_cache, kv_len, sink_logits, k, v = given
     if k is not None and v is not None:
-        places = _places(kv_len, k.shape[rows_dim], rows_dim)
-        for cache, new in ((k_cache, k), (v_cache, v)):
-            cache.scatter_(rows_dim, places.expand(new.shape), new)
+        append(kv_len, (k_cache, k), (v_cache, v), rows_dim=rows_dim)
     return _forward(
         q, k_cache, v_cache,
         *map({"sink_logits": sink_logits, "kv_len": kv_len.to(torch.int32)}.get, OPERANDS),
         layout=layout, softcap=softcap, **options,
     )  # fmt: skip
+
+
+def append(kv_len: Tensor, *pairs: Tuple[Tensor, Tensor], rows_dim: int = 1) -> None:
+    """Writes the rows of the newest tokens into caches. `pairs` are a cache and its new rows, which become its
+    last of the `kv_len[b]` rows of each sequence."""
+    places = _places(kv_len, pairs[0][1].shape[rows_dim], rows_dim)
+    for cache, new in pairs:
+        cache.scatter_(rows_dim, places.expand(new.shape), new)
 
 
 def _places(kv_len: Tensor, count: int, rows_dim: int) -> Tensor:

@@ -1041,21 +1041,3 @@ func.func @f(%q: tensor<2x4x6x16xf16>, %k: tensor<2x2x8x16xf16>, %v: tensor<2x2x
       -> tensor<2x4x6x16xf16>, tensor<2x2x8x16xf16>, tensor<2x2x8x4xf16>
   return
 }
-
-// -----
-
-func.func @f(%q: memref<1x2x8x16xf32>, %lse: memref<1x2x8xf32>, %dq: memref<1x2x8x16xf32>, %dk: memref<1x2x8x16xf32>,
-             %dv: memref<1x2x8x16xf32>, %table: memref<2xf32>) {
-  flashattn.attention_backward
-      ins(%q, %q, %q, %q, %lse, %q : memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>,
-          memref<1x2x8x16xf32>, memref<1x2x8xf32>, memref<1x2x8x16xf32>)
-      score_mod {
-      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
-        // expected-error@+1 {{'memref.load' op expected an op of arith or math, or a load, in score_mod but got 'memref.load'}}
-        %x = memref.load %table[%h] : memref<2xf32>
-        %y = arith.addf %s, %x : f32
-        flashattn.yield %y : f32
-      }
-      outs(%dq, %dk, %dv : memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>)
-  return
-}

@@ -282,20 +282,6 @@ func.func @f(%q: tensor<2x4x8x16xf32>) {
 
 // -----
 
-func.func @f(%q: tensor<2x4x8x16xf32>, %t: tensor<4xf32>) {
-  %r = flashattn.attention ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
-      score_mod {
-      ^bb0(%s: f32, %b: index, %h: index, %p: index, %k: index):
-        // expected-error@+1 {{'tensor.extract' op expected an op of arith or math, or a load, in score_mod but got 'tensor.extract'}}
-        %x = tensor.extract %t[%h] : tensor<4xf32>
-        flashattn.yield %x : f32
-      }
-      outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
-  return
-}
-
-// -----
-
 func.func @f(%q: tensor<2x4x8x16xf32>, %c: i1) {
   %r = flashattn.attention ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
       score_mod {
@@ -499,20 +485,6 @@ func.func @f(%q: tensor<2x4x8x16xf32>) {
         func.return
       }
       outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
-  return
-}
-
-// -----
-
-func.func @f(%q: memref<2x4x8x16xf32>, %out_q: memref<2x4x8x16xf32>) {
-  flashattn.attention ins(%q, %q, %q : memref<2x4x8x16xf32>, memref<2x4x8x16xf32>, memref<2x4x8x16xf32>)
-      score_mod {
-      ^bb0(%s: f32, %b: index, %h: index, %p: index, %k: index):
-        // expected-error@+1 {{'memref.load' op expected an op of arith or math, or a load, in score_mod but got 'memref.load'}}
-        %x = memref.load %q[%b, %h, %p, %k] : memref<2x4x8x16xf32>
-        flashattn.yield %x : f32
-      }
-      outs(%out_q : memref<2x4x8x16xf32>)
   return
 }
 
