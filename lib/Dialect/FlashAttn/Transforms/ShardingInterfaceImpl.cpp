@@ -246,18 +246,32 @@ static FailureOr<Cut> findCut(KernelOpInterface op, ArrayRef<Sharding> operands,
 
 /// A10: verifies that each process has all elements that a score modification may read.
 static LogicalResult verifyLoads(KernelOpInterface op) {
-  for (Region &region : op->getRegions())
-    for (auto load : region.getOps<tensor::ExtractOp>()) {
-      FailureOr<std::pair<bool, Sharding>> known = getSharding(load.getTensorMutable());
-      if (failed(known))
-        continue;
+  auto result = op->walk([](tensor::ExtractOp load) -> WalkResult {
+    FailureOr<std::pair<bool, Sharding>> known = getSharding(load.getTensorMutable());
+    if (succeeded(known))
       for (GridAxesAttr axes : known->second.getSplitAxes())
         if (!axes.empty())
           return load.emitOpError() << "expected a tensor that is whole on each process in "
                                        "score_mod but got one that is split along grid axes "
                                     << print(axes.asArrayRef());
-    }
-  return success();
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
+/// A10: annotates the tensors that a score modification reads, which are no operands, as whole.
+static void annotateLoads(Operation *op, FlatSymbolRefAttr grid, OpBuilder &b) {
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(op);
+  op->walk([&](tensor::ExtractOp load) {
+    if (load.getTensor().getDefiningOp<ShardOp>())
+      return;
+    SmallVector<GridAxesAttr> whole(load.getIndices().size(),
+                                    GridAxesAttr::get(b.getContext(), {}));
+    auto to = ShardingOp::create(b, op->getLoc(), Sharding::get(grid, whole));
+    load.getTensorMutable().assign(ShardOp::create(b, op->getLoc(), load.getTensor(), to,
+                                                   /*annotate_for_users=*/true));
+  });
 }
 
 //===----------------------------------------------------------------------===//
@@ -555,6 +569,7 @@ template <typename OpT> struct Model : ShardingInterface::ExternalModel<Model<Op
         OpBuilder::InsertionGuard guard(b);
         maybeInsertSourceShardingAnnotation(sharding, operand, b);
       }
+    annotateLoads(op, option.grid, b);
     return success();
   }
 

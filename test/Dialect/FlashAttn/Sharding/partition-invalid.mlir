@@ -46,3 +46,27 @@ func.func @f(%q: tensor<2x8x32x64xf32>) -> tensor<2x8x32x64xf32> {
   %os = shard.shard %o to %s : tensor<2x8x32x64xf32>
   return %os : tensor<2x8x32x64xf32>
 }
+
+// -----
+
+// A10: a score modification reads elements of all heads.
+shard.grid @grid(shape = 2x4)
+func.func @f(%q: tensor<2x8x32x64xf32>, %t: tensor<8xf32>) -> tensor<2x8x32x64xf32> {
+  %s = shard.sharding @grid split_axes = [[], [0]] : !shard.sharding
+  %h = shard.sharding @grid split_axes = [[0]] : !shard.sharding
+  %q0 = shard.shard %q to %s : tensor<2x8x32x64xf32>
+  %qs = shard.shard %q0 to %s annotate_for_users : tensor<2x8x32x64xf32>
+  %t0 = shard.shard %t to %h : tensor<8xf32>
+  %ts = shard.shard %t0 to %h annotate_for_users : tensor<8xf32>
+  %o = flashattn.attention ins(%qs, %qs, %qs : tensor<2x8x32x64xf32>, tensor<2x8x32x64xf32>, tensor<2x8x32x64xf32>)
+      score_mod {
+      ^bb0(%x: f32, %b: index, %i: index, %p: index, %k: index):
+        // expected-error @+1 {{expected a tensor that is whole on each process in score_mod but got one that is split along grid axes [0]}}
+        %m = tensor.extract %ts[%i] : tensor<8xf32>
+        %y = arith.mulf %m, %x : f32
+        flashattn.yield %y : f32
+      }
+      outs(%qs : tensor<2x8x32x64xf32>) -> tensor<2x8x32x64xf32>
+  %os = shard.shard %o to %s : tensor<2x8x32x64xf32>
+  return %os : tensor<2x8x32x64xf32>
+}

@@ -119,6 +119,30 @@ func.func @score_mod(%q: tensor<2x8x32x64xf32>, %k: tensor<2x4x32x64xf32>, %init
   return %o : tensor<2x8x32x64xf32>
 }
 
+// A10: each process has the whole tensor, and reads the elements of its heads.
+// CHECK-LABEL: func @loads
+// CHECK-SAME: %[[SLOPES:[^:]*]]: tensor<2x8xf32>)
+// CHECK: %[[HEAD:.*]] = affine.apply #[[HEADS]]()
+// CHECK: flashattn.attention {{.*}} score_mod
+// CHECK-NEXT: ^bb0(%{{.*}}: f32, %[[B:.*]]: index, %[[H:.*]]: index, %{{.*}}: index, %{{.*}}: index)
+// CHECK-NEXT: %[[SUM:.*]] = arith.addi %[[H]], %[[HEAD]]
+// CHECK-NEXT: tensor.extract %[[SLOPES]][%[[B]], %[[SUM]]] : tensor<2x8xf32>
+func.func @loads(%q: tensor<2x8x32x64xf32>, %k: tensor<2x4x32x64xf32>, %init: tensor<2x8x32x64xf32>,
+                 %slopes: tensor<2x8xf32>) -> tensor<2x8x32x64xf32> {
+  %s = shard.sharding @grid split_axes = [[], [0]] : !shard.sharding
+  %ks = shard.shard %k to %s annotate_for_users : tensor<2x4x32x64xf32>
+  %o = flashattn.attention
+      ins(%q, %ks, %ks : tensor<2x8x32x64xf32>, tensor<2x4x32x64xf32>, tensor<2x4x32x64xf32>)
+      score_mod {
+      ^bb0(%x: f32, %b: index, %h: index, %p: index, %key: index):
+        %m = tensor.extract %slopes[%b, %h] : tensor<2x8xf32>
+        %y = arith.mulf %m, %x : f32
+        flashattn.yield %y : f32
+      }
+      outs(%init : tensor<2x8x32x64xf32>) -> tensor<2x8x32x64xf32>
+  return %o : tensor<2x8x32x64xf32>
+}
+
 // B2: dk and dv are sums over the queries, in f32 (B8); dq has all of a process's keys.
 // CHECK-LABEL: func @backward
 // CHECK: %[[G:.*]]:3 = flashattn.attention_backward {{.*}} offset(
