@@ -23,6 +23,7 @@ _ARGUMENTS = ("score", "b", "h", "p", "k")
 #: The last four arguments of the block. Their names differ from %q, %k and so on, the arguments of the func.
 _INDICES = ("%batch", "%head", "%position", "%key")
 _HINT = "use the functions of flashattn.math"
+_TABLES = "pass a table for b and h in aux_tensors, and what another table holds as bias"
 #: The names of auxiliary tensors, which a score_mod takes after its other arguments.
 AUX = ("aux0", "aux1", "aux2", "aux3")
 #: The types of auxiliary tensors: pairs of an element type and a rank.
@@ -305,10 +306,7 @@ class Traced:
         _refuse("int()", "use flashattn.math.floor")
 
     def __index__(self):
-        _refuse(
-            "an index made of a traced value",
-            "pass a table for b and h in aux_tensors, and what another table holds as bias",
-        )
+        _refuse("an index made of a traced value", _TABLES)
 
     def __complex__(self):
         _refuse("complex()")
@@ -335,7 +333,7 @@ class Traced:
         return _refuse(f"the attribute '{name}' of a traced value")
 
     def __array__(self, *_, **__):
-        _refuse("an array of numpy made of a traced value")
+        _refuse("an array of numpy made of a traced value", f"{_HINT}; {_TABLES}")
 
     def __array_ufunc__(self, ufunc, method, *inputs, **options):
         # NumPy calls this for operators with a NumPy scalar as left operand.

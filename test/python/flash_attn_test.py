@@ -490,7 +490,7 @@ class FlashAttnTest(unittest.TestCase):
         starts = torch.tensor([0, 9], dtype=torch.int32)
         packed = *rows, starts, starts, 9, 9
         some = torch.ones(2)
-        two = {"dropout_p": 0.1, "alibi_slopes": some}
+        two = {"dropout_p": 0.1}
         three = {name: some for name in ("qv", "q_descale", "k_descale", "v_descale")}
         four = {
             name: some
@@ -509,12 +509,7 @@ class FlashAttnTest(unittest.TestCase):
             (fa2, "flash_attn_varlen_func", packed, {**two, "block_table": some}),
             (fa2, "flash_attn_varlen_qkvpacked_func", (qkv[0], starts, 9), two),
             (fa2, "flash_attn_varlen_kvpacked_func", (q[0], kv[0], *packed[3:]), two),
-            (
-                fa2,
-                "flash_attn_with_kvcache",
-                (q, k, v),
-                {**cache, "block_table": some, "alibi_slopes": some},
-            ),
+            (fa2, "flash_attn_with_kvcache", (q, k, v), {**cache, "block_table": some}),
             (fa3, "flash_attn_func", (q, k, v), three),
             (fa3, "flash_attn_qkvpacked_func", (qkv,), {"k_descale": some}),
             (fa3, "flash_attn_varlen_func", packed, three),

@@ -247,21 +247,18 @@ static FailureOr<Cut> findCut(KernelOpInterface op, ArrayRef<Sharding> operands,
 /// A10: verifies that each process has all elements that a score modification may read.
 static LogicalResult verifyLoads(KernelOpInterface op) {
   auto result = op->walk([](tensor::ExtractOp load) -> WalkResult {
-    FailureOr<std::pair<bool, Sharding>> known = getSharding(load.getTensorMutable());
-    if (succeeded(known))
-      for (GridAxesAttr axes : known->second.getSplitAxes())
-        if (!axes.empty())
-          return load.emitOpError() << "expected a tensor that is whole on each process in "
-                                       "score_mod but got one that is split along grid axes "
-                                    << print(axes.asArrayRef());
-    return WalkResult::advance();
+    auto known = getSharding(load.getTensorMutable());
+    if (failed(known) ||
+        llvm::all_of(known->second.getSplitAxes(), [](GridAxesAttr axes) { return axes.empty(); }))
+      return WalkResult::advance();
+    return load.emitOpError()
+           << "expected a tensor that is whole on each process in score_mod but got shards";
   });
   return failure(result.wasInterrupted());
 }
 
 /// A10: annotates the tensors that a score modification reads, which are no operands, as whole.
-static void annotateLoads(Operation *op, FlatSymbolRefAttr grid, OpBuilder &b) {
-  OpBuilder::InsertionGuard guard(b);
+static void annotateLoads(Operation *op, FlatSymbolRefAttr grid, OpBuilder b) {
   b.setInsertionPoint(op);
   op->walk([&](tensor::ExtractOp load) {
     if (load.getTensor().getDefiningOp<ShardOp>())

@@ -61,7 +61,7 @@ func.func @f(%q: tensor<2x8x32x64xf32>, %t: tensor<8xf32>) -> tensor<2x8x32x64xf
   %o = flashattn.attention ins(%qs, %qs, %qs : tensor<2x8x32x64xf32>, tensor<2x8x32x64xf32>, tensor<2x8x32x64xf32>)
       score_mod {
       ^bb0(%x: f32, %b: index, %i: index, %p: index, %k: index):
-        // expected-error @+1 {{expected a tensor that is whole on each process in score_mod but got one that is split along grid axes [0]}}
+        // expected-error @+1 {{expected a tensor that is whole on each process in score_mod but got shards}}
         %m = tensor.extract %ts[%i] : tensor<8xf32>
         %y = arith.mulf %m, %x : f32
         flashattn.yield %y : f32
