@@ -20,7 +20,7 @@ struct Lengths {
   explicit Lengths(AttentionOpInterface op) {
     int64_t queries = op.getStaticQueries(), keys = op.getStaticKeys();
     if (ShapedType::isDynamic(queries) || ShapedType::isDynamic(keys) || op.getKvLen() ||
-        queries == 0 || keys == 0)
+        op.getOffsets() || queries == 0 || keys == 0)
       return;
     int64_t start = op.getAlign() == Align::TopLeft ? 0 : keys - queries; // A3
     if (Value offset = op.getOffset()) {

@@ -237,8 +237,10 @@ LogicalResult PrintMaskTiles::draw(AttentionOpInterface op) {
   int64_t start = op.getAlign() == Align::TopLeft ? 0 : numKeys - numQueries;
   if (offset.hasValue() || offset != 0) {
     start = offset;
-  } else if (Value operand = op.getOffset()) {
-    std::optional<int64_t> constant = getConstantIntValue(operand);
+  } else if (op.hasOffset()) {
+    std::optional<int64_t> constant;
+    if (op.getOffset())
+      constant = getConstantIntValue(op.getOffset());
     if (!constant)
       return op->emitError()
              << "expected option 'offset' or a constant offset of the op but got neither";

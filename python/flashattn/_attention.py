@@ -77,7 +77,7 @@ def attention(
     q_len: Any = None,
     cu_seqlens_q: Any = None,
     cu_seqlens_k: Any = None,
-    offset: Optional[int] = None,
+    offset: Any = None,
     score_mod: Optional[_trace.ScoreMod] = None,
     aux_tensors: Optional[Sequence[Any]] = None,
     **unknown: Any,
@@ -149,7 +149,7 @@ def attention(
       cu_seqlens_k: `[B+1]`, i32: the same for k and v. Without one of them, the tensors on its side have B
         batch elements, and kv_len states how many of their keys are valid (docs/sequences.md).
       offset: the position of query 0, an integer of 32 bits; replaces the position that `align` implies.
-        One kernel serves all values.
+        One kernel serves all values. Or `[B]`, i32: one position for each batch element or packed sequence.
       score_mod: a function of (score, b, h, p, k) that returns the new score, such as
         `lambda score, b, h, p, k: score + flashattn.math.exp2(-h) * (k - p)`. Its arguments are the
         scaled and capped score, the batch b, the query head h, the position p of the query and the
@@ -189,9 +189,10 @@ def attention(
         bias is attn_mask is softcap is sink_logits is kv_len is q_len is cu_seqlens_q is cu_seqlens_k
         is offset is aux_tensors is None and score_mod is None
     ):  # fmt: skip
+        offset, offsets = _features.split_offset(offset)
         operands = {
             "bias": bias, "attn_mask": attn_mask, "sink_logits": sink_logits, "kv_len": kv_len,
-            "q_len": q_len, "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k,
+            "q_len": q_len, "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "offsets": offsets,
         }  # fmt: skip
         text = score_mod
         if not traces:
@@ -281,6 +282,9 @@ def _attend_untraced(
 ) -> Any:
     """Runs a call as if torch did not trace it."""
     known = attention.__kwdefaults__ or {}
+    offsets = operands.pop("offsets", None)
+    if offsets is not None:
+        operands["offset"] = offsets
     given = {name: value for name, value in options._asdict().items() if name in known}
     return attention(
         q, k, v, out=out, stream=stream, scale=scale, device=options.model, **operands, **given

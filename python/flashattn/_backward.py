@@ -81,7 +81,7 @@ def attention_backward(
     q_len: Any = None,
     cu_seqlens_q: Any = None,
     cu_seqlens_k: Any = None,
-    offset: Optional[int] = None,
+    offset: Any = None,
     score_mod: Optional[_trace.ScoreMod] = None,
     aux_tensors: Optional[Sequence[Any]] = None,
     **unknown: Any,
@@ -125,11 +125,12 @@ def attention_backward(
         schedule = _options.hashable(schedule)
     softcap = _features.check_options(softcap)
     text, aux = _aux.prepare(score_mod, aux_tensors)
+    offset, offsets = _features.split_offset(offset)
     names, values = _features.normalize(
         {
             "d_lse": d_lse, "bias": bias, "attn_mask": attn_mask, "sink_logits": sink_logits,
             "kv_len": kv_len, "q_len": q_len, "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k,
-            **aux, "offset": offset,
+            "offsets": offsets, **aux, "offset": offset,
         },
         _OP,
     )  # fmt: skip

@@ -110,8 +110,19 @@ def given(function: str, operands: Mapping[str, Any]) -> Dict[str, Any]:
     """Returns the operands in the keyword arguments of `function` that are not None. Raises KeywordError for an
     unknown keyword."""
     names = [role.name for role in roles()]
-    check_keywords(function, operands, names)
-    return {name: operands[name] for name in names if operands.get(name) is not None}
+    found = dict(operands)
+    if function == "compile":  # an operand is not given by its value
+        check_keywords(function, operands, names)
+    else:
+        check_keywords(function, operands, [name for name in names if name != "offsets"])
+        found["offset"], found["offsets"] = split_offset(operands.get("offset"))
+    return {name: found[name] for name in names if found.get(name) is not None}
+
+
+def split_offset(offset: Any) -> Tuple[Any, Any]:
+    """Returns the offset of a call as the operand `offset`, one number, or `offsets`, an array."""
+    is_array = isinstance(offset, (list, tuple)) or getattr(offset, "ndim", 0) > 0
+    return (None, offset) if is_array else (offset, None)
 
 
 def normalize(
@@ -188,8 +199,8 @@ def check(
     score_mod: Optional[str] = None,
 ) -> Extras:
     """Checks the operands against rule R1 and against `compiled`, the problem for which a kernel was compiled, if
-    any. `score_mod` is the text of the score_mod, and `has_gradient`: the gradient of the bias is requested, so an expanded bias is not treated as
-    broadcast (rule B5). Raises ArgumentError and UnsupportedError."""
+    any. `score_mod` is the text of the score_mod. `has_gradient`: the gradient of the bias is requested, so an
+    expanded bias is not treated as broadcast (rule B5). Raises ArgumentError and UnsupportedError."""
     found: List[_module.Operand] = []
     values: List[Union[View, int]] = []
     known = roles_with((n for n, value in operands.items() if value is not None), op, score_mod)
@@ -324,9 +335,9 @@ def _settle_broadcasts(
 def parse_operands(
     given: Mapping[str, Any], has_aligned_rows: bool, score_mod: Optional[str] = None
 ) -> Tuple[_module.Operand, ...]:
-    """Returns the operands of `flashattn.compile`, with the text of its score_mod. An operand that broadcasts is given by its shape, or by a pair
-    of element type and shape if several types are allowed. For any other operand, `given` states whether
-    launches pass the operand."""
+    """Returns the operands of `flashattn.compile`, with the text of its score_mod. An operand that broadcasts is
+    given by its shape, or by a pair of element type and shape if several types are allowed. For any other operand,
+    `given` states whether launches pass the operand."""
     found = []
     known = roles_with((), score_mod=score_mod)
     loads = _aux.loads_of(score_mod)

@@ -348,7 +348,7 @@ def compile(
         pair of its element type and its shape of 4 sizes, each of them 1 for a broadcast dimension
         and None otherwise: `bias=("bf16", (1, None, None, None))`. If `rows` is "aligned",
         the rows of the bias also begin at multiples of 16 bytes. For attn_mask, such a shape. For the other
-        operands, True.
+        operands, True; `offsets=True` for an offset of each batch element.
 
     Raises:
       CompileError, UnsupportedError: with the compiler's diagnostic.

@@ -110,7 +110,7 @@ def canonicalize(problem: Problem, is_cpu: bool) -> Problem:
     if problem.op != "attention" or problem.schedule is not None:
         return problem
     if problem.mask == causal and problem.queries == 1:
-        if problem.align == "bottom_right" and "offset" not in operands:
+        if problem.align == "bottom_right" and not operands & {"offset", "offsets"}:
             problem = problem._replace(mask=None)
     is_even = problem.mask in (None, causal) and "attn_mask" not in operands
     many = problem.queries is None and not is_cpu
@@ -326,6 +326,7 @@ def make_module(problem: Problem, function: Optional[str] = None) -> str:
     def use(clause: str, operands: Sequence[Operand]) -> str:
         names = ", ".join(f"%{operand.name}" for operand in operands)
         types = ", ".join(_type_of(problem, operand) for operand in operands if operand.dims)
+        clause = "offset" if clause == "offsets" else clause
         return f"      {clause}({names}{' : ' + types if types else ''})\n"
 
     score_mod = f"      score_mod {{\n{problem.score_mod}      }}\n" if problem.score_mod else ""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         q_len: Any
         cu_seqlens_q: Any
         cu_seqlens_k: Any
-        offset: Optional[int]
+        offset: Any
         score_mod: Optional[ScoreMod]
         aux_tensors: Optional[Sequence[Any]]
 
@@ -72,7 +72,7 @@ new: Callable[..., AttentionOptions] = tuple.__new__
 OPERANDS = {
     "bias": "Tensor?", "attn_mask": "Tensor?", "sink_logits": "Tensor?", "kv_len": "Tensor?",
     "q_len": "Tensor?", "cu_seqlens_q": "Tensor?", "cu_seqlens_k": "Tensor?",
-    **dict.fromkeys(AUX, "Tensor?"), "offset": "SymInt?",
+    "offsets": "Tensor?", **dict.fromkeys(AUX, "Tensor?"), "offset": "SymInt?",
 }  # fmt: skip
 #: The options that both operators of torch take.
 SHARED = AttentionOptions._fields[: AttentionOptions._fields.index("deterministic")]

@@ -174,7 +174,8 @@ def _lengths(tensor: Any) -> Any:
 
 _LAYOUTS = {
     "bias": _with_pairs, "attn_mask": _with_pairs, "sink_logits": _dense, "kv_len": _lengths,
-    "q_len": _lengths, "cu_seqlens_q": _lengths, "cu_seqlens_k": _lengths, "lse": _dense, "d_lse": _dense,
+    "q_len": _lengths, "cu_seqlens_q": _lengths, "cu_seqlens_k": _lengths, "offsets": _lengths, "lse": _dense,
+    "d_lse": _dense,
     **dict.fromkeys(AUX, _dense),
 }  # fmt: skip
 

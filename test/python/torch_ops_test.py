@@ -36,7 +36,8 @@ import break_out  # noqa: E402
 op = torch.ops.flashattn.attention.default
 backward = torch.ops.flashattn.attention_backward.default
 NOTHING = (None,) * len(OPERANDS)
-UNPACKED = (None,) * 3  #: q_len and the starts
+#: q_len, the starts, offsets and the auxiliary tensors
+UNPACKED = (None,) * 8
 
 
 def inputs(nq=5, nk=7, hq=4, hkv=2, batch=2, grad=False, **options):

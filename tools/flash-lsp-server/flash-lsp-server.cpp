@@ -68,7 +68,7 @@ static std::string drawOp(AttentionOpInterface op) {
   // A3
   if (Value offset = op.getOffset())
     sizes.offset = getConstantIntValue(offset).value_or(0);
-  else if (op.getAlign() == Align::BottomRight)
+  else if (!op.getOffsets() && op.getAlign() == Align::BottomRight)
     sizes.offset = sizes.nk - sizes.nq;
   if (ScheduleAttr schedule = op.getScheduleAttr()) {
     sizes.tileM = schedule.getTileM() / schedule.getPack();

@@ -138,7 +138,9 @@ SmallVector<AttentionProblem::Sequence, 1> AttentionProblem::getSequences(int64_
     };
     place("cu_seqlens_q", "q_len", found.firstQuery, found.numQueries);
     place("cu_seqlens_k", "kv_len", found.firstKey, found.numKeys);
-    if (followsLengths)
+    if (const HostTensor *given = getOperand("offsets"))
+      found.offset = given->get(number);
+    else if (followsLengths)
       found.offset = found.numKeys - found.numQueries;
   }
   return sequences;

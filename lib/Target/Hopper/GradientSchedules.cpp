@@ -15,19 +15,23 @@ using namespace mlir;
 using namespace mlir::flashattn;
 using namespace mlir::flashattn::warpgroups;
 
+/// Whether the programs of some keys may have no step.
+static bool mayLackRows(AttentionOpInterface op) { return op.getKvLen() || op.getQLen(); }
+
 /// Whether the programs over keys use the dynamic scheduler, so that the next K and V are loaded
 /// while dK and dV are stored. Other inputs of the scores were not measured
 /// (docs/rationale/claims.md).
 static bool claimsPrograms(AttentionBackwardOp op) {
-  return op.getVisibleSets().size() == 1 && !op.getDeterministic() && !op.getKvLen() &&
-         !op.getQLen() && !op.getAttnMask() && !op.getBias() && !op.getSoftcap() && !op.hasScoreMod();
+  return op.getVisibleSets().size() == 1 && !op.getDeterministic() && !mayLackRows(op) &&
+         !op.getOffsets() && !op.getAttnMask() && !op.getBias() && !op.getSoftcap() &&
+         !op.hasScoreMod();
 }
 
 /// Whether programs over queries compute dQ from compacted keys, and those over keys only dK and
 /// dV. This is faster in bands so narrow that adding contributions to dQ takes longer than
 /// computing the scores twice (docs/rationale/compact-kv.md).
 static bool compactsKV(AttentionBackwardOp op) {
-  if (op.hasOwnLengths())
+  if (op.hasOwnSequences())
     return false;
   constexpr int64_t kNarrowBand = 320, kNarrowHead = 64;
   MaskClass mask = classifyMask(op.getVisibleSets());
@@ -86,8 +90,11 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
   // The turn would be a fourth number per query, because the gradient of the bias uses the third.
   if (!op.getDeterministic() || !op.getDBiasInit()) {
     hopper.dqReduceStages = byOthers ? 2 : 0;
+    int64_t claims = claimsPrograms(op) ? kMostKeys : 0;
+    // Sequences differ in length (docs/rationale/packed-sequences.md).
+    hopper.dynamicSchedulerMaxLen = op.hasPackedSequences() ? claims : 0;
     add(2 * kRows, 2 * kRows, 2);
-    hopper.dynamicSchedulerMaxLen = claimsPrograms(op) ? kMostKeys : 0;
+    hopper.dynamicSchedulerMaxLen = claims;
     if (mask.shape != MaskShape::Triangular && hopper.dynamicSchedulerMaxLen)
       hopper.l2HeadGroup = 4;
     // Two buffers of contributions and two stages use as much memory as one buffer and three
@@ -220,7 +227,7 @@ static std::string explainPersistenceRefusal(AttentionBackwardOp op, ScheduleAtt
     return llvm::formatv("expected dynamic_scheduler_max_len 0 with q_stages 1, unless consumers "
                          "share a program without splitting its sums, but got {0}",
                          claims);
-  if ((claims || slots > 1) && schedule.sharesProgram() && (op.getKvLen() || op.getQLen()))
+  if ((claims || slots > 1) && schedule.sharesProgram() && mayLackRows(op))
     return llvm::formatv("expected q_stages 1 and dynamic_scheduler_max_len 0 with kv_len, for "
                          "consumers that share a program, but got {0} and {1}",
                          slots, claims);

@@ -337,8 +337,11 @@ std::string warpgroups::explainCompactRefusal(AttentionOpInterface op, ScheduleA
   if (!schedule.compactsKV())
     return "";
   StringRef other = findReaderOfNumbers(op);
-  if (other.empty() && op.hasOwnLengths())
-    other = op.getKvLen() ? "a kv_len" : op.getQLen() ? "a q_len" : "packed sequences";
+  if (other.empty() && op.hasOwnSequences())
+    other = op.getKvLen()             ? "a kv_len"
+            : op.getQLen()            ? "a q_len"
+            : op.hasPackedSequences() ? "packed sequences"
+                                      : "an offset of each batch";
   if (!other.empty())
     return llvm::formatv(
         "expected compact_kv 0 with {0}, which depends on the key's position, but got 1", other);

@@ -59,7 +59,7 @@ def attention(
     q_len: Any = None,
     cu_seqlens_q: Any = None,
     cu_seqlens_k: Any = None,
-    offset: Optional[int] = None,
+    offset: Any = None,
     score_mod: Optional[_trace.ScoreMod] = None,
     aux_tensors: Optional[Sequence[Any]] = None,
     deterministic: bool = False,
@@ -75,9 +75,9 @@ def attention(
         bias and sink_logits have gradients too. The host does not read lengths and starts.
       mask, align, layout, softcap, score_mod: as in `flashattn.attention`; constant at compile time.
       aux_tensors: as in `flashattn.attention`: arrays, also traced ones, without gradients.
-      scale, offset: as in `flashattn.attention`, Python numbers. They are part of the XLA program, which
-        is compiled again for other values. A decoder that counts its tokens in an array passes kv_len
-        instead.
+      scale, offset: as in `flashattn.attention`. Python numbers are part of the XLA program, which is compiled
+        again for other values. An offset `[B]` is an array, which may be traced. A decoder that counts its
+        tokens in an array passes kv_len instead.
       return_lse: also return the log-sum-exp (natural logarithm) of each row's scores, `[B, Hq, Nq]`,
         f32, which has gradients too.
       schedule: schedule fields to pin, for the forward pass only.
@@ -101,10 +101,11 @@ def attention(
     _module.check_options(mask, align, layout)
     model_chip(device)
     text, aux = _aux.prepare(score_mod, aux_tensors)
+    offset, offsets = _features.split_offset(offset)
     names, values = _features.normalize(
         {
             "bias": bias, "attn_mask": attn_mask, "sink_logits": sink_logits, "kv_len": kv_len, "q_len": q_len,
-            "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, **aux, "offset": offset,
+            "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "offsets": offsets, **aux, "offset": offset,
         }
     )  # fmt: skip
     _features.check_sequences(names, layout)

@@ -31,7 +31,7 @@ from . import _shards
 
 _TARGET = "flashattn"
 #: Inputs whose first dimension is the batch, and inputs that broadcast to the scores.
-_ROWS = ("q", "k", "v", "o", "lse", "d_o", "d_lse", "kv_len", "q_len")
+_ROWS = ("q", "k", "v", "o", "lse", "d_o", "d_lse", "kv_len", "q_len", "offsets")
 _PAIRS = ("bias", "attn_mask")
 _DTYPES = {"f16": jnp.float16, "bf16": jnp.bfloat16, "f32": jnp.float32}
 

@@ -99,7 +99,7 @@ def _place(name: str, axis: int, shape: Tuple[int, ...], heads_dim: int) -> Opti
         return None  # a score_mod reads them by an index that is not sharded
     if name == "sink_logits":
         dim = {_HEADS: 0}.get(axis, -1)
-    elif name in ("kv_len", "q_len"):
+    elif name in ("kv_len", "q_len", "offsets"):
         dim = {_BATCH: 0}.get(axis, -1)
     elif name in _PAIRS:
         dim = len(shape) - 4 + axis

@@ -10,7 +10,7 @@ from .. import _aux
 from .._module import STARTS
 
 #: Arguments whose first dimension is the batch, and arguments that broadcast to the scores.
-_ROWS = ("q", "k", "v", "o", "lse", "d_o", "d_lse", "kv_len", "q_len")
+_ROWS = ("q", "k", "v", "o", "lse", "d_o", "d_lse", "kv_len", "q_len", "offsets")
 _PAIRS = ("bias", "attn_mask")
 
 

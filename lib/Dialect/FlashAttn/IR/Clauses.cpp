@@ -134,12 +134,18 @@ static ArrayRef<llvm::StringLiteral> getClauses(StringRef op) {
       .Case(ProjectOp::getOperationName(), kProject);
 }
 
+/// Returns the clause of an operand that has one. The row of offsets follows that of the offset.
+static StringRef getClause(const OperandRule &rule) {
+  return rule.name == "offsets" ? StringRef("offset") : StringRef(rule.name);
+}
+
 /// Returns the rows of `ins` or `outs`: operands without a clause of their own.
 static SmallVector<unsigned> getListed(ArrayRef<llvm::StringLiteral> clauses,
                                        ArrayRef<OperandRule> rules, StringRef list) {
   SmallVector<unsigned> rows;
   for (auto [row, rule] : llvm::enumerate(rules))
-    if (rule.is(OperandRule::Output) == (list == "outs") && !llvm::is_contained(clauses, rule.name))
+    if (rule.is(OperandRule::Output) == (list == "outs") &&
+        !llvm::is_contained(clauses, getClause(rule)))
       rows.push_back(row);
   return rows;
 }
@@ -286,6 +292,14 @@ private:
       if (parsed.has_value() || !attribute) {
         if (parsed.has_value() ? failed(*parsed) : failed(parser.parseOperand(value)))
           return failure();
+        // A3: `offset(%x)` is an index, `offset(%x : tensor<2xi32>)` has one for each batch.
+        if (rule->element == ElementRule::Position && succeeded(parser.parseOptionalColon())) {
+          Type type;
+          if (parser.parseType(type))
+            return failure();
+          operands[rule - rules.begin() + 1] = {value, type};
+          return parser.parseRParen();
+        }
         return failure(parseOperandType(*rule, value) || parser.parseRParen());
       }
     }
@@ -413,7 +427,7 @@ static void printClauses(OpAsmPrinter &printer, KernelOpInterface op) {
       continue;
     }
     for (const OperandRole &role : roles) {
-      if (!role.value || role.getName() != name)
+      if (!role.value || getClause(*role.rule) != name)
         continue;
       if (role.rule->isScalar())
         printer << " " << name << "(" << role.value << ")";

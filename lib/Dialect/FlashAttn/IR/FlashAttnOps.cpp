@@ -143,6 +143,9 @@ static LogicalResult verifyAttention(AttentionOpInterface op, OperandSizes &size
   if (op.getScale() && op.getScaleValue())
     return op->emitOpError() << "expected one scale but got an attribute, "
                              << toText(*op.getScale()) << ", and an operand";
+  if (op.getOffset() && op.getOffsets())
+    return op->emitOpError() << "expected one offset but got an index and "
+                             << op.getOffsets().getType();
   // S1, S4: the elements of a bias and of attn_mask belong to rectangles.
   for (auto [name, value] :
        {std::pair("bias", Value(op.getBias())), std::pair("attn_mask", Value(op.getAttnMask()))})

@@ -73,8 +73,9 @@ bool flashattn::readsSymbol(AttentionOpInterface op, MaskSymbol symbol) {
 }
 
 bool flashattn::needsOwnPositions(AttentionOpInterface op) {
-  return op.hasOwnLengths() && !op.getOffset() && op.getAlign() == Align::BottomRight &&
-         (op.getMask() || op.hasScoreMod());
+  bool areOwn = op.getOffsets() ||
+                (op.hasOwnLengths() && !op.getOffset() && op.getAlign() == Align::BottomRight);
+  return areOwn && (op.getMask() || op.hasScoreMod());
 }
 
 /// Verifies that attention on a slice of the queries computes the same rows as the op.
@@ -83,6 +84,9 @@ static LogicalResult verifyQueriesAreTileable(AttentionOp op) {
   if (readsSymbol(op, MaskSymbol::NQ))
     return op.emitOpError() << "expected a mask without the symbol nq to tile the queries but got '"
                             << op.getMaskAttr() << "'";
+  if (needsOwnPositions(op) && op.getOffsets())
+    return op.emitOpError() << "expected one offset to tile the queries but got "
+                            << op.getOffsets().getType();
   if (needsOwnPositions(op))
     return op.emitOpError()
            << "expected an offset or align top_left to tile the queries of batches "
@@ -239,9 +243,11 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b,
                hkv = getDim(b, loc, getK(), getHeadDim());
   OpFoldResult nq = getDim(b, loc, getQ(), getSeqDim()), nk = getDim(b, loc, getK(), getSeqDim());
   bool wholeQueries = isConstantIntValue(offsets[2], 0) && isSame(sizes[2], nq);
-  // A3: with kv_len, the position of query 0 differs between batches, so no single offset can
-  // represent it. The tile then contains all queries of a batch, or nothing depends on positions.
-  bool ownPositions = hasOwnLengths() && !getOffset() && getAlign() == Align::BottomRight;
+  // A3: with kv_len or own offsets, the position of query 0 differs between batches, so no single
+  // offset can represent it. The tile then contains all queries of a batch, or nothing depends on
+  // positions.
+  bool ownPositions =
+      getOffsets() || (hasOwnLengths() && !getOffset() && getAlign() == Align::BottomRight);
   bool wholeBatches =
       isConstantIntValue(offsets[0], 0) && isSame(sizes[0], getDim(b, loc, getQ(), 0));
   if (failed(verifyWholeSequences(*this, wholeQueries && wholeBatches)) ||

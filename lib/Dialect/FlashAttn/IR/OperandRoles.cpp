@@ -29,6 +29,7 @@ ArrayRef<OperandRule> AttentionOp::getOperandRules() {
       {"cu_seqlens_q", ElementRule::I32, "C", Rule::Optional, /*limit=*/'N'},
       {"cu_seqlens_k", ElementRule::I32, "C", Rule::Optional, /*limit=*/'K'},
       {"offset", ElementRule::Position, "", Rule::Optional},
+      {"offsets", ElementRule::I32, "B", Rule::Optional},
       {"scale", ElementRule::Factor, "", Rule::Optional},
       {"o", ElementRule::LikeFirst, "BHNV", Rule::Output | Rule::FollowsLayout},
       {"lse", ElementRule::F32, "BHN", Rule::Output | Rule::Optional}};
@@ -52,6 +53,7 @@ ArrayRef<OperandRule> AttentionBackwardOp::getOperandRules() {
       {"cu_seqlens_q", ElementRule::I32, "C", Rule::Optional, /*limit=*/'N'},
       {"cu_seqlens_k", ElementRule::I32, "C", Rule::Optional, /*limit=*/'K'},
       {"offset", ElementRule::Position, "", Rule::Optional},
+      {"offsets", ElementRule::I32, "B", Rule::Optional},
       {"scale", ElementRule::Factor, "", Rule::Optional},
       {"dq", ElementRule::LikeFirst, "BHND", Rule::Output | Rule::FollowsLayout},
       {"dk", ElementRule::LikeFirst, "BGKD", Rule::Output | Rule::FollowsLayout},

@@ -186,7 +186,7 @@ BiasGradientBuilder::BiasGradientBuilder(OpBuilder &b, AttentionBackwardOp op,
   columns = schedule.getTileN();
   sumsBatches = isSame(0) && !isConstantIntValue(sizes.batches, 1);
   sumsHeads = isSame(1) && !isConstantIntValue(sizes.heads, 1);
-  sharesKeys = !op.getKvLen() || !sumsBatches;
+  sharesKeys = !op.hasOwnSequences() || !sumsBatches;
   if (sumsBatches || sumsHeads)
     rounds = mul(sumsBatches ? sizes.batches : index(1), sumsHeads ? sizes.heads : index(1));
 }

@@ -186,7 +186,7 @@ void ForwardBuilder::makeLists(Value heads, Value queryTiles) {
   listHeads = schedule.countProgramsPerBlock(ProgramAxis::Head);
   listQueryTiles = schedule.countProgramsPerBlock(ProgramAxis::QueryTile);
   auto isSame = [&](unsigned dim) { return AttentionOp::isBroadcastDim(op.getAttnMask(), dim); };
-  Value listSizes[] = {isSame(0) && !op.getKvLen() ? index(1) : sizes.batches,
+  Value listSizes[] = {isSame(0) && !op.hasOwnSequences() ? index(1) : sizes.batches,
                        isSame(1) ? index(1) : ceilDiv(heads, listHeads),
                        isSame(2) && !op.getMask() ? index(1) : ceilDiv(queryTiles, listQueryTiles)};
   int64_t rows = listQueryTiles * operands.getPositions();

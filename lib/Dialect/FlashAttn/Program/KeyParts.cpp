@@ -81,7 +81,7 @@ std::optional<KeyParts> KeyParts::get(OpBuilder &b, AttentionBackwardOp op,
   TileIntervalPlan plan(op.getVisibleSets(), TileAxis::Queries, schedule.getTileN());
   // With one interval, adjacent tiles have similar numbers of steps. With kv_len, these depend on
   // the batch.
-  if (plan.size() < 2 || op.hasOwnLengths() || columns != operands.padColumns(op.getDv()))
+  if (plan.size() < 2 || op.hasOwnSequences() || columns != operands.padColumns(op.getDv()))
     return std::nullopt;
   Location loc = op.getLoc();
   TileBuilder build(b, loc);

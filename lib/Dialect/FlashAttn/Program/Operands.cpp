@@ -73,8 +73,8 @@ Value Operands::splitHeads(Value memref, int64_t headDim) const {
 
 Sequence Operands::getAll() const {
   Sequence all{/*batch=*/Value(), sizes.queries, sizes.keys, op.getOffset()};
-  // A3: the position of query 0. It depends on the batch if the lengths do.
-  if (!all.offset && !op.hasOwnLengths())
+  // A3: the position of query 0. It depends on the batch if the lengths do, or if it is given so.
+  if (!all.offset && !op.hasOwnSequences())
     all.offset = op.getAlign() == Align::TopLeft ? index(0) : sub(sizes.keys, sizes.queries);
   return all;
 }
@@ -86,7 +86,7 @@ Value Operands::getStarts(TileAxis axis) const {
 Sequence Operands::getSequence(const Sequence &all, Value batch, TileAxis axis) const {
   Sequence own = all;
   own.batch = batch;
-  if (!op.hasOwnLengths())
+  if (!op.hasOwnSequences())
     return own;
   auto load = [&](Value memref, Value at) {
     Value length = memref::LoadOp::create(b, loc, memref, at);
@@ -124,6 +124,8 @@ Sequence Operands::getSequence(const Sequence &all, Value batch, TileAxis axis) 
     if (isSequence)
       count = select(isSequence, count, index(0));
   }
+  if (Value given = op.getOffsets())
+    own.offset = load(given, own.batch);
   if (!own.offset)
     own.offset = op.getAlign() == Align::TopLeft ? index(0) : sub(own.keys, own.queries);
   if (!op.hasPackedSequences())
@@ -199,7 +201,7 @@ IndexRange Operands::getVisible(TileAxis axis, const Sequence &sequence) const {
   IndexRange range;
   if (op.getMask()) {
     std::optional<Align> align;
-    if (!op.getOffset())
+    if (!op.hasOffset())
       align = op.getAlign();
     range = buildVisibleRange(b, loc, visible, axis, sequence.offset, sequence.queries,
                               sequence.keys, align);
@@ -238,12 +240,12 @@ SmallVector<TileInterval> Operands::findQueries(const Sequence &sequence, Value 
 
 CountedRows::CountedRows(const Operands &operands, TileAxis axis, const Sequence &all)
     : operands(operands), axis(axis) {
-  if (!operands.op.hasOwnLengths())
+  if (!operands.op.hasOwnSequences())
     ofAll = operands.getVisible(axis, all);
 }
 
 IndexRange CountedRows::get(const Sequence &sequence) const {
-  return operands.op.hasOwnLengths() ? operands.getVisible(axis, sequence) : ofAll;
+  return operands.op.hasOwnSequences() ? operands.getVisible(axis, sequence) : ofAll;
 }
 
 Value Operands::toDotType(Value tile) const {

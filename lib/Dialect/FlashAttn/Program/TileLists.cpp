@@ -100,7 +100,7 @@ std::optional<TileLists> mlir::flashattn::listGradientTiles(OpBuilder &b, Attent
     return std::nullopt;
   int64_t rows = of.countProgramsPerBlock() * of.getTileM(), columns = of.getTileN();
   Value count = ofQueries ? sizes.keys : sizes.queries;
-  Value listSizes[] = {isSame(0) && !op.getKvLen() ? operands.index(1) : sizes.batches,
+  Value listSizes[] = {isSame(0) && !op.hasOwnSequences() ? operands.index(1) : sizes.batches,
                        isSame(1)   ? operands.index(1)
                        : ofQueries ? sizes.kvHeads
                                    : sizes.heads,

@@ -134,8 +134,8 @@ static LogicalResult verifyPositions(AttentionOpInterface op, const Cut &cut) {
     return success();
   StringRef what = cut.has(Queries) ? "queries" : "keys";
   if (needsOwnPositions(op))
-    return op.emitOpError() << "expected an offset or align top_left to shard the " << what
-                            << " of batches with their own lengths but got align bottom_right";
+    return op.emitOpError() << "expected one offset or align top_left to shard the " << what
+                            << " but got offsets or lengths of batches";
   auto refuse = [&](StringRef expected, StringRef loop) {
     return op.emitOpError() << "expected a mask " << expected << " to shard the " << loop
                             << " but got '" << op.getMaskAttr() << "'";

@@ -166,7 +166,7 @@ shard.grid @grid(shape = 2x4)
 func.func @f(%q: tensor<2x8x32x64xf32>, %k: tensor<2x4x32x64xf32>, %init: tensor<2x8x32x64xf32>, %n: tensor<2xi32>) -> tensor<2x8x32x64xf32> {
   %s0 = shard.sharding @grid split_axes = [[], [], [1]] : !shard.sharding
   %ks = shard.shard %k to %s0 annotate_for_users : tensor<2x4x32x64xf32>
-  // expected-error @+2 {{expected an offset or align top_left to shard the keys of batches with their own lengths but got align bottom_right}}
+  // expected-error @+2 {{expected one offset or align top_left to shard the keys but got offsets or lengths of batches}}
   // expected-error @+1 {{fail to set sharding annotations}}
   %o = flashattn.attention mask(causal) ins(%q, %ks, %ks : tensor<2x8x32x64xf32>, tensor<2x4x32x64xf32>, tensor<2x4x32x64xf32>) kv_len(%n : tensor<2xi32>)
       outs(%init : tensor<2x8x32x64xf32>) -> tensor<2x8x32x64xf32>

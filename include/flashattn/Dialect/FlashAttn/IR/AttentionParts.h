@@ -20,8 +20,8 @@ enum class MaskSymbol : unsigned { NQ = 0, NK = 1 };
 bool readsSymbol(AttentionOpInterface op, MaskSymbol symbol);
 
 /// Whether the result depends on the positions of queries and the position of query 0 differs
-/// between batches (rule A3), because of `kv_len` and `align(bottom_right)`. No single `offset` can
-/// then represent the positions.
+/// between batches (rule A3), because of own offsets, or of `kv_len` and `align(bottom_right)`. No
+/// single `offset` can then represent the positions.
 bool needsOwnPositions(AttentionOpInterface op);
 
 /// Adds `first` to the index arguments of the score modification of `op`, so that the score

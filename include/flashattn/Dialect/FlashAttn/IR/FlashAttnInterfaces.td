@@ -98,6 +98,8 @@ def FlashAttn_AttentionOpInterface
     InterfaceMethod<"The first row of each packed sequence of keys (rule S1).",
       "::mlir::TypedValue<::mlir::ShapedType>", "getCuSeqlensK">,
     InterfaceMethod<"Position of query 0.", "::mlir::TypedValue<::mlir::IndexType>", "getOffset">,
+    InterfaceMethod<"Position of query 0 of each batch (rule A3).",
+      "::mlir::TypedValue<::mlir::ShapedType>", "getOffsets">,
     InterfaceMethod<"The scale, if it is an operand.",
       "::mlir::TypedValue<::mlir::FloatType>", "getScaleValue">,
     InterfaceMethod<"The scale, if it is an attribute.",
@@ -133,6 +135,10 @@ def FlashAttn_AttentionOpInterface
     bool hasPackedSequences() { return $_op.getCuSeqlensQ() || $_op.getCuSeqlensK(); }
     /// Whether the numbers of queries and keys differ between batches (S4, A7).
     bool hasOwnLengths() { return hasPackedSequences() || $_op.getQLen() || $_op.getKvLen(); }
+    /// Whether positions or lengths differ between batches (A3, S4, A7).
+    bool hasOwnSequences() { return hasOwnLengths() || $_op.getOffsets(); }
+    /// Whether an operand states the position of query 0 (A3).
+    bool hasOffset() { return $_op.getOffset() || $_op.getOffsets(); }
     /// Returns the number of queries, or of keys, of every batch; dynamic if it is not known or if
     /// batches differ.
     int64_t getStaticQueries() {

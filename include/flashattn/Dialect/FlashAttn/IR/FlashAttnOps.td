@@ -64,7 +64,7 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
     | `q_len` (optional) | `[B]`, i32: number of valid queries of each batch, from query 0 on |
     | `cu_seqlens_q` (optional) | `[B+1]`, i32: first row of each sequence in `q`, `o` and `lse` |
     | `cu_seqlens_k` (optional) | `[B+1]`, i32: first row of each sequence in `k` and `v` |
-    | `offset` (optional) | index: position of query 0 |
+    | `offset` (optional) | index: position of query 0; or `[B]`, i32: one position for each batch |
     | `scale` (optional) | f32: scale factor of the scores, instead of the attribute |
     | `o` | `[B, Hq, Nq, Dv]`, the type of `q` |
     | `lse` (optional) | `[B, Hq, Nq]`, f32, natural logarithm |
@@ -88,7 +88,8 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
       caller is then responsible for the range.
     - A2: the order is: scale, `softcap` (`s <- c tanh(s/c)`), `score_mod`, `bias`, mask and
       `attn_mask`, softmax, `P V`.
-    - A3: the position of query `i` is `p = i + offset`. Without the operand, the offset is 0 with
+    - A3: the position of query `i` is `p = i + offset`. With an offset of type `[B]`, that is
+      `offset[b]`, for batch or sequence (S1) `b`. Without the operand, the offset is 0 with
       `align(top_left)`, and `Nk - Nq`, or `kv_len[b] - Nq`, with `align(bottom_right)`, the
       default. Positions are 32-bit integers.
     - A4: query head `h` reads key/value head `h / (Hq / Hkv)`.
@@ -185,7 +186,8 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
     Optional<FlashAttn_Shaped>:$bias, Optional<FlashAttn_Shaped>:$attnMask,
     Optional<FlashAttn_Shaped>:$sinkLogits, Optional<FlashAttn_Shaped>:$kvLen,
     Optional<FlashAttn_Shaped>:$qLen, Optional<FlashAttn_Shaped>:$cuSeqlensQ,
-    Optional<FlashAttn_Shaped>:$cuSeqlensK, Optional<Index>:$offset, Optional<F32>:$scaleValue,
+    Optional<FlashAttn_Shaped>:$cuSeqlensK, Optional<Index>:$offset,
+    Optional<FlashAttn_Shaped>:$offsets, Optional<F32>:$scaleValue,
     FlashAttn_Shaped:$oInit, Optional<FlashAttn_Shaped>:$lseInit,
     OptionalAttr<FlashAttn_MaskAttrInterface>:$mask, OptionalAttr<F32Attr>:$scale,
     OptionalAttr<F32Attr>:$softcap,
@@ -292,7 +294,8 @@ def FlashAttn_AttentionBackwardOp : FlashAttn_DestinationOp<"attention_backward"
     Optional<FlashAttn_Shaped>:$bias, Optional<FlashAttn_Shaped>:$attnMask,
     Optional<FlashAttn_Shaped>:$sinkLogits, Optional<FlashAttn_Shaped>:$kvLen,
     Optional<FlashAttn_Shaped>:$qLen, Optional<FlashAttn_Shaped>:$cuSeqlensQ,
-    Optional<FlashAttn_Shaped>:$cuSeqlensK, Optional<Index>:$offset, Optional<F32>:$scaleValue,
+    Optional<FlashAttn_Shaped>:$cuSeqlensK, Optional<Index>:$offset,
+    Optional<FlashAttn_Shaped>:$offsets, Optional<F32>:$scaleValue,
     FlashAttn_Shaped:$dqInit, FlashAttn_Shaped:$dkInit, FlashAttn_Shaped:$dvInit,
     Optional<FlashAttn_Shaped>:$dBiasInit, Optional<FlashAttn_Shaped>:$dSinkLogitsInit,
     OptionalAttr<FlashAttn_MaskAttrInterface>:$mask, OptionalAttr<F32Attr>:$scale,

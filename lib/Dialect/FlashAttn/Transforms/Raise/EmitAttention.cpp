@@ -487,7 +487,7 @@ bool AttentionEmitter::run() {
   }
   auto op = AttentionOp::create(rewriter, loc, types, q, k, v, bias, attnMask, sinks, makeLengths(),
                                 /*qLen=*/Value(), /*cuSeqlensQ=*/Value(), /*cuSeqlensK=*/Value(),
-                                makeOffset(), scaleValue, init, lseInit,
+                                makeOffset(), /*offsets=*/Value(), scaleValue, init, lseInit,
                                 cast_or_null<MaskAttrInterface>(mask.mask), scale, softcap,
                                 mask.align, layout, ScheduleAttr(), hasScoreMod ? 1 : 0);
   if (hasScoreMod)
