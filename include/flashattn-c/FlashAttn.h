@@ -293,7 +293,9 @@ typedef struct FlashAttnOperandInfo {
   /** Restricts the element type: 1: the type of the op's first operand; 2: that type, or f32; 0:
       any allowed type. */
   int32_t likeFirst;
-  const char *name; /**< such as "q" or "kv_len"; see FlashAttnArgumentInfo::role */
+  /** Such as "q" or "kv_len"; see FlashAttnArgumentInfo::role. The clause `offset` has two
+     operands, "offset", a number, and "offsets", a number for each batch. */
+  const char *name;
   /** A letter for each dimension: B batches, H query heads, G key/value heads, N queries, K keys, D
       elements of a query or key row, V elements of a value or output row, E elements of a projected
       row, S splits of the keys. Dimensions with the same letter have the same size. C is the

@@ -88,6 +88,7 @@ static void checkOperands(void) {
                   {"cu_seqlens_q", "C", 1 << FLASHATTN_I32, 0, 1, 0, 0, 0},
                   {"cu_seqlens_k", "C", 1 << FLASHATTN_I32, 0, 1, 0, 0, 0},
                   {"offset", "", 1 << FLASHATTN_INDEX, 0, 1, 0, 0, 0},
+                  {"offsets", "B", 1 << FLASHATTN_I32, 0, 1, 0, 0, 0},
                   {"scale", "", 1 << FLASHATTN_F32, 0, 1, 0, 0, 0},
                   {"o", "BHNV", kFloats, 1, 0, 0, 1, 1},
                   {"lse", "BHN", 1 << FLASHATTN_F32, 0, 1, 0, 0, 1}};
@@ -106,11 +107,29 @@ static void checkOperands(void) {
           (*expected[i].dims ? FLASHATTN_ARGUMENT_MEMREF : FLASHATTN_ARGUMENT_SCALAR));
   }
   /* The operands of the backward op, all of which a packed launch may have. */
-  static const char *const gradients[] = {
-      "q",      "k",         "v",           "o",      "lse",   "d_o",          "d_lse",
-      "bias",   "attn_mask", "sink_logits", "kv_len", "q_len", "cu_seqlens_q", "cu_seqlens_k",
-      "offset", "scale",     "dq",          "dk",     "dv",    "d_bias",       "d_sink_logits"};
-  enum { kGradients = sizeof(gradients) / sizeof(*gradients), kFirstOutput = 16 };
+  static const char *const gradients[] = {"q",
+                                          "k",
+                                          "v",
+                                          "o",
+                                          "lse",
+                                          "d_o",
+                                          "d_lse",
+                                          "bias",
+                                          "attn_mask",
+                                          "sink_logits",
+                                          "kv_len",
+                                          "q_len",
+                                          "cu_seqlens_q",
+                                          "cu_seqlens_k",
+                                          "offset",
+                                          "offsets",
+                                          "scale",
+                                          "dq",
+                                          "dk",
+                                          "dv",
+                                          "d_bias",
+                                          "d_sink_logits"};
+  enum { kGradients = sizeof(gradients) / sizeof(*gradients), kFirstOutput = 17 };
   CHECK(kGradients <= FLASHATTN_MAX_PACKED);
   for (int i = 0; i < kGradients; ++i) {
     FlashAttnOperandInfo found = {.size = sizeof(found)};
