@@ -168,11 +168,12 @@ static bool movesChunks(Value memref) {
   if (!hasAlignedRows(memref))
     return false;
   return llvm::any_of(memref.getUsers(), [&](Operation *user) {
+    if (isScoreModLoad(user))
+      return false;
     auto op = dyn_cast<KernelOpInterface>(user);
-    return (!op && !isScoreModLoad(user)) ||
-           llvm::any_of(op.getOperandRoles(), [&](const OperandRole &role) {
-             return role.value == memref && role.rule->hasRows();
-           });
+    return !op || llvm::any_of(op.getOperandRoles(), [&](const OperandRole &role) {
+      return role.value == memref && role.rule->hasRows();
+    });
   });
 }
 

@@ -7,7 +7,7 @@ reads, and by which index each dimension is read.
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy
 
@@ -111,7 +111,9 @@ def _settle(tensor: Any) -> Any:
         try:
             tensor = numpy.asarray(tensor)
         except ValueError:
-            raise ArgumentError("expected aux_tensors to be arrays but got lists of different lengths") from None
+            raise ArgumentError(
+                "expected aux_tensors to be arrays but got lists of different lengths"
+            ) from None
     if isinstance(tensor, numpy.ndarray) and tensor.dtype == numpy.float64:
         return tensor.astype(numpy.float32)
     return tensor

@@ -69,7 +69,7 @@ _ELSEWHERE = {
     "keep": "attn_mask=",
     "key_padding_mask": "kv_len= or attn_mask=",
     "attn_bias": "bias=",
-    "alibi_slopes": "score_mod=",
+    "alibi_slopes": "score_mod= and aux_tensors=",
     "softmax_scale": "scale=",
     "sm_scale": "scale=",
     "logits_soft_cap": "softcap=",

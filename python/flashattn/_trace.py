@@ -12,12 +12,18 @@ import math
 import numbers
 import struct
 import types
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 from .errors import FlashAttnError, TraceError
 
-#: A function of (score, b, h, p, k) that returns the new score.
-ScoreMod = Callable[[Any, Any, Any, Any, Any], Any]
+#: A function of (score, b, h, p, k), and of auxiliary tensors if there are any, that returns the new score.
+ScoreMod = Union[
+    Callable[[Any, Any, Any, Any, Any], Any],
+    Callable[[Any, Any, Any, Any, Any, Any], Any],
+    Callable[[Any, Any, Any, Any, Any, Any, Any], Any],
+    Callable[[Any, Any, Any, Any, Any, Any, Any, Any], Any],
+    Callable[[Any, Any, Any, Any, Any, Any, Any, Any, Any], Any],
+]
 
 _ARGUMENTS = ("score", "b", "h", "p", "k")
 #: The last four arguments of the block. Their names differ from %q, %k and so on, the arguments of the func.

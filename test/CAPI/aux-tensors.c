@@ -118,6 +118,38 @@ static void checkUntrusted(void) {
         "launch checks sizes, but got another value");
 }
 
+/* Rows that are known to begin at multiples of 16 bytes are no chunks that a kernel copies: any
+ * address will do. */
+static void checkAlignment(void) {
+  static const char text[] =
+      "func.func @f(%q: memref<1x4x?x64xf16>, %aux0: memref<1x4xf32>, %o: memref<1x4x?x64xf16>) {\n"
+      "  flashattn.attention ins(%q, %q, %q : memref<1x4x?x64xf16>, memref<1x4x?x64xf16>, "
+      "memref<1x4x?x64xf16>)\n"
+      "      score_mod {\n"
+      "      ^bb0(%s: f32, %b: index, %h: index, %p: index, %key: index):\n"
+      "        %f = memref.load %aux0[%b, %h] : memref<1x4xf32>\n"
+      "        %y = arith.mulf %s, %f : f32\n"
+      "        flashattn.yield %y : f32\n      }\n"
+      "      outs(%o : memref<1x4x?x64xf16>)\n  return\n}\n";
+  FlashAttnCompileOptions options;
+  flashattnCompileOptionsInit(&options);
+  options.chip = "sm_90a";
+  options.device = FLASHATTN_DEVICE_MODEL;
+  FlashAttnKernel kernel = NULL;
+  REQUIRE(flashattnCompile(text, strlen(text), &options, &kernel) == FLASHATTN_OK);
+  int64_t q[4] = {1, 4, 20, 64}, table[2] = {1, 4}, room[2] = {1, 5};
+  FlashAttnTensor t[3] = {describe(FLASHATTN_F16, 4, q), makeTensor(2, room, 2),
+                          describe(FLASHATTN_F16, 4, q)};
+  t[0].data = calloc(count(&t[0]), 2);
+  t[2].data = calloc(count(&t[2]), 2);
+  void *whole = t[1].data;
+  t[1] = describe(FLASHATTN_F32, 2, table);
+  t[1].data = (float *)whole + 1;
+  CHECK(flashattnLaunch(kernel, NULL, t, 3) == FLASHATTN_OK);
+  free(t[0].data), free(t[2].data), free(whole);
+  flashattnKernelFree(kernel);
+}
+
 static void checkTexts(void) {
   FlashAttnTensor aux[2] = {{.elementType = FLASHATTN_F32, .rank = 2},
                             {.elementType = FLASHATTN_F16, .rank = 1}};
@@ -146,6 +178,7 @@ static void checkTexts(void) {
 int main(void) {
   checkLaunches();
   checkUntrusted();
+  checkAlignment();
   checkTexts();
   return finish();
 }

@@ -81,8 +81,8 @@ class TypesTest(unittest.TestCase):
         hints = typing.get_type_hints(flashattn.attention)
         self.assertEqual(hints["mask"], typing.Optional[Mask])
         self.assertEqual(typing.get_args(hints["align"]), ("top_left", "bottom_right"))
-        (score_mod, _) = typing.get_args(hints["score_mod"])
-        self.assertEqual(len(typing.get_args(score_mod)[0]), 5)
+        *score_mods, _ = typing.get_args(hints["score_mod"])  # with none to four aux_tensors
+        self.assertEqual([len(typing.get_args(one)[0]) for one in score_mods], [5, 6, 7, 8, 9])
         self.assertTrue(Path(flashattn.__file__).with_name("py.typed").is_file())
 
     def test_modules_show_what_they_have(self):
