@@ -45,10 +45,14 @@ struct BlockValues {
   };
   SmallVector<Value> residentMaps, outputMaps;
   SmallVector<StreamMaps> streamMaps;
-  Value counter; ///< memref<? x i32> in global memory: number of claimed groups
-  /// memref<? x 2 x i32> in global memory, for programs over segments whose groups are claimed: the
-  /// number of groups per head, then the segment and the first tile of each.
-  Value list;
+  /// In global memory, if blocks claim groups.
+  struct Scheduler {
+    Value counter; ///< memref<? x i32>: number of claimed groups
+    /// For programs over segments, memref<? x 2 x i32>: the number of groups per head, then the
+    /// segment and the first tile of each.
+    Value list;
+  };
+  Scheduler scheduler;
   gpu::LaunchOp launch;
   // In shared memory.
   Value pool;                   ///< the whole pool: memref<? x i8>
@@ -199,7 +203,7 @@ public:
   using BlockBuilder::BlockBuilder;
 
   void prepare(const Group &group, Value slot);
-  void prepareIfGroup(Value number, Value slot);
+  void prepareIf(Value isGroup, Value number, Value slot);
   void build();
 
 private:

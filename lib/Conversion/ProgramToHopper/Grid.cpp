@@ -97,16 +97,17 @@ Value GridBuilder::countHeadGroups() {
 
 /// Returns the number of groups of a head, i32.
 Value GridBuilder::countPerHead() {
-  if (!block.list)
+  if (!block.scheduler.list)
     return toI32(block.tileGroups);
-  return memref::LoadOp::create(b, loc, block.list, ValueRange{index(0), index(0)});
+  return memref::LoadOp::create(b, loc, block.scheduler.list, ValueRange{index(0), index(0)});
 }
 
 /// Returns the group at `position` of the list of groups, i32.
 Group GridBuilder::fromList(Value position, Value head) {
   Value row = toIndex(add(position, i32(1)));
   auto number = [&](int64_t column) {
-    return toIndex(memref::LoadOp::create(b, loc, block.list, ValueRange{row, index(column)}));
+    return toIndex(
+        memref::LoadOp::create(b, loc, block.scheduler.list, ValueRange{row, index(column)}));
   };
   Value tile = number(1);
   return {number(0), head, tile, add(tile, index(plan.getPrograms()))};
@@ -140,7 +141,7 @@ Group GridBuilder::decode(Value number) {
   Value innerNumber = sub(flatHead, mul(outerNumber, inner));
   Value batch = toIndex(plan.batchesShare ? innerNumber : outerNumber);
   Value head = toIndex(mul(plan.batchesShare ? outerNumber : innerNumber, i32(headsPerBlock)));
-  if (block.list)
+  if (block.scheduler.list)
     return fromList(row, head);
   // Groups of one head differ in size by at most one program. Larger groups run first. Key tiles
   // run from the first to the last.
@@ -247,7 +248,7 @@ Value GridBuilder::hasMoreGroups() {
 /// Whether `number`, i32, is a group's.
 Value GridBuilder::isGroup(Value number) {
   Value groups = toI32(block.groups);
-  if (block.list)
+  if (block.scheduler.list)
     groups = mul(countHeadGroups(), countPerHead());
   return compare(arith::CmpIPredicate::ult, number, groups);
 }
@@ -260,8 +261,8 @@ Value GridBuilder::claim() {
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(claimed.thenBlock());
-    Value number =
-        hopper::ClaimOp::create(b, loc, b.getI32Type(), block.counter, ValueRange{index(0)});
+    Value number = hopper::ClaimOp::create(b, loc, b.getI32Type(), block.scheduler.counter,
+                                           ValueRange{index(0)});
     scf::YieldOp::create(b, loc, number);
     b.setInsertionPointToStart(claimed.elseBlock());
     scf::YieldOp::create(b, loc, i32(0));

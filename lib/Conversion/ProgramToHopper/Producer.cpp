@@ -228,14 +228,15 @@ void ProducerBuilder::prepareNext(Value round, Value rounds, Value step) {
 
 /// Claims a group for the next round and prepares it, or signals the end.
 void ProducerBuilder::prepareClaimed(Value round, Value step) {
-  Value number = GridBuilder(b, plan, block).claim();
-  prepareIfGroup(number, awaitSlot(add(round, i32(1)), step));
+  GridBuilder grid(b, plan, block);
+  Value number = grid.claim(), isGroup = grid.isGroup(number);
+  prepareIf(isGroup, number, awaitSlot(add(round, i32(1)), step));
 }
 
-/// Prepares group `number`, i32, or signals the end if there is no such group.
-void ProducerBuilder::prepareIfGroup(Value number, Value slot) {
+/// Prepares group `number`, i32, or signals the end unless `isGroup`.
+void ProducerBuilder::prepareIf(Value isGroup, Value number, Value slot) {
   GridBuilder grid(b, plan, block);
-  auto another = scf::IfOp::create(b, loc, grid.isGroup(number), /*withElseRegion=*/true);
+  auto another = scf::IfOp::create(b, loc, isGroup, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(another.thenBlock());
   prepare(grid.decode(toIndex(number)), slot);

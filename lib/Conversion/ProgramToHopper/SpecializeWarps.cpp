@@ -96,17 +96,17 @@ static ProgramOp findLeader(ProgramOp program) {
 void LaunchBuilder::makeCounter() {
   Value more = compare(arith::CmpIPredicate::ult, blocks, values.groups);
   auto allocate = [&](Value size) {
-    values.counter = memref::AllocOp::create(
+    values.scheduler.counter = memref::AllocOp::create(
         b, loc, MemRefType::get({ShapedType::kDynamic}, b.getI32Type()), ValueRange{size});
   };
   auto clear = [&] {
-    memref::StoreOp::create(b, loc, i32(0), values.counter, ValueRange{index(0)});
+    memref::StoreOp::create(b, loc, i32(0), values.scheduler.counter, ValueRange{index(0)});
   };
   if (plan.listsGroups()) {
     allocate(index(1));
     GroupLister lister(b, plan, block);
-    values.list = lister.allocate(values.tileGroups);
-    lister.build(values.list, values.counter);
+    values.scheduler.list = lister.allocate(values.tileGroups);
+    lister.build(values.scheduler.list, values.scheduler.counter);
     return;
   }
   if (primary) {
@@ -221,10 +221,11 @@ void LaunchBuilder::initBlock() {
   Group group = values.group;
   Value number = values.launch.getBlockIds().x;
   ProducerBuilder producer(b, plan, block);
+  GridBuilder grid(b, plan, block);
   if (plan.listsGroups())
-    return producer.prepareIfGroup(toI32(number), index(0));
+    return producer.prepareIf(grid.isGroup(toI32(number)), toI32(number), index(0));
   if (plan.publishesGroups())
-    group = GridBuilder(b, plan, block).decode(number);
+    group = grid.decode(number);
   producer.prepare(group, index(0));
 }
 
@@ -293,13 +294,13 @@ void LaunchBuilder::build() {
   if (program.getPdlPrimary() || plan.schedule.getSplits() > 1)
     addLaunchDependents(values.launch.getBody().front());
   b.eraseOp(program);
-  if (values.list) {
+  if (values.scheduler.list) {
     b.setInsertionPointAfter(values.launch);
-    memref::DeallocOp::create(b, loc, values.list);
-    memref::DeallocOp::create(b, loc, values.counter);
-  } else if (values.counter) {
+    memref::DeallocOp::create(b, loc, values.scheduler.list);
+    memref::DeallocOp::create(b, loc, values.scheduler.counter);
+  } else if (values.scheduler.counter) {
     b.setInsertionPointAfter(primary ? guarded : values.launch.getOperation());
-    memref::DeallocOp::create(b, loc, values.counter);
+    memref::DeallocOp::create(b, loc, values.scheduler.counter);
   }
   b.setInsertionPoint(values.launch);
   values.launch.getDynamicSharedMemorySizeMutable().assign(i32(bytes));

@@ -286,8 +286,8 @@ COPIED = {"causal": 8, "window": 20}
 # loaded: of an attn_mask in the tiles that it cuts alone, and of a batch's own keys where they end.
 LOADED = {"bias": 88, "attn_mask": 76, "kv_len": 36}
 # With packed sequences, consumers that share a program keep the ends of their sequence, which they read in a step only
-# to clear rows that do not exist.
-SEQUENCE_BYTES = {"sequences none": 80, "sequences causal": 136, "sequences window": 168, "sequences sinks": 404}
+# to clear rows that do not exist, and the producer and spare warps what they read once for each group.
+SEQUENCE_BYTES = {"sequences none": 204, "sequences causal": 192, "sequences window": 192, "sequences sinks": 404}
 # Where blocks claim groups, of masks with several intervals: what the one thread that brings tiles keeps
 # of a group from its preparation on, and nothing in a loop over tiles.
 CLAIMED = {"sinks": 36, "chunks": 32, "sinks kv_len": 28, "sequences sinks": 32}

@@ -1,0 +1,36 @@
+// Persistent blocks that claim groups of packed sequences, which a kernel of one block lists before. Sequences of 0 to
+// 300 rows, and rows before, behind and without a sequence.
+//
+// RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=2 --function=forward --input=random --input=random --input=random --input="3 3 303 343 343 543 600" --verify --model-seeds=2 --model-statistics | FileCheck %s --check-prefixes=CHECK,FORWARD
+// All rows belong to one sequence, or to none.
+// RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=2 --function=forward --input=random --input=random --input=random --input="0 0 0 0 0 0 669" --verify --model-statistics | FileCheck %s --check-prefixes=CHECK,FORWARD
+// RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=2 --function=forward --input=random --input=random --input=random --input=zeros --verify --model-statistics | FileCheck %s --check-prefixes=CHECK,FORWARD
+// Starts that decrease name more groups than the list has room for.
+// RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=2 --function=forward --input=random --input=random --input=random --input="0 669 0 669 0 669 0" | FileCheck %s --check-prefix=REPORT
+// RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=2 --function=backward --input=random --input=random --input=random --input=random --input=random --input=random --input="3 3 303 343 343 543 600" --verify --model-statistics | FileCheck %s --check-prefixes=CHECK,BACKWARD
+// REPORT: model: 1 interleaving from seed 1, no report
+// CHECK: hopper.claim {{.*}}: {{[1-9]}}
+// CHECK: model: {{1 interleaving|2 interleavings}} from seed 1, no report
+// FORWARD: verify o: {{.*}}PASS
+// FORWARD: verify lse {{.*}}PASS
+// BACKWARD: verify dq: {{.*}}PASS
+// BACKWARD: verify dk: {{.*}}PASS
+// BACKWARD: verify dv: {{.*}}PASS
+
+func.func @forward(%q: memref<1x4x669x64xf16>, %k: memref<1x2x669x64xf16>, %v: memref<1x2x669x64xf16>, %starts: memref<7xi32>, %o: memref<1x4x669x64xf16>, %lse: memref<1x4x669xf32>) {
+  flashattn.attention mask(#flashattn.causal)
+      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 160, producer_registers = 56, rescale_threshold = 4, l2_head_group = 3, q_stages = 2, dynamic_scheduler_max_len = 2147483647>>)
+      ins(%q, %k, %v : memref<1x4x669x64xf16>, memref<1x2x669x64xf16>, memref<1x2x669x64xf16>)
+      cu_seqlens_q(%starts : memref<7xi32>) cu_seqlens_k(%starts : memref<7xi32>)
+      outs(%o, %lse : memref<1x4x669x64xf16>, memref<1x4x669xf32>)
+  return
+}
+
+func.func @backward(%q: memref<1x4x669x128xbf16>, %k: memref<1x2x669x128xbf16>, %v: memref<1x2x669x128xbf16>, %o: memref<1x4x669x128xbf16>, %lse: memref<1x4x669xf32>, %d_o: memref<1x4x669x128xbf16>, %starts: memref<7xi32>, %dq: memref<1x4x669x128xbf16>, %dk: memref<1x2x669x128xbf16>, %dv: memref<1x2x669x128xbf16>) {
+  flashattn.attention_backward mask(#flashattn.causal)
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = bf16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 2, dynamic_scheduler_max_len = 2147483647, dq_reduce_stages = 2>>)
+      ins(%q, %k, %v, %o, %lse, %d_o : memref<1x4x669x128xbf16>, memref<1x2x669x128xbf16>, memref<1x2x669x128xbf16>, memref<1x4x669x128xbf16>, memref<1x4x669xf32>, memref<1x4x669x128xbf16>)
+      cu_seqlens_q(%starts : memref<7xi32>) cu_seqlens_k(%starts : memref<7xi32>)
+      outs(%dq, %dk, %dv : memref<1x4x669x128xbf16>, memref<1x2x669x128xbf16>, memref<1x2x669x128xbf16>)
+  return
+}
