@@ -136,13 +136,8 @@ Group GridBuilder::decode(Value number) {
     row = div(rest, inSection);
     flatHead = add(firstHead, sub(rest, mul(row, inSection)));
   }
-  Value inner = plan.batchesShare ? batches : headGroups;
-  Value outerNumber = div(flatHead, inner);
-  Value innerNumber = sub(flatHead, mul(outerNumber, inner));
-  Value batch = toIndex(plan.batchesShare ? innerNumber : outerNumber);
-  Value head = toIndex(mul(plan.batchesShare ? outerNumber : innerNumber, i32(headsPerBlock)));
   if (block.scheduler.list)
-    return fromList(row, head);
+    return fromList(row, toIndex(mul(flatHead, i32(headsPerBlock))));
   // Groups of one head differ in size by at most one program. Larger groups run first. Key tiles
   // run from the first to the last.
   bool ascends = program.getAxis(2) == ProgramAxis::KeyTile;
@@ -156,6 +151,11 @@ Group GridBuilder::decode(Value number) {
     Value more = compare(arith::CmpIPredicate::sge, place, withFewer);
     end = toIndex(add(add(firstTile, fewer), arith::ExtUIOp::create(b, loc, b.getI32Type(), more)));
   }
+  Value inner = plan.batchesShare ? batches : headGroups;
+  Value outerNumber = div(flatHead, inner);
+  Value innerNumber = sub(flatHead, mul(outerNumber, inner));
+  Value batch = toIndex(plan.batchesShare ? innerNumber : outerNumber);
+  Value head = toIndex(mul(plan.batchesShare ? outerNumber : innerNumber, i32(headsPerBlock)));
   SmallVector<Value> numbers = {batch, head, toIndex(firstTile)};
   findSegment(b, program, program.getStarts(), program.getSizes().back(), numbers);
   if (program.getStarts())
