@@ -111,9 +111,9 @@ void GroupLister::writeSegment(Value list, Value segment, Value groups, Value fi
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   Value place = loop.getInductionVar(), row = add(first, toI32(place));
-  // Starts that decrease may have more groups than the list has rows.
-  auto fits = scf::IfOp::create(b, loc, compare(arith::CmpIPredicate::sle, row, most),
-                                /*withElseRegion=*/false);
+  // Starts that decrease may have more groups than the list has rows, or than i32 can count.
+  Value isRow = compare(arith::CmpIPredicate::ult, sub(row, i32(1)), most);
+  auto fits = scf::IfOp::create(b, loc, isRow, /*withElseRegion=*/false);
   b.setInsertionPointToStart(fits.thenBlock());
   Value group = ascends ? place : sub(sub(groups, index(1)), place);
   Value numbers[] = {segment, mul(group, index(countTiles()))};
@@ -154,7 +154,7 @@ void GroupLister::build(Value list, Value counter) {
   addLarger();
   Value most = toI32(sub(dim(list, 0), index(1)));
   Value all = memref::LoadOp::create(b, loc, counts, index(0));
-  Value listed = min(all, most);
+  Value listed = arith::MinUIOp::create(b, loc, all, most);
   inFirst(thread, [&] {
     memref::StoreOp::create(b, loc, listed, list, ValueRange{index(0), index(0)});
     memref::StoreOp::create(b, loc, i32(0), counter, index(0));
