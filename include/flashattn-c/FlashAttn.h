@@ -187,9 +187,10 @@ struct FlashAttnTensor;
 /** The same for a score_mod that also loads elements of `numTensors` tensors, `%aux0`, `%aux1` and
     so on, which it declares as memrefs of any sizes: `memref.load %aux0[%b, %h] : memref<?x?xf32>`.
     Reads only the element type and the rank, 0 to 2, of each tensor. In a module, they are
-   arguments of the function, in any place, and `flashattnLaunch` checks that a dimension whose
-   index is the batch or the head has the batch size or the head count. The caller is responsible
-   for other indices; with FlashAttnCompileOptions::attentionOnly, they are errors. */
+    arguments of the function, in any place, and `flashattnLaunch` checks that a dimension whose
+    index is the batch or the head has the batch size or the head count. The caller is responsible
+    for other indices; with FlashAttnCompileOptions::attentionOnly, they are errors. `tensors` may
+    be NULL if there are none. Errors: INVALID_ARGUMENT, with the reason. */
 FLASHATTN_EXPORT int32_t flashattnCheckScoreModWithAux(const char *text,
                                                        const struct FlashAttnTensor *tensors,
                                                        int32_t numTensors);
@@ -294,7 +295,7 @@ typedef struct FlashAttnOperandInfo {
       any allowed type. */
   int32_t likeFirst;
   /** Such as "q" or "kv_len"; see FlashAttnArgumentInfo::role. The clause `offset` has two
-     operands, "offset", a number, and "offsets", a number for each batch. */
+      operands, "offset", a number, and "offsets", a number for each batch. */
   const char *name;
   /** A letter for each dimension: B batches, H query heads, G key/value heads, N queries, K keys, D
       elements of a query or key row, V elements of a value or output row, E elements of a projected

@@ -182,7 +182,10 @@ extern "C" int32_t flashattnCheckScoreModWithAux(const char *text, const FlashAt
                                                  int32_t numTensors) {
   if (!text)
     return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, "expected the text of a score_mod but got null");
-  if (numTensors < 0 || (numTensors > 0 && !tensors))
+  if (numTensors < 0)
+    return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
+                    "expected a number of aux tensors of at least 0 but got {0}", numTensors);
+  if (numTensors > 0 && !tensors)
     return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT, "expected {0} aux tensors but got null",
                     numTensors);
   llvm::ArrayRef<FlashAttnTensor> aux(tensors, numTensors);

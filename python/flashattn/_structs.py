@@ -1,4 +1,5 @@
-"""The structures of include/flashattn-c/FlashAttn.h that only `_library` passes. Fields have the names of the header."""
+"""The structures of include/flashattn-c/FlashAttn.h that only `_library` passes. Fields have the names of the
+header."""
 
 from __future__ import annotations
 

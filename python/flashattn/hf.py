@@ -207,7 +207,7 @@ _last: Tuple[Callable[[], Any], int, Optional[Tensor]] = (lambda: None, 0, None)
 
 def _starts_of(position_ids: Any, batch: int, length: int) -> Optional[Tensor]:
     """Returns the starts of packed sequences, which begin where a position is the smallest of its row, or None
-    if there is one sequence in each row. This is for models that do not tell `make_mask` their positions, and
+    if there is one sequence in each row. This is for models that do not pass their positions to `make_mask`, and
     for calls with a cache. All layers get the same tensor, so the host reads it in the first layer only."""
     global _last
     if not isinstance(position_ids, Tensor) or position_ids.dim() != 2 or length == 1:

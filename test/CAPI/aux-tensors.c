@@ -160,6 +160,8 @@ static void checkTexts(void) {
         "use of undeclared SSA value name");
   FAILS(flashattnCheckScoreModWithAux(kBlock, NULL, 2), FLASHATTN_ERROR_INVALID_ARGUMENT,
         "expected 2 aux tensors but got null");
+  FAILS(flashattnCheckScoreModWithAux(kBlock, aux, -1), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected a number of aux tensors of at least 0 but got -1");
   aux[1].rank = 3;
   FAILS(flashattnCheckScoreModWithAux(kBlock, aux, 2), FLASHATTN_ERROR_INVALID_ARGUMENT,
         "expected an element type and a rank from 0 to 2 of aux tensor 1 but got f16 and 3");

@@ -199,6 +199,8 @@ def SpecializeWarps : Pass<"flashattn-specialize-warps"> {
     loads the tiles of the next group while the consumers finish the current group. With
     `dynamic_scheduler_max_len`, a block fetches the next group from an atomic counter that an
     earlier grid sets to 0; with more keys, another kernel is launched, with one block per group.
+    For programs over segments, the earlier grid also lists the groups that exist, those of the
+    longest segments first, and the counter counts rows of this list.
 
     Example: test/Conversion/ProgramToHopper/specialize-warps.mlir
   }];

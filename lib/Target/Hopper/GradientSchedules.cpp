@@ -228,9 +228,9 @@ static std::string explainPersistenceRefusal(AttentionBackwardOp op, ScheduleAtt
                          "share a program without splitting its sums, but got {0}",
                          claims);
   if ((claims || slots > 1) && schedule.sharesProgram() && mayLackRows(op))
-    return llvm::formatv("expected q_stages 1 and dynamic_scheduler_max_len 0 with kv_len, for "
+    return llvm::formatv("expected q_stages 1 and dynamic_scheduler_max_len 0 with {2}, for "
                          "consumers that share a program, but got {0} and {1}",
-                         slots, claims);
+                         slots, claims, op.getKvLen() ? "kv_len" : "q_len");
   if ((claims || slots > 1) && schedule.addsQueries() && op.getDeterministic())
     return llvm::formatv("expected q_stages 1 and dynamic_scheduler_max_len 0 in a deterministic "
                          "backward pass but got {0} and {1}",

@@ -310,6 +310,15 @@ func.func @claims_lengths(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %
 
 // -----
 
+func.func @claims_query_lengths(%q: memref<1x?x?x64xf16>, %dq: memref<1x?x?x64xf16>, %dk: memref<1x?x?x64xf16>, %dv: memref<1x?x?x64xf16>, %lse: memref<1x?x?xf32>, %starts: memref<?xi32>, %len: memref<?xi32>) {
+  // expected-error@+1 {{expected q_stages 1 and dynamic_scheduler_max_len 0 with q_len, for consumers that share a program, but got 1 and 2048}}
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048>>) ins(%q, %q, %q, %q, %lse, %q
+      : memref<1x?x?x64xf16>, memref<1x?x?x64xf16>, memref<1x?x?x64xf16>, memref<1x?x?x64xf16>, memref<1x?x?xf32>, memref<1x?x?x64xf16>) q_len(%len : memref<?xi32>) cu_seqlens_q(%starts : memref<?xi32>) cu_seqlens_k(%starts : memref<?xi32>) outs(%dq, %dk, %dv : memref<1x?x?x64xf16>, memref<1x?x?x64xf16>, memref<1x?x?x64xf16>)
+  return
+}
+
+// -----
+
 func.func @claims_in_turns(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected q_stages 1 and dynamic_scheduler_max_len 0 in a deterministic backward pass but got 1 and 2048}}
   flashattn.attention_backward deterministic schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048, dq_reduce_stages = 1>>) ins(%q, %q, %q, %q, %lse, %q
