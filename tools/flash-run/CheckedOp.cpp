@@ -50,8 +50,8 @@ std::optional<CheckedOp> CheckedOp::create(Operation *operation) {
   op.isBSHD = attention.getLayout() == Layout::BSHD;
   op.attention.isBottomRight = attention.getAlign() == Align::BottomRight;
   op.attention.hasOwnLengths = attention.hasOwnLengths();
-  if (!attention.getCuSeqlensQ() != !attention.getCuSeqlensK())
-    op.obstacle = "expected both queries and keys to be packed, or neither, for a reference";
+  if (!attention.getCuSeqlensQ() && attention.getCuSeqlensK())
+    op.obstacle = "expected packed queries, or keys that are not packed, for a reference";
   op.attention.scale = attention.getScaleOrDefault();
   op.attention.sets = attention.getVisibleSets();
   if (std::optional<APFloat> softcap = attention.getSoftcap())
@@ -172,6 +172,135 @@ Expected<CombineProblem> flashattn::getCombineProblem(const CheckedOp &op,
   return problem;
 }
 
+namespace {
+/// Gathers the keys of sequences that are not where the reference reads them: in pages (P1, P4),
+/// behind padding (P3), or in batches beside packed queries (S1).
+class KeyGatherer {
+public:
+  KeyGatherer(AttentionProblem &problem, const OperandSizes &sizes)
+      : problem(problem), table(problem.getOperand("page_table")),
+        leftpad(problem.getOperand("leftpad_k")), lengths(problem.getOperand("kv_len")),
+        isPacked(problem.getOperand("cu_seqlens_q")), batches(sizes.get('B')), rows(sizes.get('K')),
+        pageRows(table ? sizes.get('Z') : rows), tablePages(table ? sizes.get('T') : 1),
+        pages(batches, llvm::BitVector(tablePages)) {}
+
+  bool isNeeded() const {
+    return table || leftpad || (isPacked && !problem.getOperand("cu_seqlens_k"));
+  }
+  Error run();
+
+private:
+  int64_t getPadding(int64_t b) const {
+    return leftpad ? std::clamp<int64_t>(leftpad->get(b), 0, rows) : 0;
+  }
+  Expected<HostTensor *> add(StringRef name, Scalar scalar, ArrayRef<int64_t> shape);
+  Error addLengths();
+  Error findPages();
+  Error gather(StringRef name);
+
+  AttentionProblem &problem;
+  const HostTensor *table, *leftpad, *lengths;
+  bool isPacked;
+  int64_t batches, rows, pageRows, tablePages;
+  std::vector<llvm::BitVector> pages; ///< by sequence: the pages that are seen
+};
+} // namespace
+
+Expected<HostTensor *> KeyGatherer::add(StringRef name, Scalar scalar, ArrayRef<int64_t> shape) {
+  Expected<HostTensor> tensor = HostTensor::create(scalar, shape);
+  if (!tensor)
+    return tensor.takeError();
+  HostTensor *added =
+      problem.gathered.emplace_back(std::make_shared<HostTensor>(std::move(*tensor))).get();
+  llvm::erase_if(problem.operands, [&](auto &of) { return of.first == name; });
+  problem.operands.emplace_back(name, added);
+  return added;
+}
+
+/// Replaces `k` or `v`. Other rows than those of pages that are seen are 0.
+Error KeyGatherer::gather(StringRef name) {
+  const HostTensor &from = *problem.getOperand(name);
+  int64_t heads = problem.keyHeads, width = from.getShape().back();
+  SmallVector<int64_t> shape = {isPacked ? 1 : batches, heads, isPacked ? batches * rows : rows,
+                                width};
+  if (problem.isBSHD)
+    std::swap(shape[1], shape[2]);
+  Expected<HostTensor *> to = add(name, from.getScalar(), shape);
+  if (!to)
+    return to.takeError();
+  int64_t bytes = width * getByteWidth(from.getScalar());
+  for (int64_t b = 0; b < batches; ++b)
+    for (int64_t j = 0; j < rows - getPadding(b); ++j) {
+      int64_t row = getPadding(b) + j;
+      if (!pages[b][row / pageRows])
+        continue;
+      int64_t page = table ? int64_t(table->get(b * tablePages + row / pageRows)) : b;
+      for (int64_t h = 0; h < heads; ++h) {
+        int64_t source =
+            getRowStart(problem.isBSHD, page, h, row % pageRows, heads, pageRows, bytes);
+        int64_t target =
+            isPacked ? getRowStart(problem.isBSHD, 0, h, b * rows + j, heads, batches * rows, bytes)
+                     : getRowStart(problem.isBSHD, b, h, j, heads, rows, bytes);
+        std::copy_n(from.data() + source, bytes, (*to)->data() + target);
+      }
+    }
+  return Error::success();
+}
+
+/// Sets `kv_len` to numbers of rows that exist and, with packed queries, `cu_seqlens_k`.
+Error KeyGatherer::addLengths() {
+  const HostTensor *given = lengths;
+  Expected<HostTensor *> lengths = add("kv_len", Scalar::I32, batches);
+  if (!lengths)
+    return lengths.takeError();
+  for (int64_t b = 0; b < batches; ++b) {
+    int64_t most = rows - getPadding(b);
+    (*lengths)->set(b, given ? std::clamp<int64_t>(given->get(b), 0, most) : most);
+  }
+  if (!isPacked)
+    return Error::success();
+  Expected<HostTensor *> starts = add("cu_seqlens_k", Scalar::I32, batches + 1);
+  if (!starts)
+    return starts.takeError();
+  for (int64_t b = 0; b <= batches; ++b)
+    (*starts)->set(b, b * rows);
+  problem.numKeys = batches * rows;
+  return Error::success();
+}
+
+/// P2: finds the pages of which a query of their sequence sees a key. Returns an error if the
+/// table's entry of such a page is out of range.
+Error KeyGatherer::findPages() {
+  for (int64_t batch = 0; batch < problem.batch; ++batch)
+    for (const AttentionProblem::Sequence &of : problem.getSequences(batch))
+      for (int64_t i = 0; i < of.numQueries; ++i)
+        for (KeyInterval keys : getVisibleKeys(problem, of.firstQuery + i, batch)) {
+          int64_t shift = getPadding(of.b) - of.firstKey;
+          pages[of.b].set((keys.begin + shift) / pageRows, (keys.end - 1 + shift) / pageRows + 1);
+        }
+  int64_t pool = problem.getOperand("k")->getShape().front();
+  for (int64_t b = 0; table && b < batches; ++b)
+    for (unsigned page : pages[b].set_bits())
+      if (int64_t entry = table->get(b * tablePages + page); entry < 0 || entry >= pool)
+        return llvm::createStringError(
+            llvm::formatv("expected pages from 0 to {0} in 'page_table' but got {1} for page {2} "
+                          "of sequence {3}",
+                          pool - 1, entry, page, b)
+                .str());
+  return Error::success();
+}
+
+Error KeyGatherer::run() {
+  if (Error error = addLengths())
+    return error;
+  if (Error error = findPages())
+    return error;
+  for (StringRef name : {"k", "v"})
+    if (Error error = gather(name))
+      return error;
+  return Error::success();
+}
+
 Expected<AttentionProblem> flashattn::getProblem(const CheckedOp &op, const OperandValues &values) {
   Expected<OperandSizes> sizes = getSizes(op, values);
   if (!sizes)
@@ -210,5 +339,8 @@ Expected<AttentionProblem> flashattn::getProblem(const CheckedOp &op, const Oper
     if (const HostTensor *value = values.get(role.getName()))
       if (Error error = checkScalar(role, *value))
         return error;
+  if (KeyGatherer gatherer(problem, *sizes); gatherer.isNeeded())
+    if (Error error = gatherer.run())
+      return error;
   return problem;
 }

@@ -104,6 +104,8 @@ static void fillRandom(const Program &program, unsigned index,
       if (source.argument == index && role.rule->limit) {
         limit = known.get(role.rule->limit);
         isSorted |= role.dims == "C";
+        // P1: an entry is the index of a page.
+        limit -= role.dims == "BT" && limit > 0;
       }
   if (ShapedType::isDynamic(limit))
     return tensor.fillRandom(seed);

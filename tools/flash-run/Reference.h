@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 
 namespace mlir::flashattn {
 
@@ -36,6 +37,8 @@ struct AttentionProblem {
   SmallVector<std::pair<StringRef, const HostTensor *>> operands;
   /// Whether the last query is aligned with the last key of its sequence. `offset` is then ignored.
   bool followsLengths = false;
+  /// The operands that differ from those of the op: keys and values that were in pages.
+  SmallVector<std::shared_ptr<HostTensor>> gathered;
 
   /// Returns the operand `name`, or null if it is absent.
   const HostTensor *getOperand(StringRef name) const {

@@ -120,7 +120,8 @@ struct ConvertFlashAttnToCPUPass
                          << " only with warp specialization";
         return WalkResult::interrupt();
       }
-      expandToTransfer(rewriter, op);
+      if (!op.getPages())
+        expandToTransfer(rewriter, op);
       return WalkResult::advance();
     });
     if (walk.wasInterrupted())

@@ -30,6 +30,7 @@ private:
   LogicalResult lowerScalarOrRow(Operation *op);
   LogicalResult lowerAnyRow(AnyRowOp op);
   LogicalResult lowerRead(vector::TransferReadOp read);
+  LogicalResult lowerPagedLoad(LoadTileOp load);
   LogicalResult lowerWrite(vector::TransferWriteOp write);
   LogicalResult lowerContraction(vector::ContractionOp op);
   LogicalResult lowerFor(scf::ForOp op);
@@ -61,12 +62,17 @@ LogicalResult TileProgramLowering::lowerBlock(Block &block) {
 }
 
 LogicalResult TileProgramLowering::lower(Operation *op) {
+  // The loads that use a row map look it up.
+  if (isa<RowMapOpInterface>(op))
+    return success();
   if (auto cast = dyn_cast<vector::ShapeCastOp>(op); cast && isOfTransfer(cast))
     return success();
   // Ops on K and V, which keep their layout in memory.
   if (op->getNumResults() == 1 && isOnlyBroadcast(op->getResult(0))) {
     if (auto extend = dyn_cast<arith::ExtFOp>(op))
       op = extend.getIn().getDefiningOp();
+    if (auto load = dyn_cast_or_null<LoadTileOp>(op))
+      return lowerPagedLoad(load);
     auto read = dyn_cast_or_null<vector::TransferReadOp>(op);
     return read ? lowerRead(read) : reject(op);
   }
@@ -207,6 +213,13 @@ LogicalResult TileProgramLowering::lowerRead(vector::TransferReadOp read) {
   default:
     return reject(read);
   }
+}
+
+LogicalResult TileProgramLowering::lowerPagedLoad(LoadTileOp load) {
+  Value &matrix = matrices[load.getTile()];
+  if (!matrix)
+    matrix = cpu::lowerPagedLoad(load, values);
+  return success(matrix != nullptr);
 }
 
 LogicalResult TileProgramLowering::lowerWrite(vector::TransferWriteOp write) {

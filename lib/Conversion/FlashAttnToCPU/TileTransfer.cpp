@@ -1,10 +1,13 @@
 //===- TileTransfer.cpp ---------------------------------------------------===//
 
 #include "TileTransfer.h"
+#include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
+#include "flashattn/Dialect/FlashAttn/Program/TileLoops.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
+using namespace mlir::flashattn;
 using namespace mlir::flashattn::cpu;
 
 bool mlir::flashattn::cpu::isOnlyBroadcast(Value tile) {
@@ -406,5 +409,78 @@ Value mlir::flashattn::cpu::lowerBroadcastRead(vector::TransferReadOp read, Tile
       padRows(zero, window->getBegin(0));
     padRows(window->getEnd(0), arith::ConstantIndexOp::create(b, loc, rows));
   }
+  return buffer;
+}
+
+//===----------------------------------------------------------------------===//
+// Rows in pages
+//===----------------------------------------------------------------------===//
+
+Value mlir::flashattn::cpu::lowerPagedLoad(LoadTileOp load, TileValues &values) {
+  OpBuilder &b = values.b;
+  Location loc = load.getLoc();
+  TileBuilder build(b, loc);
+  bool isValid = true;
+  auto get = [&](Value value) {
+    Value held = value ? values.get(value) : Value();
+    isValid &= !value || held;
+    return held;
+  };
+  auto getAll = [&](ValueRange from) { return llvm::map_to_vector(from, get); };
+  PageMap pages = *load.getPages();
+  SmallVector<Value> begins = getAll(pages.begins), ends = getAll(pages.ends),
+                     indices = getAll(load.getIndices());
+  pages = {get(pages.table), get(pages.sequence), pages.size, get(pages.first), begins, ends};
+  Value source = get(load.getSource()), begin = get(load.getBeginRow()),
+        end = get(load.getEndRow());
+  if (!isValid)
+    return nullptr;
+  int64_t rows = load.getTileType().getDimSize(0), columns = load.getTileType().getDimSize(1);
+  int64_t existing = load.getMemRefType().getShape().back();
+  auto [strides, offset] = load.getMemRefType().getStridesAndOffset();
+  int64_t width = strides.back() == 1 ? std::min<int64_t>(16, existing & -existing) : 1;
+  auto type = VectorType::get({width}, load.getMemRefType().getElementType());
+  VectorType f32 = type.clone(b.getF32Type());
+  Value buffer = values.scratch.allocate(loc, MemRefType::get({rows, columns}, b.getF32Type()));
+  unsigned rowDim = *load.getRowDim();
+  Value firstRow = build.mul(indices[rowDim], rows);
+  auto storeZeros = [&](Value row, int64_t from) {
+    Value zero = build.splat(VectorType::get({1}, b.getF32Type()), 0);
+    buildLoop(b, loc, build.index(from), build.index(columns), 1, [&](Value column) {
+      vector::StoreOp::create(b, loc, zero, buffer, ValueRange{row, column});
+    });
+  };
+  buildLoop(b, loc, build.index(0), build.index(rows), 1, [&](Value row) {
+    Value number = build.add(firstRow, row);
+    PagePlace place = lookUpPage(b, loc, pages, build.toI32(number));
+    Value exists = place.exists;
+    auto require = [&](arith::CmpIPredicate is, Value bound) {
+      if (bound)
+        exists =
+            arith::AndIOp::create(b, loc, exists, arith::CmpIOp::create(b, loc, is, number, bound));
+    };
+    require(arith::CmpIPredicate::sge, begin);
+    require(arith::CmpIPredicate::slt, end);
+    auto branch = scf::IfOp::create(b, loc, exists, /*withElseRegion=*/true);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(branch.thenBlock());
+    SmallVector<Value> at(indices);
+    at.front() = build.toIndex(place.page);
+    at[rowDim] = build.toIndex(place.row);
+    buildLoop(b, loc, build.index(0), build.index(existing), width, [&](Value column) {
+      at.back() = column;
+      Value x = width == 1 ? vector::BroadcastOp::create(b, loc, type,
+                                                         memref::LoadOp::create(b, loc, source, at))
+                                 .getResult()
+                           : vector::LoadOp::create(b, loc, type, source, at).getResult();
+      if (type != f32)
+        x = arith::ExtFOp::create(b, loc, f32, x);
+      vector::StoreOp::create(b, loc, x, buffer, ValueRange{row, column});
+    });
+    if (existing < columns)
+      storeZeros(row, existing);
+    b.setInsertionPointToStart(branch.elseBlock());
+    storeZeros(row, 0);
+  });
   return buffer;
 }

@@ -4,6 +4,7 @@
 #define FLASHATTN_LIB_CONVERSION_FLASHATTNTOCPU_TILETRANSFER_H
 
 #include "TileValues.h"
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 
 namespace mlir::flashattn::cpu {
 
@@ -30,6 +31,10 @@ LogicalResult lowerRowWrite(vector::TransferWriteOp write, TileValues &values);
 /// caller's memory if that memory is f32, in bounds, and has a static row stride; otherwise it is a
 /// scratch buffer with a converted and padded copy. Returns null after an error.
 Value lowerBroadcastRead(vector::TransferReadOp read, TileValues &values);
+
+/// Returns a scratch buffer, like that of lowerBroadcastRead, with the rows in pages that `load`
+/// loads. Rows that do not exist are 0. Returns null after an error.
+Value lowerPagedLoad(LoadTileOp load, TileValues &values);
 
 } // namespace mlir::flashattn::cpu
 

@@ -127,6 +127,13 @@ void Stager::copyChunk(const Copy &copy, Value buffer, Value stage, Value row, V
           b, loc, inBounds,
           arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, from[rowDim], first));
   }
+  if (std::optional<PageMap> pages = load.getPages()) {
+    PagePlace place = lookUpPage(b, loc, *pages, toI32(from[rowDim]));
+    inBounds =
+        inBounds ? arith::AndIOp::create(b, loc, inBounds, place.exists).getResult() : place.exists;
+    from[rowDim] = toIndex(place.row);
+    from.front() = toIndex(place.page);
+  }
   auto withColumn = [&](Value rowInBounds, Value column) -> Value {
     Value inside = less(column, rowElements);
     return rowInBounds ? arith::AndIOp::create(b, loc, rowInBounds, inside).getResult() : inside;

@@ -211,6 +211,11 @@ private:
   Value produce(const Group &group, Value slot, Value step);
   Value toMap(LoadTileOp load, Value row, IRMapping &mapping);
   SmallVector<Value> findPieces(LoadTileOp load, IRMapping &mapping, Value first);
+  /// Pieces of a tile: the first row of each in its page, and the page, as index values.
+  struct PagedPieces {
+    SmallVector<Value> rows, pages;
+  };
+  PagedPieces findPages(LoadTileOp load, IRMapping &mapping);
   SmallVector<hopper::RingPutOp> put(unsigned stream, IRMapping &mapping, Value step);
   Value produceInterval(IRMapping mapping, Value slot, Value interval, Value step);
   void prepareNext(Value round, Value rounds, Value step);

@@ -231,6 +231,12 @@ static LogicalResult verifyShared(LoadTileOp load, const BlockPlan &plan) {
   SmallVector<RowSegment> segments = load.getSegments();
   if (!segments.empty() && !llvm::is_contained(plan.streams, load))
     return load.emitOpError() << "expected compacted rows only in a tile that each step loads";
+  if (load.getPages() && getPieceRows(load) % 8 != 0)
+    return load.emitOpError() << "expected pages of a multiple of 8 rows, the period of a swizzle, "
+                                 "but got "
+                              << load.getPages()->size;
+  if (load.getPages() && load.getPages()->first)
+    return load.emitOpError() << "expected pages from their first row on but got 'first'";
   for (const RowSegment &segment : segments)
     if (llvm::any_of(loop.getBody()->getArguments(), [&](Value argument) {
           return dependsOn(segment.start, argument) || dependsOn(segment.skip, argument);

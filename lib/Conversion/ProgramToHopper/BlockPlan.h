@@ -13,6 +13,8 @@
 #include "flashattn/Target/ResourcePlans.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
+#include <numeric>
+
 namespace mlir::flashattn {
 
 /// How consumers split the sums (accumulators) of a loop. Each consumer computes one sum and every
@@ -158,9 +160,20 @@ inline int64_t getPanelColumns(VectorType tile) {
   return getPanelColumns(tile.getDimSize(1), tile.getElementTypeBitWidth() / 8);
 }
 
-/// Whether rows of a tile of `load` may be discontiguous in memory. A single segment starts at the
-/// first tile and does not split a tile.
-inline bool mayBeCut(LoadTileOp load) { return load.getSegments().size() > 1; }
+/// Returns the number of rows of the pieces in which a tile of `load` is loaded: rows that are
+/// contiguous in memory wherever the tile begins. It is that of the tile if all of its rows are. A
+/// single segment starts at the first tile and does not split a tile.
+inline int64_t getPieceRows(LoadTileOp load) {
+  int64_t rows = load.getTileType().getDimSize(0);
+  if (std::optional<PageMap> pages = load.getPages())
+    return std::gcd(rows, pages->size);
+  return load.getSegments().size() > 1 ? CompactRowsOp::kGranularity : rows;
+}
+
+/// Whether rows of a tile of `load` may be discontiguous in memory.
+inline bool mayBeCut(LoadTileOp load) {
+  return getPieceRows(load) != load.getTileType().getDimSize(0);
+}
 
 /// Returns the number of panels that TMA copies of a tile of `load`. Any further panels are ones.
 inline int64_t countCopiedPanels(LoadTileOp load) {

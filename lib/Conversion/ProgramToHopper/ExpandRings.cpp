@@ -55,6 +55,8 @@ public:
     SmallVector<Value> coordinates(op.getCoordinates());
     for (auto [number, piece] : llvm::enumerate(op.getPieces())) {
       coordinates[*op.getAlong()] = piece;
+      if (!op.getPages().empty())
+        coordinates.front() = op.getPages()[number];
       TmaLoadOp::create(b, loc, op.getMap(), coordinates, rowsOf(tile, number * rows, rows),
                         ring.getBarriers(), full, op.getPanelsAttr());
     }

@@ -72,6 +72,27 @@ SmallVector<Value> ProducerBuilder::findPieces(LoadTileOp load, IRMapping &mappi
   return pieces;
 }
 
+/// Returns the places of the pieces of a tile in pages, and their pages in the pool. A page that
+/// does not exist is past the pool, so that its rows are zeros.
+ProducerBuilder::PagedPieces ProducerBuilder::findPages(LoadTileOp load, IRMapping &mapping) {
+  PageMap pages = *load.getPages();
+  auto cloneAll = [&](ValueRange from) {
+    return llvm::map_to_vector(from, [&](Value value) { return clone(value, mapping); });
+  };
+  SmallVector<Value> begins = cloneAll(pages.begins), ends = cloneAll(pages.ends);
+  pages.sequence = clone(pages.sequence, mapping);
+  pages.begins = begins, pages.ends = ends;
+  Value first = toI32(getOrigin(load, mapping)[*load.getRowDim()]);
+  Value none = toI32(dim(load.getSource(), 0));
+  PagedPieces pieces;
+  for (int64_t row = 0; row < load.getTileType().getDimSize(0); row += getPieceRows(load)) {
+    PagePlace place = lookUpPage(b, loc, pages, add(first, i32(row)));
+    pieces.rows.push_back(toIndex(place.row));
+    pieces.pages.push_back(toIndex(select(place.exists, place.page, none)));
+  }
+  return pieces;
+}
+
 /// Loads the tile of `step` into a stream's ring: in pieces up to the last cut, then by one copy.
 SmallVector<hopper::RingPutOp> ProducerBuilder::put(unsigned stream, IRMapping &mapping,
                                                     Value step) {
@@ -81,15 +102,23 @@ SmallVector<hopper::RingPutOp> ProducerBuilder::put(unsigned stream, IRMapping &
   IntegerAttr panels;
   if (load.getOnes())
     panels = b.getI64IntegerAttr(countCopiedPanels(load));
-  auto put = [&](Value map, ValueRange pieces) {
+  auto put = [&](Value map, ValueRange pieces, ValueRange pages = {}) {
     IntegerAttr along;
     if (!pieces.empty())
       along = b.getI64IntegerAttr(*load.getRowDim());
     return hopper::RingPutOp::create(b, loc, block.rings[stream], step, block.idle, map, origin,
-                                     pieces, along,
+                                     pieces, pages, along,
                                      /*beside=*/IntegerAttr(), panels);
   };
   Value &row = origin[*load.getRowDim()];
+  if (load.getPages()) {
+    PagedPieces found = findPages(load, mapping);
+    row = found.rows.front();
+    origin.front() = found.pages.front();
+    if (!mayBeCut(load))
+      return {put(maps.tile, {})};
+    return {put(maps.piece, found.rows, found.pages)};
+  }
   SmallVector<RowSegment> segments = load.getSegments();
   if (segments.empty()) {
     row = toMap(load, row, mapping);
@@ -132,6 +161,11 @@ Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value inte
       values.push_back(segment.start);
     for (const RowSegment &segment : segments)
       values.push_back(segment.skip);
+    if (std::optional<PageMap> pages = load.getPages()) {
+      values.push_back(pages->sequence);
+      llvm::append_range(values, pages->begins);
+      llvm::append_range(values, pages->ends);
+    }
     cloneBeforeLoop(values);
   }
   for (const BlockPlan::Row &row : plan.rows) {

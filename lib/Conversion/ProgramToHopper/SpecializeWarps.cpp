@@ -43,9 +43,8 @@ private:
 
 /// Builds tensor maps that copy one panel of a tile at a time.
 void LaunchBuilder::makeMaps() {
-  auto make = [&](auto access, Value memref, bool inPieces) -> Value {
+  auto make = [&](auto access, Value memref, int64_t rows) -> Value {
     VectorType tile = access.getTileType();
-    int64_t rows = inPieces ? CompactRowsOp::kGranularity : tile.getDimSize(0);
     auto type = hopper::TensorMapType::get(b.getContext(), rows, getPanelColumns(tile),
                                            tile.getElementType());
     IntegerAttr outerDim, outerRows;
@@ -56,6 +55,7 @@ void LaunchBuilder::makeMaps() {
     return hopper::MakeTensorMapOp::create(
         b, loc, type, memref, b.getI64IntegerAttr(*access.getRowDim()), outerDim, outerRows);
   };
+  auto rowsOf = [](auto access) { return access.getTileType().getDimSize(0); };
   auto getSource = [&](LoadTileOp load) -> Value {
     LeftOut rows = getLeftOutByMap(load);
     if (!rows.begin && !rows.end)
@@ -68,15 +68,17 @@ void LaunchBuilder::makeMaps() {
                     select(any, end, all));
   };
   for (LoadTileOp load : plan.residents)
-    values.residentMaps.push_back(make(load, getSource(load), /*inPieces=*/false));
+    values.residentMaps.push_back(make(load, getSource(load), rowsOf(load)));
   for (LoadTileOp load : plan.streams) {
     Value source = getSource(load);
-    values.streamMaps.push_back({make(load, source, /*inPieces=*/false),
-                                 mayBeCut(load) ? make(load, source, /*inPieces=*/true) : Value()});
+    // Pieces of pages serve every tile.
+    values.streamMaps.push_back(
+        {load.getPages() && mayBeCut(load) ? Value() : make(load, source, rowsOf(load)),
+         mayBeCut(load) ? make(load, source, getPieceRows(load)) : Value()});
   }
   for (StoreTileOp store : plan.outputs)
     values.outputMaps.push_back(
-        make(store, getRowView(store.getTarget(), store.getRowDim()).base, /*inPieces=*/false));
+        make(store, getRowView(store.getTarget(), store.getRowDim()).base, rowsOf(store)));
 }
 
 /// Returns the primary program of the programmatic dependent launch of `program`, the program right

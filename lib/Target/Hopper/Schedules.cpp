@@ -245,6 +245,17 @@ std::string warpgroups::explainShapeRefusal(AttentionOpInterface op, ScheduleAtt
        {std::pair("q", op.getQ()), std::pair("k", op.getK()), std::pair("v", op.getV())})
     if (std::string reason = explainRowRefusal(name, operand); !reason.empty())
       return reason;
+  if (op.hasPages()) {
+    // A copy fills whole periods of a swizzle.
+    constexpr int64_t kPeriod = 8;
+    int64_t size = op.getK().getType().getDimSize(op.getSeqDim());
+    if (size % kPeriod != 0)
+      return llvm::formatv("expected a page size of a multiple of {0} for warp specialization but "
+                           "got {1}",
+                           kPeriod, size);
+    if (op.getLeftpadK())
+      return "expected no leftpad_k in pages with warp specialization but got one";
+  }
   if (hopper.getAlong() != ProgramAxis::Head)
     return "";
   int64_t heads = op.getQ().getType().getDimSize(op.getHeadDim());

@@ -111,9 +111,9 @@ static const AttributeClause *findAttributeClause(StringRef name) {
 //===----------------------------------------------------------------------===//
 
 static constexpr llvm::StringLiteral kAttention[] = {
-    "mask",         "scale",        "softcap",   "align",       "layout", "schedule",
-    "ins",          "bias",         "attn_mask", "sink_logits", "kv_len", "q_len",
-    "cu_seqlens_q", "cu_seqlens_k", "offset",    "score_mod",   "outs"};
+    "mask",       "scale",     "softcap",     "align",     "layout", "schedule",     "ins",
+    "bias",       "attn_mask", "sink_logits", "kv_len",    "q_len",  "cu_seqlens_q", "cu_seqlens_k",
+    "page_table", "leftpad_k", "offset",      "score_mod", "outs"};
 
 static constexpr llvm::StringLiteral kAttentionBackward[] = {
     "mask",     "scale",  "softcap",      "align",        "layout",    "deterministic",

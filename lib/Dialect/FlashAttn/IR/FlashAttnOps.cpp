@@ -118,6 +118,31 @@ static bool isInFactorRange(const APFloat &value) {
   return number >= 0.999e-18 && number <= 1.001e18;
 }
 
+/// P1, P3, P4.
+static LogicalResult verifyPages(AttentionOpInterface op, const OperandSizes &sizes) {
+  for (auto [name, value] : {std::pair("page_table", Value(op.getPageTable())),
+                             std::pair("leftpad_k", Value(op.getLeftpadK()))})
+    if (value && op.getCuSeqlensK())
+      return op->emitOpError() << "expected no '" << name
+                               << "' with 'cu_seqlens_k', which packs the keys, but got one";
+  if (!op.getPageTable())
+    return success();
+  if (!op.getKvLen())
+    return op->emitOpError() << "expected 'kv_len' with 'page_table' but got none";
+  int64_t size = sizes.get('Z'), keys = sizes.get('K');
+  if (op.hasPages() && ShapedType::isDynamic(size))
+    return op->emitOpError() << "expected a static page size of 'k' and 'v', or a 'page_table' of "
+                                "one column, but got "
+                             << op.getK().getType() << " and " << op.getPageTable().getType();
+  if (size == 0)
+    return op->emitOpError() << "expected a page size of at least 1 but got 0";
+  // Positions have 32 bits.
+  if (!ShapedType::isDynamic(keys) && keys > INT32_MAX)
+    return op->emitOpError() << "expected at most " << INT32_MAX
+                             << " rows in the pages of a sequence but got " << keys;
+  return success();
+}
+
 /// Verifies attention of either direction. Adds the known sizes of the operands to `sizes`.
 static LogicalResult verifyAttention(AttentionOpInterface op, OperandSizes &sizes) {
   if (failed(verifyOperands(op, sizes)))
@@ -149,10 +174,15 @@ static LogicalResult verifyAttention(AttentionOpInterface op, OperandSizes &size
   // S1, S4: the elements of a bias and of attn_mask belong to rectangles.
   for (auto [name, value] :
        {std::pair("bias", Value(op.getBias())), std::pair("attn_mask", Value(op.getAttnMask()))})
-    if (value && (op.hasPackedSequences() || op.getQLen()))
-      return op->emitOpError() << "expected no '" << name << "' with "
-                               << (op.hasPackedSequences() ? "packed sequences" : "'q_len'")
-                               << " but got one";
+    if (StringRef other = op.hasPackedSequences() ? "packed sequences"
+                          : op.getQLen()          ? "'q_len'"
+                          : op.getPageTable()     ? "'page_table'"
+                          : op.getLeftpadK()      ? "'leftpad_k'"
+                                                  : "";
+        value && !other.empty())
+      return op->emitOpError() << "expected no '" << name << "' with " << other << " but got one";
+  if (failed(verifyPages(op, sizes)))
+    return failure();
   // A mask attribute of another dialect may return invalid sets.
   if (failed(verifyVisibleSets([&] { return op->emitOpError(); }, op.getVisibleSets())))
     return failure();

@@ -28,6 +28,8 @@ ArrayRef<OperandRule> AttentionOp::getOperandRules() {
       {"q_len", ElementRule::I32, "B", Rule::Optional, /*limit=*/'N'},
       {"cu_seqlens_q", ElementRule::I32, "C", Rule::Optional, /*limit=*/'N'},
       {"cu_seqlens_k", ElementRule::I32, "C", Rule::Optional, /*limit=*/'K'},
+      {"page_table", ElementRule::I32, "BT", Rule::Optional, /*limit=*/'L'},
+      {"leftpad_k", ElementRule::I32, "B", Rule::Optional, /*limit=*/'K'},
       {"offset", ElementRule::Position, "", Rule::Optional},
       {"offsets", ElementRule::I32, "B", Rule::Optional},
       {"scale", ElementRule::Factor, "", Rule::Optional},
@@ -106,6 +108,12 @@ llvm::StringLiteral flashattn::getSizeName(char dim) {
     return "part count";
   case 'C':
     return "number of starts";
+  case 'T':
+    return "number of pages of a sequence";
+  case 'Z':
+    return "page size";
+  case 'L':
+    return "number of pages";
   }
   llvm_unreachable("no letter of a dimension");
 }
@@ -116,9 +124,12 @@ flashattn::collectOperandRoles(ArrayRef<OperandRule> rules, Layout layout,
   SmallVector<OperandRole> roles;
   // S1: the rows of these letters are packed.
   std::string packed;
-  for (auto [i, rule] : llvm::enumerate(rules))
+  bool inPages = false;
+  for (auto [i, rule] : llvm::enumerate(rules)) {
     if (rule.dims == "C" && !getOperands(i).empty())
       packed += rule.limit;
+    inPages |= rule.dims == "BT" && !getOperands(i).empty();
+  }
   for (auto [i, rule] : llvm::enumerate(rules)) {
     ValueRange values = getOperands(i);
     OperandRole &role = roles.emplace_back();
@@ -128,6 +139,11 @@ flashattn::collectOperandRoles(ArrayRef<OperandRule> rules, Layout layout,
     if (StringRef(role.dims).starts_with("B") &&
         StringRef(role.dims).find_first_of(packed) != StringRef::npos)
       role.dims[0] = 'P';
+    // P1: k and v, the operands with key rows that follow the layout, are pools.
+    if (inPages && rule.is(OperandRule::FollowsLayout) && StringRef(role.dims).contains('K')) {
+      role.dims[0] = 'L';
+      llvm::replace(role.dims, 'K', 'Z');
+    }
     if (layout == Layout::BSHD && rule.is(OperandRule::FollowsLayout))
       std::swap(role.dims[1], role.dims[2]);
     auto type = role.value ? dyn_cast<ShapedType>(role.value.getType()) : nullptr;
@@ -191,6 +207,10 @@ std::string OperandSizes::add(const OperandRole &role, ArrayRef<int64_t> shape, 
 
 int64_t OperandSizes::get(char dim) const {
   auto known = sizes.find(dim);
+  if (dim == 'K' && sizes.contains('T')) {
+    int64_t rows = get('Z');
+    return ShapedType::isDynamic(rows) ? rows : get('T') * rows;
+  }
   return known == sizes.end() ? ShapedType::kDynamic : known->second.size;
 }
 

@@ -11,6 +11,7 @@ Value DenseRowsOp::getEnd() { return getBelow(); }
 SmallVector<RowSegment> DenseRowsOp::getSegments() { return {}; }
 std::optional<int64_t> DenseRowsOp::getGranularity() { return std::nullopt; }
 SmallVector<int64_t> DenseRowsOp::getRowShape() { return {}; }
+std::optional<PageMap> DenseRowsOp::getPages() { return std::nullopt; }
 Value DenseRowsOp::buildWithoutBegin(OpBuilder &builder) {
   return getBelow() ? DenseRowsOp::create(builder, getLoc(), /*from=*/Value(), getBelow())
                     : Value();
@@ -26,6 +27,7 @@ SmallVector<RowSegment> CompactRowsOp::getSegments() {
 }
 std::optional<int64_t> CompactRowsOp::getGranularity() { return kGranularity; }
 SmallVector<int64_t> CompactRowsOp::getRowShape() { return {}; }
+std::optional<PageMap> CompactRowsOp::getPages() { return std::nullopt; }
 Value CompactRowsOp::buildWithoutBegin(OpBuilder &builder) {
   return CompactRowsOp::create(builder, getLoc(), /*from=*/Value(), getBelow(), getStarts(),
                                getSkips(), getLowerBounds());
@@ -44,6 +46,7 @@ Value PackedRowsOp::getEnd() { return {}; }
 SmallVector<RowSegment> PackedRowsOp::getSegments() { return {}; }
 std::optional<int64_t> PackedRowsOp::getGranularity() { return std::nullopt; }
 SmallVector<int64_t> PackedRowsOp::getRowShape() { return llvm::to_vector(getSizes()); }
+std::optional<PageMap> PackedRowsOp::getPages() { return std::nullopt; }
 Value PackedRowsOp::buildWithoutBegin(OpBuilder &) { return getRows(); }
 
 LogicalResult PackedRowsOp::verify() {
@@ -53,5 +56,26 @@ LogicalResult PackedRowsOp::verify() {
   if (getSizes().empty() || !rows)
     return emitOpError() << "expected sizes whose product is a number of rows but got ["
                          << getSizes() << "]";
+  return success();
+}
+
+Value PagedRowsOp::getBegin() { return getFrom(); }
+Value PagedRowsOp::getEnd() { return getBelow(); }
+SmallVector<RowSegment> PagedRowsOp::getSegments() { return {}; }
+std::optional<int64_t> PagedRowsOp::getGranularity() { return getSize(); }
+SmallVector<int64_t> PagedRowsOp::getRowShape() { return {}; }
+std::optional<PageMap> PagedRowsOp::getPages() {
+  return PageMap{getTable(), getSequence(), static_cast<int64_t>(getSize()),
+                 getFirst(), getBegins(),   getEnds()};
+}
+Value PagedRowsOp::buildWithoutBegin(OpBuilder &builder) {
+  return PagedRowsOp::create(builder, getLoc(), /*from=*/Value(), getBelow(), getFirst(),
+                             getTable(), getSequence(), getSize(), getBegins(), getEnds());
+}
+
+LogicalResult PagedRowsOp::verify() {
+  if (getBegins().size() != getEnds().size())
+    return emitOpError() << "expected an end for each begin of pages but got " << getBegins().size()
+                         << " begins and " << getEnds().size() << " ends";
   return success();
 }

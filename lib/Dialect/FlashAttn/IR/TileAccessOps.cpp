@@ -90,6 +90,9 @@ void LoadTileOp::dropBeginRow(OpBuilder &builder) {
   if (rows)
     getRowsMutable().assign(rows);
 }
+std::optional<PageMap> LoadTileOp::getPages() {
+  return getRowMap() ? getRowMap().getPages() : std::nullopt;
+}
 SmallVector<RowSegment> LoadTileOp::getSegments() {
   return getRowMap() ? getRowMap().getSegments() : SmallVector<RowSegment>();
 }
@@ -101,6 +104,14 @@ LogicalResult LoadTileOp::verify() {
     if (!getRowDim())
       return emitOpError() << "expected no row map for equal rows but got one";
     std::optional<int64_t> granularity = map.getGranularity();
+    if (std::optional<PageMap> pages = map.getPages()) {
+      granularity.reset();
+      if (getDims().size() != 2 || llvm::is_contained(getDims(), 0) ||
+          getMemRefType().getDimSize(*getRowDim()) != pages->size)
+        return emitOpError() << "expected rows along one dimension of size " << pages->size
+                             << " behind that of the pages, as in the row map, but got dims "
+                             << getDims() << " of " << getMemRefType();
+    }
     if (granularity && (getDims().size() != 2 || getTileType().getDimSize(0) % *granularity != 0))
       return emitOpError() << "expected a multiple of " << *granularity
                            << " rows along one dimension, as in the row map, but got "

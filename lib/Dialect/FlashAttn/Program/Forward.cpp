@@ -52,11 +52,13 @@ private:
     Value first, last;
   };
   Positions getPositions(const Sequence &sequence, Value row, int64_t rows) const;
-  SmallVector<TileInterval> getIntervals(const Sequence &sequence, const Positions &queries) const;
+  SmallVector<TileInterval> getIntervals(const Sequence &sequence, const Positions &queries,
+                                         int64_t columns) const;
+  SmallVector<TileInterval> getPages(const Sequence &sequence, const Positions &queries) const;
   void buildProgram(ProgramPoint at, const ScoreBuilder &scores, const OnlineSoftmax &softmax);
   RowState loopOverKeys(const OnlineSoftmax &softmax, const ScoreBuilder &scores,
                         const ProgramPoint &at, Value position, ArrayRef<TileInterval> intervals,
-                        Value q);
+                        ArrayRef<TileInterval> pages, Value q);
 
   mutable AttentionOp op; ///< a handle, whose accessors are not const
   ScheduleAttr given, schedule;
@@ -168,15 +170,30 @@ ForwardBuilder::Positions ForwardBuilder::getPositions(const Sequence &sequence,
   return {first, sub(add(end, sequence.offset), index(1))};
 }
 
-/// Returns the key tiles, or the pieces of compacted keys, that the mask shows to `queries`.
+/// Returns the tiles of `columns` keys that the mask shows to `queries`.
 SmallVector<TileInterval> ForwardBuilder::getIntervals(const Sequence &sequence,
-                                                       const Positions &queries) const {
+                                                       const Positions &queries,
+                                                       int64_t columns) const {
   // A tile without a query sees no key.
   Value keys = sequence.keys;
   if (op.hasPackedSequences() || op.getQLen())
     keys = select(less(queries.last, queries.first), index(0), keys);
   return buildKeyIntervals(b, loc, visible, queries.first, queries.last, sequence.queries, keys,
-                           schedule.getVisitedKeys(), /*constants=*/schedule.compactsKV());
+                           columns, /*constants=*/schedule.compactsKV());
+}
+
+/// Returns the pages of `sequence` with a key that the mask shows to `queries` (P2), as intervals.
+SmallVector<TileInterval> ForwardBuilder::getPages(const Sequence &sequence,
+                                                   const Positions &queries) const {
+  int64_t size = op.getK().getType().getDimSize(op.getSeqDim());
+  if (!sequence.leftpad)
+    return getIntervals(sequence, queries, size);
+  SmallVector<TileInterval> pages = getIntervals(sequence, queries, /*columns=*/1);
+  for (TileInterval &keys : pages) {
+    keys.begin = div(add(keys.begin, sequence.leftpad), index(size));
+    keys.end = ceilDiv(add(keys.end, sequence.leftpad), size);
+  }
+  return pages;
 }
 
 /// Lists the key tiles of the mask's intervals that `attn_mask` shows, with one list for all
@@ -194,7 +211,8 @@ void ForwardBuilder::makeLists(Value heads, Value queryTiles) {
   lists->build(b, loc, op.getAttnMask(), listSizes, TileAxis::Keys, sizes.keys,
                {listHeads, rows, schedule.getTileN()}, [&](ValueRange place) {
                  Sequence sequence = operands.getSequence(all, place[0], TileAxis::Queries);
-                 return getIntervals(sequence, getPositions(sequence, mul(place[2], rows), rows));
+                 return getIntervals(sequence, getPositions(sequence, mul(place[2], rows), rows),
+                                     schedule.getVisitedKeys());
                });
 }
 
@@ -208,7 +226,8 @@ SmallVector<Value> ForwardBuilder::getListPlace(const ProgramPoint &at) const {
 
 RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreBuilder &scores,
                                       const ProgramPoint &at, Value position,
-                                      ArrayRef<TileInterval> intervals, Value q) {
+                                      ArrayRef<TileInterval> intervals,
+                                      ArrayRef<TileInterval> pages, Value q) {
   const Sequence &sequence = at.sequence;
   RowState state = softmax.begin();
   if (intervals.empty())
@@ -223,8 +242,11 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
   // keys that no query sees are read as 0. No product sums over rows of K.
   IndexRange existing{Value(), op.getKvLen() ? sequence.keys : Value()},
       seen = counted.get(sequence);
-  Value keyRows = operands.buildRowMap(existing, compact.segments),
-        valueRows = operands.buildRowMap(seen, compact.segments);
+  auto buildMap = [&](const IndexRange &rows) {
+    return op.hasPages() ? operands.buildPageMap(rows, sequence, pages)
+                         : operands.buildRowMap(rows, compact.segments);
+  };
+  Value keyRows = buildMap(existing), valueRows = buildMap(seen);
   SmallVector<Value> place;
   if (lists)
     place = getListPlace(at);
@@ -273,8 +295,10 @@ void ForwardBuilder::buildProgram(ProgramPoint at, const ScoreBuilder &scores,
   Value row = mul(at.tile, operands.getPositions());
   Positions queries = getPositions(sequence, row, operands.getPositions());
   // Programs that share tiles of compacted keys compact the keys that any of the programs sees.
-  int64_t together =
-      schedule.compactsKV() ? schedule.countProgramsPerBlock(ProgramAxis::QueryTile) : 1;
+  // Likewise, they read the same pages.
+  int64_t together = schedule.compactsKV() || op.hasPages()
+                         ? schedule.countProgramsPerBlock(ProgramAxis::QueryTile)
+                         : 1;
   Positions seeing = queries;
   if (together > 1) {
     int64_t rows = together * operands.getPositions();
@@ -285,11 +309,15 @@ void ForwardBuilder::buildProgram(ProgramPoint at, const ScoreBuilder &scores,
   if (lists)
     intervals = {lists->getInterval(b, loc, getListPlace(at))};
   else
-    intervals = getIntervals(sequence, seeing);
+    intervals =
+        getIntervals(sequence, schedule.compactsKV() ? seeing : queries, schedule.getVisitedKeys());
+  SmallVector<TileInterval> pages;
+  if (op.hasPages())
+    pages = getPages(sequence, seeing);
   if (parts)
     intervals = takeShare(b, loc, intervals, part, parts);
 
-  RowState state = loopOverKeys(softmax, scores, at, queries.first, intervals, q);
+  RowState state = loopOverKeys(softmax, scores, at, queries.first, intervals, pages, q);
 
   FinishedRows finished = softmax.finish(state, [&]() -> Value {
     // With split-KV, only the merge applies the sink.

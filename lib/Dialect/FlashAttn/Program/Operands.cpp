@@ -1,6 +1,7 @@
 //===- Operands.cpp -------------------------------------------------------===//
 
 #include "Operands.h"
+#include "flashattn/Dialect/FlashAttn/Program/TileLoops.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -18,7 +19,10 @@ Operands::Operands(OpBuilder &b, AttentionOpInterface op)
       visible(op.getVisibleSets()) {
   sizes.queries = dim(op.getQ(), op.getSeqDim());
   sizes.keys = dim(op.getK(), op.getSeqDim());
-  sizes.batches = dim(op.getCuSeqlensQ() ? op.getK() : op.getQ(), 0);
+  Value table = op.getPageTable();
+  if (op.hasPages())
+    sizes.keys = mul(sizes.keys, dim(table, 1));
+  sizes.batches = dim(!op.getCuSeqlensQ() ? op.getQ() : table ? table : op.getK(), 0);
   sizes.heads = dim(op.getQ(), op.getHeadDim());
   sizes.kvHeads = dim(op.getK(), op.getHeadDim());
   // A4. Without key/value heads there are no query heads, and nothing runs.
@@ -118,6 +122,10 @@ Sequence Operands::getSequence(const Sequence &all, Value batch, TileAxis axis) 
       count = packed.count = sub(end, packed.first);
       (isQueries ? own.packedQueries : own.packedKeys) = packed;
     }
+    if (Value given = isQueries ? Value() : op.getLeftpadK()) {
+      own.leftpad = clamp(load(given, own.batch), count);
+      count = sub(count, own.leftpad);
+    }
     // S4, A7: lengths are clamped.
     if (Value given = isQueries ? op.getQLen() : op.getKvLen())
       count = clamp(load(given, own.batch), count);
@@ -126,6 +134,11 @@ Sequence Operands::getSequence(const Sequence &all, Value batch, TileAxis axis) 
   }
   if (Value given = op.getOffsets())
     own.offset = load(given, own.batch);
+  if (op.getPageTable() && !op.hasPages()) {
+    Value at[] = {own.batch, index(0)};
+    own.slot = arith::IndexCastOp::create(b, loc, b.getIndexType(),
+                                          memref::LoadOp::create(b, loc, op.getPageTable(), at));
+  }
   if (!own.offset)
     own.offset = op.getAlign() == Align::TopLeft ? index(0) : sub(own.keys, own.queries);
   if (!op.hasPackedSequences())
@@ -179,6 +192,17 @@ ProgramOp Operands::createProgram(TileAxis axis, Value heads, Value tiles, int64
 std::pair<Value, Value> Operands::takeRows(Value memref, TileAxis axis, const Sequence &sequence,
                                            bool exist) const {
   const auto &packed = axis == TileAxis::Queries ? sequence.packedQueries : sequence.packedKeys;
+  if (axis == TileAxis::Keys && !packed) {
+    if (op.hasPages())
+      return {memref, index(0)};
+    Value slot = sequence.slot ? sequence.slot : sequence.batch;
+    if (!sequence.leftpad)
+      return {memref, slot};
+    // As below, there must be a last row.
+    return {flashattn::takeRows(b, loc, memref, op.getSeqDim(),
+                                min(sequence.leftpad, sub(sizes.keys, index(1))), Value()),
+            slot};
+  }
   if (!packed)
     return {memref, sequence.batch};
   unsigned rank = cast<MemRefType>(memref.getType()).getRank();
@@ -295,6 +319,15 @@ Value Operands::buildRowMap(const IndexRange &existing, ArrayRef<RowSegment> seg
     lowerBounds.push_back(segment.lowerBound);
   }
   return CompactRowsOp::create(b, loc, existing.begin, existing.end, starts, skips, lowerBounds);
+}
+
+Value Operands::buildPageMap(const IndexRange &existing, const Sequence &sequence,
+                             ArrayRef<TileInterval> pages) const {
+  int64_t size = cast<ShapedType>(op.getK().getType()).getDimSize(op.getSeqDim());
+  auto begins = llvm::map_to_vector(pages, [](const TileInterval &of) { return of.begin; });
+  auto ends = llvm::map_to_vector(pages, [](const TileInterval &of) { return of.end; });
+  return PagedRowsOp::create(b, loc, existing.begin, existing.end, sequence.leftpad,
+                             op.getPageTable(), sequence.batch, size, begins, ends);
 }
 
 Value Operands::loadRows(Value memref, TileAxis axis, const Sequence &sequence, Value head,

@@ -95,6 +95,10 @@ public:
   /// Builds the row map of the rows in `existing`, as one sequence of `segments` if there are any.
   /// Returns null if all rows of the memref exist, in order.
   Value buildRowMap(const IndexRange &existing, ArrayRef<RowSegment> segments = {}) const;
+  /// Builds the row map of the keys in `existing` in the pages of `sequence` (P1), of which the
+  /// numbers `pages` exist, as intervals.
+  Value buildPageMap(const IndexRange &existing, const Sequence &sequence,
+                     ArrayRef<TileInterval> pages) const;
   /// Loads tile `tile` of `count` rows of `sequence` in a memref like `q` or `k`, at a head, in the
   /// operand type of products. `rows` is their row map. With `ones`, columns of ones follow those
   /// of the memref.

@@ -20,6 +20,8 @@ struct Sequence {
   Value queries, keys; ///< numbers of queries and keys that exist
   Value offset;        ///< position of query 0
   std::optional<Packed> packedQueries = {}, packedKeys = {}; ///< set if they are packed
+  Value slot = {};    ///< index of the keys in `k` and `v`; null: that of the batch (P4)
+  Value leftpad = {}; ///< number of rows before key 0 (P3); null: none
 };
 
 } // namespace mlir::flashattn

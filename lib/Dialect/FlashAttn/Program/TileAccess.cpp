@@ -53,6 +53,28 @@ Value mlir::flashattn::takeRows(OpBuilder &b, Location loc, Value memref, unsign
   return memref::SubViewOp::create(b, loc, memref, offsets, sizes, strides);
 }
 
+PagePlace mlir::flashattn::lookUpPage(OpBuilder &b, Location loc, const PageMap &pages, Value row) {
+  TileBuilder build(b, loc);
+  if (pages.first)
+    row = build.add(row, build.toI32(pages.first));
+  Value size = build.i32(pages.size), number = arith::DivUIOp::create(b, loc, row, size);
+  PagePlace place;
+  place.row = arith::RemUIOp::create(b, loc, row, size);
+  for (auto [begin, end] : llvm::zip_equal(pages.begins, pages.ends)) {
+    Value isInside = arith::AndIOp::create(
+        b, loc,
+        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, number, build.toI32(begin)),
+        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, number, build.toI32(end)));
+    place.exists =
+        place.exists ? arith::OrIOp::create(b, loc, place.exists, isInside).getResult() : isInside;
+  }
+  // Rows past the last page are looked up too, as the last rows of a tile.
+  Value last = build.toI32(build.sub(build.dim(pages.table, 1), build.index(1)));
+  Value at[] = {pages.sequence, build.toIndex(arith::MinUIOp::create(b, loc, number, last))};
+  place.page = memref::LoadOp::create(b, loc, pages.table, at);
+  return place;
+}
+
 void mlir::flashattn::expandToTransfer(RewriterBase &b, LoadTileOp op) {
   Location loc = op.getLoc();
   b.setInsertionPoint(op);

@@ -223,6 +223,10 @@ LogicalResult RingPutOp::verify() {
   int64_t rank = getCoordinates().size(), along = getAlong().value_or(-1);
   if (getPieces().empty() ? getAlong().has_value() : along < 0 || along >= rank)
     return emitOpError() << "expected 'along' only with 'pieces', from 0 to " << rank - 1;
+  if (!getPages().empty() && (getPages().size() != getPieces().size() || along == 0))
+    return emitOpError() << "expected a page for each of " << getPieces().size()
+                         << " pieces along another dimension than 0 but got " << getPages().size()
+                         << " pages";
   return failure(failed(verifyPanels(*this, getPanels(), ring.getPanels())) ||
                  failed(verifyCoordinates(*this, getCoordinates())));
 }

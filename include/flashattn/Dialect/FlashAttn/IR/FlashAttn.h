@@ -41,6 +41,15 @@ struct RowSegment {
   int64_t lowerBound; ///< no row of the segment has a smaller number in memory
 };
 
+/// Rows in the pages of a pool (rule P1).
+struct PageMap {
+  Value table;             ///< memref of i32: the page in the pool, by sequence and its page
+  Value sequence;          ///< index
+  int64_t size;            ///< rows of a page
+  Value first;             ///< index: row of the pages that is row 0 of the sequence; null for 0
+  ValueRange begins, ends; ///< index: the ranges of pages of the sequence that exist
+};
+
 class AttentionOpInterface;
 // Implementations of the methods of AttentionOpInterface with the same names.
 int64_t getKnownGroup(AttentionOpInterface op);

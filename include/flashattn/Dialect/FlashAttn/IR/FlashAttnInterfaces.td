@@ -62,6 +62,8 @@ def FlashAttn_RowMapOpInterface : OpInterface<"RowMapOpInterface"> {
         Returns the number of rows, from each multiple of this number on, that are consecutive in
         memory; nullopt if all rows are.
       }], "::std::optional<int64_t>", "getGranularity">,
+    InterfaceMethod<"Returns the pages that contain the rows; nullopt without pages.",
+      "::std::optional<::mlir::flashattn::PageMap>", "getPages">,
     InterfaceMethod<[{
         Returns the size of a tile along each dimension of the memref along which its rows run;
         empty if they run along one dimension.
@@ -97,6 +99,10 @@ def FlashAttn_AttentionOpInterface
       "::mlir::TypedValue<::mlir::ShapedType>", "getCuSeqlensQ">,
     InterfaceMethod<"The first row of each packed sequence of keys (rule S1).",
       "::mlir::TypedValue<::mlir::ShapedType>", "getCuSeqlensK">,
+    InterfaceMethod<"The pages that hold the keys of each batch (rule P1).",
+      "::mlir::TypedValue<::mlir::ShapedType>", "getPageTable">,
+    InterfaceMethod<"The number of rows before the first key of each batch (rule P3).",
+      "::mlir::TypedValue<::mlir::ShapedType>", "getLeftpadK">,
     InterfaceMethod<"Position of query 0.", "::mlir::TypedValue<::mlir::IndexType>", "getOffset">,
     InterfaceMethod<"Position of query 0 of each batch (rule A3).",
       "::mlir::TypedValue<::mlir::ShapedType>", "getOffsets">,
@@ -134,7 +140,9 @@ def FlashAttn_AttentionOpInterface
     /// Whether queries or keys are packed sequences (S1).
     bool hasPackedSequences() { return $_op.getCuSeqlensQ() || $_op.getCuSeqlensK(); }
     /// Whether the numbers of queries and keys differ between batches (S4, A7).
-    bool hasOwnLengths() { return hasPackedSequences() || $_op.getQLen() || $_op.getKvLen(); }
+    bool hasOwnLengths() {
+      return hasPackedSequences() || $_op.getQLen() || $_op.getKvLen() || $_op.getLeftpadK();
+    }
     /// Whether positions or lengths differ between batches (A3, S4, A7).
     bool hasOwnSequences() { return hasOwnLengths() || $_op.getOffsets(); }
     /// Whether an operand states the position of query 0 (A3).
@@ -146,8 +154,14 @@ def FlashAttn_AttentionOpInterface
                                   : $_op.getQ().getType().getDimSize(getSeqDim());
     }
     int64_t getStaticKeys() {
-      return $_op.getCuSeqlensK() ? ::mlir::ShapedType::kDynamic
-                                  : $_op.getK().getType().getDimSize(getSeqDim());
+      return $_op.getCuSeqlensK() || $_op.getPageTable()
+                 ? ::mlir::ShapedType::kDynamic
+                 : $_op.getK().getType().getDimSize(getSeqDim());
+    }
+    /// Whether the rows of a batch's keys are in several pages (P1); false if the table has one
+    /// column (P4).
+    bool hasPages() {
+      return $_op.getPageTable() && $_op.getPageTable().getType().getDimSize(1) != 1;
     }
 
     /// Returns the number of query heads per key/value head (A4), or 1 if it is not known.

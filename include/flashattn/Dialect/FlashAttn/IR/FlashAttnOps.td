@@ -64,6 +64,8 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
     | `q_len` (optional) | `[B]`, i32: number of valid queries of each batch, from query 0 on |
     | `cu_seqlens_q` (optional) | `[B+1]`, i32: first row of each sequence in `q`, `o` and `lse` |
     | `cu_seqlens_k` (optional) | `[B+1]`, i32: first row of each sequence in `k` and `v` |
+    | `page_table` (optional) | `[B, P]`, i32: pages of `k` and `v` that hold the keys of each batch |
+    | `leftpad_k` (optional) | `[B]`, i32: number of rows of `k` and `v` before key 0 of each batch |
     | `offset` (optional) | index: position of query 0; or `[B]`, i32: one position for each batch |
     | `scale` (optional) | f32: scale factor of the scores, instead of the attribute |
     | `o` | `[B, Hq, Nq, Dv]`, the type of `q` |
@@ -130,6 +132,21 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
     - S5: there is no maximum length, and the host reads no start.
     - S6: `o` and `lse` of a packed sequence are bitwise those of the sequence alone with the same
       schedule.
+    - P1: with `page_table`, `k` and `v` are pools of pages, `[pages, Hkv, S, D]` and
+      `[pages, Hkv, S, Dv]` with the static page size S, and the keys have at most P S rows. Key `j`
+      of batch or sequence `b` is row `j mod S` of page `page_table[b, j floordiv S]`. `kv_len` is
+      required. Strides are those of any memref, so that a pool may be a view of another tensor. A
+      page may belong to several sequences.
+    - P2: an entry of the table has no effect, whatever it contains, if no query of its sequence
+      sees a key of its page, and neither does such a page. That applies to pages past
+      `kv_len[b]`, before a window, and between the parts of a mask, except for sets with `mod`,
+      `floordiv` or multiples of `p` or `k`. The caller is responsible for all other entries, from 0
+      to pages - 1: another entry reads as a page of zeros or as other memory.
+    - P3: with `leftpad_k`, key `j` is row `leftpad_k[b] + j` of the rows of its batch: of `k[b]`,
+      or of the pages of the sequence. The paddings are clamped to the range from 0 to the number of
+      these rows, and Nk is at most the number of rows that follow. Rows of padding have no effect.
+    - P4: with a `page_table` of one column, S may be dynamic: `page_table[b, 0]` is the index of
+      batch `b` in `k` and `v`.
     - M3, M4: only key tiles that contain a visible pair are visited, and full tiles, whose pairs
       are all visible, are computed without code for the mask. A remark reports a mask for which
       other tiles may be visited too: a mask with a set whose keys are further apart than a tile, as
@@ -139,12 +156,13 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
     - M6: if the mask hides every key of some rows, for all lengths or for the static lengths, a
       warning names the rows.
     - M7: `mask`, `attn_mask`, `kv_len` and `bias` can be combined; all of them apply. Packed
-      sequences and `q_len` exclude `attn_mask` and `bias`.
+      sequences, `q_len`, `page_table` and `leftpad_k` exclude `attn_mask` and `bias`, and
+      `cu_seqlens_k` excludes `page_table` and `leftpad_k`.
 
     The clauses may be written in any order, each at most once, and are printed in this order:
     `mask`, `scale`, `softcap`, `align`, `layout`, `schedule`, `ins`, `bias`, `attn_mask`,
-    `sink_logits`, `kv_len`, `q_len`, `cu_seqlens_q`, `cu_seqlens_k`, `offset`, `score_mod`, `outs`.
-    Only `ins` and `outs` are required.
+    `sink_logits`, `kv_len`, `q_len`, `cu_seqlens_q`, `cu_seqlens_k`, `page_table`, `leftpad_k`,
+    `offset`, `score_mod`, `outs`. Only `ins` and `outs` are required.
 
     On tensors the op implements upstream's `ShardingInterface`. Batches, heads and queries can be
     sharded freely. Query heads are sharded together with their key/value heads (A4); a single
@@ -186,7 +204,8 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
     Optional<FlashAttn_Shaped>:$bias, Optional<FlashAttn_Shaped>:$attnMask,
     Optional<FlashAttn_Shaped>:$sinkLogits, Optional<FlashAttn_Shaped>:$kvLen,
     Optional<FlashAttn_Shaped>:$qLen, Optional<FlashAttn_Shaped>:$cuSeqlensQ,
-    Optional<FlashAttn_Shaped>:$cuSeqlensK, Optional<Index>:$offset,
+    Optional<FlashAttn_Shaped>:$cuSeqlensK, Optional<FlashAttn_Shaped>:$pageTable,
+    Optional<FlashAttn_Shaped>:$leftpadK, Optional<Index>:$offset,
     Optional<FlashAttn_Shaped>:$offsets, Optional<F32>:$scaleValue,
     FlashAttn_Shaped:$oInit, Optional<FlashAttn_Shaped>:$lseInit,
     OptionalAttr<FlashAttn_MaskAttrInterface>:$mask, OptionalAttr<F32Attr>:$scale,
@@ -315,6 +334,9 @@ def FlashAttn_AttentionBackwardOp : FlashAttn_DestinationOp<"attention_backward"
                                          3 + (getDBiasInit() ? 1 : 0) +
                                              (getDSinkLogitsInit() ? 1 : 0));
     }
+    /// Gradients of pools are not supported (P1, P3).
+    ::mlir::TypedValue<::mlir::ShapedType> getPageTable() { return {}; }
+    ::mlir::TypedValue<::mlir::ShapedType> getLeftpadK() { return {}; }
   }];
 
   let hasVerifier = 1;

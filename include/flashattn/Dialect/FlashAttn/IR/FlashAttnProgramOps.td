@@ -159,7 +159,7 @@ def FlashAttn_Rows : TypeDef<FlashAttn_Dialect, "Rows"> {
 class FlashAttn_RowMapOp<string mnemonic, list<Trait> traits = []>
     : FlashAttn_ProgramLevelOp<mnemonic, [
           Pure, DeclareOpInterfaceMethods<FlashAttn_RowMapOpInterface, [
-            "getBegin", "getEnd", "getSegments", "getGranularity", "getRowShape",
+            "getBegin", "getEnd", "getSegments", "getGranularity", "getRowShape", "getPages",
             "buildWithoutBegin"]>] # traits> {
   let results = (outs FlashAttn_Rows:$rows);
 }
@@ -223,6 +223,35 @@ def FlashAttn_PackedRowsOp : FlashAttn_RowMapOp<"packed_rows"> {
   }];
   let arguments = (ins DenseI64ArrayAttr:$sizes);
   let assemblyFormat = "$sizes attr-dict";
+}
+
+def FlashAttn_PagedRowsOp : FlashAttn_RowMapOp<"paged_rows", [OperandSegments]> {
+  let summary = "rows in the pages of a pool";
+  let description = [{
+    The memref is a pool: its first dimension counts pages, and its rows run along the `size` rows
+    of a page. Row r of the sequence is row `(first + r) mod size` of page
+    `table[sequence, (first + r) floordiv size]`; `first` is 0 by default. Only pages of the sequence from `begins[i]` to `ends[i]`,
+    for some `i`, exist: rows of other pages read as 0, and the table is not used for them. Rows
+    before `from`, and from `below` on, do not exist either.
+
+    A tile of such rows is accessed at index 0 of the pages.
+
+    Example:
+
+    ```mlir
+    %rows = flashattn.paged_rows below %length in %table[%b] size 64 from_pages(%c0) to_pages(%n)
+        : memref<?x?xi32>
+    ```
+  }];
+  let arguments = (ins Optional<Index>:$from, Optional<Index>:$below,
+                       Optional<Index>:$first, MemRefRankOf<[I32], [2]>:$table, Index:$sequence,
+                       ConfinedAttr<I64Attr, [IntPositive]>:$size, Variadic<Index>:$begins,
+                       Variadic<Index>:$ends);
+  let assemblyFormat = [{
+    (`from` $from^)? (`below` $below^)? (`first` $first^)? `in` $table `[` $sequence `]` `size` $size
+    `from_pages` `(` $begins `)` `to_pages` `(` $ends `)` attr-dict `:` type($table)
+  }];
+  let extraClassDeclaration = segments;
 }
 
 //===----------------------------------------------------------------------===//
@@ -303,6 +332,8 @@ def FlashAttn_LoadTileOp : FlashAttn_TileAccessOp<"load_tile", [
     void dropBeginRow(::mlir::OpBuilder &builder);
     /// Returns the segments of the row map.
     ::llvm::SmallVector<::mlir::flashattn::RowSegment> getSegments();
+    /// Returns the pages of the row map.
+    ::std::optional<::mlir::flashattn::PageMap> getPages();
     /// Number of columns that `ones` appends to the columns of the memref: the smallest number that
     /// matrix products support.
     static constexpr int64_t kOnes = 8;

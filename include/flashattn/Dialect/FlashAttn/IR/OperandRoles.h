@@ -49,7 +49,8 @@ struct OperandRule {
   /// queries, K keys, D elements of a query or key row, V elements of a value or output row, E
   /// elements of a projected row, S splits of the keys. Dimensions with the same letter have the
   /// same size. C is the number of starts of B packed sequences, B + 1 (S1): it packs the rows
-  /// whose letter is `limit`. Empty for a scalar.
+  /// whose letter is `limit`. T is the number of pages of a sequence: keys are then in pages of Z
+  /// rows in pools of L pages (P1). Empty for a scalar.
   llvm::StringLiteral dims;
   unsigned flags = 0;
   /// For integers: the letter of the size to which values are clamped. 0: values are not clamped.
@@ -71,7 +72,8 @@ struct OperandRole {
   const OperandRule *rule; ///< has static storage duration
   Value value;             ///< null if the operand is omitted
   /// A letter for each dimension, as in the rule, but in the layout of the op, '1' for a broadcast
-  /// dimension, and P, of size 1, for the batches of packed rows.
+  /// dimension, P, of size 1, for the batches of packed rows, and L and Z for batches and keys in
+  /// pages.
   std::string dims;
 
   StringRef getName() const { return rule->name; }
@@ -90,7 +92,8 @@ public:
   /// that of the operand's type, which has size 1 in a broadcast dimension.
   std::string add(const OperandRole &role, ArrayRef<int64_t> shape, bool isType);
 
-  /// Returns the size of a letter, or ShapedType::kDynamic if it is not known.
+  /// Returns the size of a letter, or ShapedType::kDynamic if it is not known. With pages, the
+  /// number of keys is that of the rows of a sequence's pages.
   int64_t get(char dim) const;
 
   /// Returns the shape for the letters `dims`; sizes that are not known are dynamic.

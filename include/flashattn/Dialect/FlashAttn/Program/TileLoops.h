@@ -73,6 +73,15 @@ LogicalResult expandTileLoop(RewriterBase &rewriter, TileLoopOp loop);
 SmallVector<Value> getTileOrigin(OpBuilder &builder, LoadTileOp op, ValueRange indices);
 SmallVector<Value> getTileOrigin(OpBuilder &builder, StoreTileOp op, ValueRange indices);
 
+/// Where a row of a sequence is in the pages of a pool (P1).
+struct PagePlace {
+  Value exists; ///< i1: whether the page does
+  Value page;   ///< i32: the page's index in the pool; any number if it does not exist
+  Value row;    ///< i32: the row in the page
+};
+/// Looks up the page of `row`, an i32 index of a row of a sequence.
+PagePlace lookUpPage(OpBuilder &builder, Location loc, const PageMap &pages, Value row);
+
 /// Returns a subview of the rows [`from`, `below`) of `memref` along `rowDim`. A null `from` is the
 /// first row, and a null `below` the end.
 Value takeRows(OpBuilder &builder, Location loc, Value memref, unsigned rowDim, Value from,

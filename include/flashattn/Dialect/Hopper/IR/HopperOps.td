@@ -314,6 +314,13 @@ def Hopper_RingPutOp : Hopper_RingOp<"ring_put", [OperandSegments]> {
         : !hopper.ring<3x1x16x64xf16>, !hopper.tensor_map<8x64xf16>
     ```
 
+    With `pages`, each piece has its own coordinate along dimension 0 too:
+
+    ```mlir
+    hopper.ring_put %ring at %step from %m[%c0, %h, %row, %c0] pieces(%row, %next) along 2
+        pages(%p, %q) : !hopper.ring<3x1x16x64xf16>, !hopper.tensor_map<8x64xf16>
+    ```
+
     `idle` limits the prefetch distance: `idle` stages, fewer than all, have no load in flight. The
     op then waits until the stage of the step `idle` steps later is empty. If memory is saturated
     anyway, blocks with fewer loads in flight do not wait longer:
@@ -325,12 +332,12 @@ def Hopper_RingPutOp : Hopper_RingOp<"ring_put", [OperandSegments]> {
   }];
   let arguments = (ins Hopper_AnyRing:$ring, Index:$step, Optional<I32>:$idle,
                        Hopper_AnyTensorMap:$map, Variadic<Index>:$coordinates,
-                       Variadic<Index>:$pieces,
+                       Variadic<Index>:$pieces, Variadic<Index>:$pages,
                        OptionalAttr<I64Attr>:$along, OptionalAttr<I64Attr>:$beside,
                        OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>:$panels);
   let assemblyFormat = [{
     $ring `at` $step (`idle` $idle^)? `from` $map `[` $coordinates `]`
-    (`pieces` `(` $pieces^ `)` `along` $along)?
+    (`pieces` `(` $pieces^ `)` `along` $along)? (`pages` `(` $pages^ `)`)?
     (`beside` $beside^)? (`panels` $panels^)? attr-dict
     `:` type($ring) `,` type($map)
   }];

@@ -487,6 +487,7 @@ bool AttentionEmitter::run() {
   }
   auto op = AttentionOp::create(rewriter, loc, types, q, k, v, bias, attnMask, sinks, makeLengths(),
                                 /*qLen=*/Value(), /*cuSeqlensQ=*/Value(), /*cuSeqlensK=*/Value(),
+                                /*pageTable=*/Value(), /*leftpadK=*/Value(),
                                 makeOffset(), /*offsets=*/Value(), scaleValue, init, lseInit,
                                 cast_or_null<MaskAttrInterface>(mask.mask), scale, softcap,
                                 mask.align, layout, ScheduleAttr(), hasScoreMod ? 1 : 0);
