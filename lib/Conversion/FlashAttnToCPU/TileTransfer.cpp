@@ -452,7 +452,7 @@ Value mlir::flashattn::cpu::lowerPagedLoad(LoadTileOp load, TileValues &values) 
   };
   buildLoop(b, loc, build.index(0), build.index(rows), 1, [&](Value row) {
     Value number = build.add(firstRow, row);
-    PagePlace place = lookUpPage(b, loc, pages, build.toI32(number));
+    PagePlace place = findPage(b, loc, pages, build.toI32(number));
     Value exists = place.exists;
     auto require = [&](arith::CmpIPredicate is, Value bound) {
       if (bound)
@@ -465,7 +465,7 @@ Value mlir::flashattn::cpu::lowerPagedLoad(LoadTileOp load, TileValues &values) 
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(branch.thenBlock());
     SmallVector<Value> at(indices);
-    at.front() = build.toIndex(place.page);
+    at.front() = build.toIndex(loadPage(b, loc, pages, place.number));
     at[rowDim] = build.toIndex(place.row);
     buildLoop(b, loc, build.index(0), build.index(existing), width, [&](Value column) {
       at.back() = column;

@@ -128,11 +128,11 @@ void Stager::copyChunk(const Copy &copy, Value buffer, Value stage, Value row, V
           arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, from[rowDim], first));
   }
   if (std::optional<PageMap> pages = load.getPages()) {
-    PagePlace place = lookUpPage(b, loc, *pages, toI32(from[rowDim]));
+    PagePlace place = findPage(b, loc, *pages, toI32(from[rowDim]));
     inBounds =
         inBounds ? arith::AndIOp::create(b, loc, inBounds, place.exists).getResult() : place.exists;
     from[rowDim] = toIndex(place.row);
-    from.front() = toIndex(place.page);
+    from.front() = toIndex(loadPage(b, loc, *pages, place.number));
   }
   auto withColumn = [&](Value rowInBounds, Value column) -> Value {
     Value inside = less(column, rowElements);

@@ -211,12 +211,29 @@ private:
   Value produce(const Group &group, Value slot, Value step);
   Value toMap(LoadTileOp load, Value row, IRMapping &mapping);
   SmallVector<Value> findPieces(LoadTileOp load, IRMapping &mapping, Value first);
+  /// The pages of the tiles that `load`, and other streams like it, load.
+  struct PagedTiles {
+    LoadTileOp load;
+    Value table, sequence;
+    SmallVector<Value> begins, ends;
+
+    int64_t countPieces() const {
+      return LoadTileOp(load).getTileType().getDimSize(0) / getPieceRows(load);
+    }
+    PageMap getMap() const {
+      return {table, sequence, LoadTileOp(load).getPages()->size, Value(), begins, ends};
+    }
+  };
   /// Pieces of a tile: the first row of each in its page, and the page, as index values.
   struct PagedPieces {
     SmallVector<Value> rows, pages;
   };
-  PagedPieces findPages(LoadTileOp load, IRMapping &mapping);
-  SmallVector<hopper::RingPutOp> put(unsigned stream, IRMapping &mapping, Value step);
+  std::optional<PagedTiles> findPages(IRMapping &mapping);
+  SmallVector<PagePlace> placePieces(const PagedTiles &tiles, Value tile);
+  SmallVector<Value> loadPages(const PagedTiles &tiles, Value tile);
+  PagedPieces findPieces(const PagedTiles &tiles, Value tile, ValueRange pages);
+  SmallVector<hopper::RingPutOp> put(unsigned stream, IRMapping &mapping, Value step,
+                                     const PagedPieces &paged);
   Value produceInterval(IRMapping mapping, Value slot, Value interval, Value step);
   void prepareNext(Value round, Value rounds, Value step);
   void prepareClaimed(Value round, Value step);

@@ -237,6 +237,17 @@ static LogicalResult verifyShared(LoadTileOp load, const BlockPlan &plan) {
                               << load.getPages()->size;
   if (load.getPages() && load.getPages()->first)
     return load.emitOpError() << "expected pages from their first row on but got 'first'";
+  // The producer looks up the pages of a step once.
+  auto isOfStep = [&](LoadTileOp other) {
+    std::optional<PageMap> pages = load.getPages(), others = other.getPages();
+    return !pages || !others ||
+           (load.getIndices()[*load.getRowDim()] == loop.getTile() &&
+            pages->table == others->table && pages->sequence == others->sequence &&
+            load.getTileType().getDimSize(0) == other.getTileType().getDimSize(0));
+  };
+  if (!llvm::all_of(plan.streams, isOfStep))
+    return load.emitOpError() << "expected all tiles in pages to be the step's rows of one "
+                                 "sequence but got others";
   for (const RowSegment &segment : segments)
     if (llvm::any_of(loop.getBody()->getArguments(), [&](Value argument) {
           return dependsOn(segment.start, argument) || dependsOn(segment.skip, argument);

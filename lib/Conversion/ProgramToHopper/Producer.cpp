@@ -72,30 +72,56 @@ SmallVector<Value> ProducerBuilder::findPieces(LoadTileOp load, IRMapping &mappi
   return pieces;
 }
 
-/// Returns the places of the pieces of a tile in pages, and their pages in the pool. A page that
-/// does not exist is past the pool, so that its rows are zeros.
-ProducerBuilder::PagedPieces ProducerBuilder::findPages(LoadTileOp load, IRMapping &mapping) {
-  PageMap pages = *load.getPages();
+/// Returns the pages from which the streams load tiles, with values before the loop over tiles;
+/// nullopt if there are none.
+std::optional<ProducerBuilder::PagedTiles> ProducerBuilder::findPages(IRMapping &mapping) {
+  auto load = llvm::find_if(plan.streams, [](LoadTileOp load) { return load.getPages(); });
+  if (load == plan.streams.end())
+    return std::nullopt;
+  PageMap pages = *LoadTileOp(*load).getPages();
   auto cloneAll = [&](ValueRange from) {
     return llvm::map_to_vector(from, [&](Value value) { return clone(value, mapping); });
   };
-  SmallVector<Value> begins = cloneAll(pages.begins), ends = cloneAll(pages.ends);
-  pages.sequence = clone(pages.sequence, mapping);
-  pages.begins = begins, pages.ends = ends;
-  Value first = toI32(getOrigin(load, mapping)[*load.getRowDim()]);
+  return PagedTiles{*load, pages.table, clone(pages.sequence, mapping), cloneAll(pages.begins),
+                    cloneAll(pages.ends)};
+}
+
+/// Returns the places of the pieces of tile `tile`, an index.
+SmallVector<PagePlace> ProducerBuilder::placePieces(const PagedTiles &tiles, Value tile) {
+  LoadTileOp load = tiles.load;
+  int64_t rows = load.getTileType().getDimSize(0);
+  Value first = arith::MulIOp::create(b, loc, toI32(tile), i32(rows));
+  SmallVector<PagePlace> places;
+  for (int64_t row = 0; row < rows; row += getPieceRows(load))
+    places.push_back(findPage(b, loc, tiles.getMap(), add(first, i32(row))));
+  return places;
+}
+
+/// Loads the pages of the pieces of tile `tile`, i32. If a step loads those of the next one, the
+/// producer does not wait for memory.
+SmallVector<Value> ProducerBuilder::loadPages(const PagedTiles &tiles, Value tile) {
+  return llvm::map_to_vector(placePieces(tiles, tile), [&](const PagePlace &place) {
+    return loadPage(b, loc, tiles.getMap(), place.number);
+  });
+}
+
+/// Returns the pieces of tile `tile` in `pages`, the result of `loadPages`. A page that does not
+/// exist is past the pool, so that its rows are zeros.
+ProducerBuilder::PagedPieces ProducerBuilder::findPieces(const PagedTiles &tiles, Value tile,
+                                                         ValueRange pages) {
+  LoadTileOp load = tiles.load;
   Value none = toI32(dim(load.getSource(), 0));
   PagedPieces pieces;
-  for (int64_t row = 0; row < load.getTileType().getDimSize(0); row += getPieceRows(load)) {
-    PagePlace place = lookUpPage(b, loc, pages, add(first, i32(row)));
+  for (auto [place, page] : llvm::zip_equal(placePieces(tiles, tile), pages)) {
     pieces.rows.push_back(toIndex(place.row));
-    pieces.pages.push_back(toIndex(select(place.exists, place.page, none)));
+    pieces.pages.push_back(toIndex(select(place.exists, page, none)));
   }
   return pieces;
 }
 
 /// Loads the tile of `step` into a stream's ring: in pieces up to the last cut, then by one copy.
-SmallVector<hopper::RingPutOp> ProducerBuilder::put(unsigned stream, IRMapping &mapping,
-                                                    Value step) {
+SmallVector<hopper::RingPutOp> ProducerBuilder::put(unsigned stream, IRMapping &mapping, Value step,
+                                                    const PagedPieces &paged) {
   LoadTileOp load = plan.streams[stream];
   const BlockValues::StreamMaps &maps = block.streamMaps[stream];
   SmallVector<Value> origin = getOrigin(load, mapping);
@@ -112,12 +138,11 @@ SmallVector<hopper::RingPutOp> ProducerBuilder::put(unsigned stream, IRMapping &
   };
   Value &row = origin[*load.getRowDim()];
   if (load.getPages()) {
-    PagedPieces found = findPages(load, mapping);
-    row = found.rows.front();
-    origin.front() = found.pages.front();
+    row = paged.rows.front();
+    origin.front() = paged.pages.front();
     if (!mayBeCut(load))
       return {put(maps.tile, {})};
-    return {put(maps.piece, found.rows, found.pages)};
+    return {put(maps.piece, paged.rows, paged.pages)};
   }
   SmallVector<RowSegment> segments = load.getSegments();
   if (segments.empty()) {
@@ -161,11 +186,6 @@ Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value inte
       values.push_back(segment.start);
     for (const RowSegment &segment : segments)
       values.push_back(segment.skip);
-    if (std::optional<PageMap> pages = load.getPages()) {
-      values.push_back(pages->sequence);
-      llvm::append_range(values, pages->begins);
-      llvm::append_range(values, pages->ends);
-    }
     cloneBeforeLoop(values);
   }
   for (const BlockPlan::Row &row : plan.rows) {
@@ -177,7 +197,14 @@ Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value inte
   SmallVector<Value> place;
   for (Value outer : program.getListIndices())
     place.push_back(clone(outer, mapping));
-  auto loop = scf::ForOp::create(b, loc, range.begin, range.end, index(1));
+  std::optional<PagedTiles> tiles = findPages(mapping);
+  // With more pieces, the producer lacks the registers for the pages of two tiles.
+  constexpr int64_t kMostPrefetched = 8;
+  bool prefetches = tiles && tiles->countPieces() <= kMostPrefetched;
+  SmallVector<Value> pages;
+  if (prefetches)
+    pages = loadPages(*tiles, range.begin);
+  auto loop = scf::ForOp::create(b, loc, range.begin, range.end, index(1), pages);
   // Unrolling by two would double the number of barriers that the thread keeps in registers.
   keepRolled(loop);
   OpBuilder::InsertionGuard guard(b);
@@ -189,8 +216,15 @@ Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value inte
   if (program.getList())
     number = toIndex(memref::LoadOp::create(b, loc, program.getList(), place));
   mapping.map(program.getTile(), number);
+  PagedPieces paged;
+  if (prefetches) {
+    pages = loadPages(*tiles, add(number, index(1)));
+    paged = findPieces(*tiles, number, loop.getRegionIterArgs());
+  } else if (tiles) {
+    paged = findPieces(*tiles, number, loadPages(*tiles, number));
+  }
   for (auto [i, ring] : llvm::enumerate(block.rings)) {
-    SmallVector<hopper::RingPutOp> puts = put(i, mapping, now);
+    SmallVector<hopper::RingPutOp> puts = put(i, mapping, now, paged);
     int64_t beside = 0;
     for (auto [row, places] : llvm::zip_equal(plan.rows, block.rows)) {
       if (row.stream != i)
@@ -208,6 +242,8 @@ Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value inte
       for (hopper::RingPutOp put : puts)
         put.setBeside(beside);
   }
+  if (prefetches)
+    scf::YieldOp::create(b, loc, pages);
   b.setInsertionPointAfter(loop);
   return add(step, sub(range.end, range.begin));
 }

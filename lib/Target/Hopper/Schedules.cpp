@@ -125,9 +125,10 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
     hopper.qRegisterColumns = row.qRegisterColumns;
     hopper.dynamicSchedulerMaxLen = row.dynamicSchedulerMaxLen;
     hopper.compactKV = row.compactKV;
-    // The producer of a persistent block reads the starts of packed rows.
-    bool findsSequences =
-        op.hasPackedSequences() && (row.qStages > 1 || row.dynamicSchedulerMaxLen);
+    // The producer of a persistent block reads the starts of packed rows, and any producer looks up
+    // pages.
+    bool findsSequences = op.hasPages() || (op.hasPackedSequences() &&
+                                            (row.qStages > 1 || row.dynamicSchedulerMaxLen));
     if (findsSequences) {
       constexpr int64_t kProducerRegisters = 56;
       HopperFields more =
@@ -333,7 +334,11 @@ static StringRef findReaderOfNumbers(AttentionOpInterface op) {
 static std::string explainLazyRefusal(AttentionOp op, ScheduleAttr schedule) {
   if (!schedule.getHopper().getLazyRescale())
     return "";
-  StringRef shape = op.getSoftcap() ? "a softcap" : findReaderOfNumbers(op);
+  // Consumers lack the registers for the pages of each set.
+  bool isDivided = op.hasPages() && op.getVisibleSets().size() > 1;
+  StringRef shape = op.getSoftcap() ? "a softcap"
+                    : isDivided     ? "pages and a mask of several sets"
+                                    : findReaderOfNumbers(op);
   if (!shape.empty())
     return llvm::formatv("expected lazy_rescale 0 with {0} but got 1", shape);
   int64_t least = llvm::Log2_64_Ceil(schedule.getTileN() / schedule.getThreadsPerRow()) + 1;

@@ -53,26 +53,31 @@ Value mlir::flashattn::takeRows(OpBuilder &b, Location loc, Value memref, unsign
   return memref::SubViewOp::create(b, loc, memref, offsets, sizes, strides);
 }
 
-PagePlace mlir::flashattn::lookUpPage(OpBuilder &b, Location loc, const PageMap &pages, Value row) {
+PagePlace mlir::flashattn::findPage(OpBuilder &b, Location loc, const PageMap &pages, Value row) {
   TileBuilder build(b, loc);
   if (pages.first)
     row = build.add(row, build.toI32(pages.first));
-  Value size = build.i32(pages.size), number = arith::DivUIOp::create(b, loc, row, size);
-  PagePlace place;
-  place.row = arith::RemUIOp::create(b, loc, row, size);
+  Value size = build.i32(pages.size);
+  PagePlace place{Value(), arith::DivUIOp::create(b, loc, row, size),
+                  arith::RemUIOp::create(b, loc, row, size)};
+  auto is = [&](arith::CmpIPredicate predicate, Value bound) -> Value {
+    return arith::CmpIOp::create(b, loc, predicate, place.number, build.toI32(bound));
+  };
   for (auto [begin, end] : llvm::zip_equal(pages.begins, pages.ends)) {
-    Value isInside = arith::AndIOp::create(
-        b, loc,
-        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, number, build.toI32(begin)),
-        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, number, build.toI32(end)));
+    Value isInside = arith::AndIOp::create(b, loc, is(arith::CmpIPredicate::sge, begin),
+                                           is(arith::CmpIPredicate::slt, end));
     place.exists =
         place.exists ? arith::OrIOp::create(b, loc, place.exists, isInside).getResult() : isInside;
   }
-  // Rows past the last page are looked up too, as the last rows of a tile.
+  return place;
+}
+
+Value mlir::flashattn::loadPage(OpBuilder &b, Location loc, const PageMap &pages, Value number) {
+  TileBuilder build(b, loc);
+  // The last tile may have rows past the last page.
   Value last = build.toI32(build.sub(build.dim(pages.table, 1), build.index(1)));
   Value at[] = {pages.sequence, build.toIndex(arith::MinUIOp::create(b, loc, number, last))};
-  place.page = memref::LoadOp::create(b, loc, pages.table, at);
-  return place;
+  return memref::LoadOp::create(b, loc, pages.table, at);
 }
 
 void mlir::flashattn::expandToTransfer(RewriterBase &b, LoadTileOp op) {

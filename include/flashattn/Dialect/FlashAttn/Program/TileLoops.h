@@ -73,14 +73,17 @@ LogicalResult expandTileLoop(RewriterBase &rewriter, TileLoopOp loop);
 SmallVector<Value> getTileOrigin(OpBuilder &builder, LoadTileOp op, ValueRange indices);
 SmallVector<Value> getTileOrigin(OpBuilder &builder, StoreTileOp op, ValueRange indices);
 
-/// Where a row of a sequence is in the pages of a pool (P1).
+/// Where a row of a sequence is in its pages (P1).
 struct PagePlace {
   Value exists; ///< i1: whether the page does
-  Value page;   ///< i32: the page's index in the pool; any number if it does not exist
+  Value number; ///< i32: index of the page in the sequence
   Value row;    ///< i32: the row in the page
 };
-/// Looks up the page of `row`, an i32 index of a row of a sequence.
-PagePlace lookUpPage(OpBuilder &builder, Location loc, const PageMap &pages, Value row);
+/// Returns the place of `row`, an i32 index of a row of a sequence.
+PagePlace findPage(OpBuilder &builder, Location loc, const PageMap &pages, Value row);
+/// Returns the index in the pool of page `number` of the sequence, i32: any number if the page does
+/// not exist.
+Value loadPage(OpBuilder &builder, Location loc, const PageMap &pages, Value number);
 
 /// Returns a subview of the rows [`from`, `below`) of `memref` along `rowDim`. A null `from` is the
 /// first row, and a null `below` the end.
