@@ -223,7 +223,11 @@ LogicalResult PrintMaskTiles::draw(AttentionOpInterface op) {
   int64_t sizes[2];
   for (auto [size, option, name, type] : {std::tuple(&sizes[0], &nq, "nq", op.getQ().getType()),
                                           std::tuple(&sizes[1], &nk, "nk", op.getK().getType())}) {
-    *size = *option != 0 ? option->getValue() : type.getDimSize(op.getSeqDim());
+    // P1: a dimension of pages is not the number of keys.
+    bool isOfPage = op.getPageTable() && size == &sizes[1];
+    *size = *option != 0 ? option->getValue()
+            : isOfPage   ? ShapedType::kDynamic
+                         : type.getDimSize(op.getSeqDim());
     if (ShapedType::isDynamic(*size))
       return op->emitError() << "expected option '" << name << "' for the dynamic size in " << type;
     constexpr int64_t kMostSize = std::numeric_limits<int32_t>::max(); // pairs fit 64 bits

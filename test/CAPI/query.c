@@ -87,6 +87,8 @@ static void checkOperands(void) {
                   {"q_len", "B", 1 << FLASHATTN_I32, 0, 1, 0, 0, 0},
                   {"cu_seqlens_q", "C", 1 << FLASHATTN_I32, 0, 1, 0, 0, 0},
                   {"cu_seqlens_k", "C", 1 << FLASHATTN_I32, 0, 1, 0, 0, 0},
+                  {"page_table", "BT", 1 << FLASHATTN_I32, 0, 1, 0, 0, 0},
+                  {"leftpad_k", "B", 1 << FLASHATTN_I32, 0, 1, 0, 0, 0},
                   {"offset", "", 1 << FLASHATTN_INDEX, 0, 1, 0, 0, 0},
                   {"offsets", "B", 1 << FLASHATTN_I32, 0, 1, 0, 0, 0},
                   {"scale", "", 1 << FLASHATTN_F32, 0, 1, 0, 0, 0},

@@ -57,11 +57,10 @@ static std::string drawOp(AttentionOpInterface op) {
   MaskAttrInterface mask = op.getMaskAttr();
   if (!mask)
     return {};
-  auto getLength = [&](TypedValue<ShapedType> operand) {
-    int64_t size = operand.getType().getDimSize(op.getSeqDim());
+  auto getLength = [&](int64_t size) {
     return ShapedType::isDynamic(size) || size < 1 ? kLength : size;
   };
-  TileMapSizes sizes{getLength(op.getQ()), getLength(op.getK()), 0, 64, 64};
+  TileMapSizes sizes{getLength(op.getStaticQueries()), getLength(op.getStaticKeys()), 0, 64, 64};
   bool isTooMuch = sizes.nq > kMostPairs / sizes.nk;
   if (isTooMuch)
     sizes.nq = std::min(sizes.nq, kLength), sizes.nk = std::min(sizes.nk, kMostPairs / kLength);

@@ -271,13 +271,20 @@ Error KeyGatherer::addLengths() {
 /// P2: finds the pages of which a query of their sequence sees a key. Returns an error if the
 /// table's entry of such a page is out of range.
 Error KeyGatherer::findPages() {
+  bool isWhole = mayCountMoreRows(problem);
   for (int64_t batch = 0; batch < problem.batch; ++batch)
-    for (const AttentionProblem::Sequence &of : problem.getSequences(batch))
-      for (int64_t i = 0; i < of.numQueries; ++i)
-        for (KeyInterval keys : getVisibleKeys(problem, of.firstQuery + i, batch)) {
-          int64_t shift = getPadding(of.b) - of.firstKey;
+    for (const AttentionProblem::Sequence &of : problem.getSequences(batch)) {
+      auto set = [&](KeyInterval keys) {
+        int64_t shift = getPadding(of.b) - of.firstKey;
+        if (keys.begin < keys.end)
           pages[of.b].set((keys.begin + shift) / pageRows, (keys.end - 1 + shift) / pageRows + 1);
-        }
+      };
+      if (isWhole && of.numQueries)
+        set({of.firstKey, of.firstKey + of.numKeys});
+      for (int64_t i = 0; i < of.numQueries && !isWhole; ++i)
+        for (KeyInterval keys : getVisibleKeys(problem, of.firstQuery + i, batch))
+          set(keys);
+    }
   int64_t pool = problem.getOperand("k")->getShape().front();
   for (int64_t b = 0; table && b < batches; ++b)
     for (unsigned page : pages[b].set_bits())

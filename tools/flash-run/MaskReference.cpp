@@ -189,9 +189,13 @@ static bool hasGaps(AffineExpr expr) {
          std::abs(evaluate(expr, {0, 0, 0}, 1) - constant) > 1;
 }
 
+bool flashattn::mayCountMoreRows(const AttentionProblem &problem) {
+  return llvm::any_of(problem.sets,
+                      [](IntegerSet set) { return llvm::any_of(set.getConstraints(), hasGaps); });
+}
+
 CountedRows flashattn::getCountedRows(const AttentionProblem &problem, int64_t b) {
-  bool isWhole = llvm::any_of(
-      problem.sets, [](IntegerSet set) { return llvm::any_of(set.getConstraints(), hasGaps); });
+  bool isWhole = mayCountMoreRows(problem);
   CountedRows rows{llvm::BitVector(problem.numKeys), llvm::BitVector(problem.numQueries)};
   for (const AttentionProblem::Sequence &of : problem.getSequences(b)) {
     int64_t firstQuery = of.firstQuery, endQuery = firstQuery + of.numQueries;

@@ -78,6 +78,10 @@ struct KeyInterval {
   int64_t begin, end;
 };
 
+/// Whether the mask has a set with mod, floordiv or multiples of p or k, for which a compiled op may
+/// use larger ranges of rows (rules A7, P2).
+bool mayCountMoreRows(const AttentionProblem &problem);
+
 /// Returns the keys that the mask shows to query `row` of batch `b`, as disjoint intervals in
 /// order.
 SmallVector<KeyInterval> getVisibleKeys(const AttentionProblem &problem, int64_t row,

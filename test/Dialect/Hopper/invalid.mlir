@@ -903,7 +903,7 @@ func.func @segments(%a: memref<2x64x64xf16, #gpu.address_space<workgroup>>, %b: 
 
 func.func @segments(%ring: !hopper.ring<3x2x80x64xf16>, %i: index, %map: !hopper.tensor_map<80x64xf16>) {
   // expected-error @+1 {{expected 1 operand 'ring' in 'operandSegmentSizes' but got 2}}
-  "hopper.ring_put"(%ring, %ring, %i, %map, %i, %i, %i, %i) <{operandSegmentSizes = array<i32: 2, 1, 0, 1, 4, 0>}> : (!hopper.ring<3x2x80x64xf16>, !hopper.ring<3x2x80x64xf16>, index, !hopper.tensor_map<80x64xf16>, index, index, index, index) -> ()
+  "hopper.ring_put"(%ring, %ring, %i, %map, %i, %i, %i, %i) <{operandSegmentSizes = array<i32: 2, 1, 0, 1, 4, 0, 0>}> : (!hopper.ring<3x2x80x64xf16>, !hopper.ring<3x2x80x64xf16>, index, !hopper.tensor_map<80x64xf16>, index, index, index, index) -> ()
   return
 }
 

@@ -151,3 +151,19 @@ func.func @along(%ring: !hopper.ring<3x1x16x64xf16>, %m: !hopper.tensor_map<8x64
   hopper.ring_put %ring at %i from %m[%i, %i] pieces(%i, %i) along 2 : !hopper.ring<3x1x16x64xf16>, !hopper.tensor_map<8x64xf16>
   return
 }
+
+// -----
+
+func.func @too_few_pages(%ring: !hopper.ring<3x1x16x64xf16>, %m: !hopper.tensor_map<8x64xf16>, %i: index) {
+  // expected-error @+1 {{expected a page for each of 2 pieces along another dimension than 0 but got 1 pages}}
+  hopper.ring_put %ring at %i from %m[%i, %i, %i] pieces(%i, %i) along 1 pages(%i) : !hopper.ring<3x1x16x64xf16>, !hopper.tensor_map<8x64xf16>
+  return
+}
+
+// -----
+
+func.func @pages_along_rows(%ring: !hopper.ring<3x1x16x64xf16>, %m: !hopper.tensor_map<8x64xf16>, %i: index) {
+  // expected-error @+1 {{expected a page for each of 2 pieces along another dimension than 0 but got 2 pages}}
+  hopper.ring_put %ring at %i from %m[%i, %i, %i] pieces(%i, %i) along 0 pages(%i, %i) : !hopper.ring<3x1x16x64xf16>, !hopper.tensor_map<8x64xf16>
+  return
+}

@@ -276,6 +276,15 @@ func.func @groups(%id: i32) {
   return
 }
 
+// Pieces of pages.
+// CHECK-LABEL: func @pages
+// CHECK: hopper.ring_put %{{.*}} at %{{.*}} from %{{.*}}[%{{.*}}, %{{.*}}, %{{.*}}] pieces(%{{.*}}, %{{.*}}) along 1 pages(%{{.*}}, %{{.*}}) : !hopper.ring<3x1x16x64xf16>, !hopper.tensor_map<8x64xf16>
+func.func @pages(%ring: !hopper.ring<3x1x16x64xf16>, %m: !hopper.tensor_map<8x64xf16>, %i: index, %j: index) {
+  hopper.ring_put %ring at %i from %m[%i, %i, %i] pieces(%i, %i) along 1 pages(%i, %j)
+      : !hopper.ring<3x1x16x64xf16>, !hopper.tensor_map<8x64xf16>
+  return
+}
+
 // A tile that comes in pieces.
 // CHECK-LABEL: func @pieces
 // CHECK: hopper.ring_put %{{.*}} at %{{.*}} from %{{.*}}[%{{.*}}, %{{.*}}] pieces(%{{.*}}, %{{.*}}) along 0 panels 1 : !hopper.ring<3x2x16x64xf16>, !hopper.tensor_map<8x64xf16>

@@ -106,6 +106,15 @@ void Features::pack(std::mt19937 &random) {
   hasQLen = !isPacked || random() % 3 == 0;
 }
 
+void Features::page(std::mt19937 &random) {
+  const int64_t sizes[] = {1, 2, 4, 8, 16, 20, 24, 32, 64, 128, 256, 1000};
+  pack(random);
+  hasQLen &= isPacked;
+  pageRows = sizes[random() % std::size(sizes)];
+  hasKvLen = true;
+  hasLeftpad = random() % 5 == 0;
+}
+
 void Features::drawGradients(std::mt19937 &random) {
   hasDLse = random() % 2;
   hasDBias = !bias.empty() && random() % 4;
@@ -132,6 +141,10 @@ std::string Features::name() const {
     add("packed");
   if (hasQLen)
     add("q_len");
+  if (pageRows)
+    add("pages_" + std::to_string(pageRows));
+  if (hasLeftpad)
+    add("leftpad");
   if (hasOffset)
     add("offset");
   if (hasDLse)
@@ -150,7 +163,10 @@ std::string Features::parameters() const {
   if (hasOffset)
     text += "%offset: index, ";
   if (isPacked)
-    text += "%starts_q: memref<?xi32>, %starts_k: memref<?xi32>, ";
+    text += pageRows ? "%starts_q: memref<?xi32>, "
+                     : "%starts_q: memref<?xi32>, %starts_k: memref<?xi32>, ";
+  if (pageRows)
+    text += "%table: memref<?x?xi32>, ";
   if (!bias.empty())
     text += "%bias: memref<" + bias + ">, ";
   if (!attnMask.empty())
@@ -161,6 +177,8 @@ std::string Features::parameters() const {
     text += "%len: memref<?xi32>, ";
   if (hasQLen)
     text += "%q_len: memref<?xi32>, ";
+  if (hasLeftpad)
+    text += "%leftpad: memref<?xi32>, ";
   return text;
 }
 
@@ -181,7 +199,13 @@ std::string Features::operandClauses() const {
   if (hasQLen)
     text += " q_len(%q_len : memref<?xi32>)";
   if (isPacked)
-    text += " cu_seqlens_q(%starts_q : memref<?xi32>) cu_seqlens_k(%starts_k : memref<?xi32>)";
+    text += " cu_seqlens_q(%starts_q : memref<?xi32>)";
+  if (isPacked && !pageRows)
+    text += " cu_seqlens_k(%starts_k : memref<?xi32>)";
+  if (pageRows)
+    text += " page_table(%table : memref<?x?xi32>)";
+  if (hasLeftpad)
+    text += " leftpad_k(%leftpad : memref<?xi32>)";
   if (hasOffset)
     text += " offset(%offset)";
   if (scoreMod)
@@ -332,4 +356,52 @@ void flashattn::plantNaN(const OpOfFunction &op, const AttentionProblem &problem
         bias.set((b * rows + row) * shape[3] + k, kNaN);
     }
   }
+}
+
+void flashattn::plantInPages(const OpOfFunction &op, const AttentionProblem &problem,
+                             MutableArrayRef<HostTensor> arguments) {
+  HostTensor &table = arguments[*op.getArgument("page_table")];
+  std::optional<unsigned> leftpad = op.getArgument("leftpad_k");
+  int64_t columns = table.getShape()[1], heads = problem.keyHeads;
+  ArrayRef<int64_t> shape = arguments[*op.getArgument("k")].getShape();
+  int64_t pool = shape[0], pageRows = shape[problem.isBSHD ? 1 : 2];
+  llvm::BitVector counted(pool * pageRows), seen(table.getNumElements());
+  for (int64_t batch = 0; batch < problem.batch; ++batch) {
+    llvm::BitVector keys = getCountedRows(problem, batch).keys;
+    for (const AttentionProblem::Sequence &of : problem.getSequences(batch)) {
+      int64_t most = columns * pageRows;
+      int64_t first = leftpad ? std::clamp<int64_t>(arguments[*leftpad].get(of.b), 0, most) : 0;
+      auto getEntry = [&](int64_t k) {
+        return of.b * columns + (first + k - of.firstKey) / pageRows;
+      };
+      auto see = [&](KeyInterval interval) {
+        for (int64_t k = interval.begin; k < interval.end; ++k)
+          seen.set(getEntry(k));
+      };
+      if (mayCountMoreRows(problem))
+        see({of.firstKey, of.firstKey + of.numKeys});
+      for (int64_t row = 0; row < of.numQueries; ++row)
+        for (KeyInterval interval : getVisibleKeys(problem, of.firstQuery + row, batch))
+          see(interval);
+      for (int64_t k = of.firstKey; k < of.firstKey + of.numKeys; ++k)
+        if (keys[k] && seen[getEntry(k)])
+          counted.set(int64_t(table.get(getEntry(k))) * pageRows +
+                      (first + k - of.firstKey) % pageRows);
+    }
+  }
+  for (StringRef name : {"k", "v"}) {
+    HostTensor &tensor = arguments[*op.getArgument(name)];
+    int64_t width = tensor.getShape().back();
+    for (int64_t row = 0; row < pool * pageRows; ++row)
+      for (int64_t h = 0; h < heads && !counted[row]; ++h) {
+        int64_t start =
+            getRowStart(problem.isBSHD, row / pageRows, h, row % pageRows, heads, pageRows, width);
+        for (int64_t d = 0; d < width; ++d)
+          tensor.set(start + d, std::numeric_limits<double>::quiet_NaN());
+      }
+  }
+  const double wrong[] = {-1, double(pool), double(pool + 7), -2147483648.0, 2147483647.0};
+  for (int64_t entry = 0; entry < table.getNumElements(); ++entry)
+    if (!seen[entry])
+      table.set(entry, wrong[entry % std::size(wrong)]);
 }

@@ -14,8 +14,10 @@ struct Features {
   std::string bias, attnMask; ///< shapes and types as "1x?x?x?xbf16"; empty where left out
   bool hasOffset = false, hasSinkLogits = false, hasKvLen = false;
   bool isPacked = false, hasQLen = false; ///< rules S1 to S4
-  std::string softcap;                    ///< a number, or empty
-  unsigned scoreMod = 0; ///< number of a score modification of getNumScoreMods(), 0 for none
+  int64_t pageRows = 0;    ///< rows of a page (rule P1), 0 for none; only queries are then packed
+  bool hasLeftpad = false; ///< rule P3
+  std::string softcap;     ///< a number, or empty
+  unsigned scoreMod = 0;   ///< number of a score modification of getNumScoreMods(), 0 for none
   /// Of gradients (rules B1, B3 to B5).
   bool hasDLse = false, hasDBias = false, hasDSinkLogits = false, isDeterministic = false;
 
@@ -25,6 +27,8 @@ struct Features {
   void prepareLarge(bool isBackward);
   /// Packs sequences, limits their queries, or both. Leaves out features that exclude this.
   void pack(std::mt19937 &random);
+  /// Puts keys into pages, and packs queries as `pack` does. Leaves out features that exclude this.
+  void page(std::mt19937 &random);
   void drawGradients(std::mt19937 &random);
   static unsigned getNumScoreMods();
 
@@ -35,6 +39,11 @@ struct Features {
   /// Clauses behind `ins`.
   std::string operandClauses() const;
 };
+
+/// Puts NaN into rows of pages that no query sees, and numbers out of range into entries of the
+/// table whose pages no query sees (rule P2). `arguments` are the program's.
+void plantInPages(const OpOfFunction &op, const AttentionProblem &problem,
+                  MutableArrayRef<HostTensor> arguments);
 
 /// Makes most of `attn_mask` blocks of one value, hidden for the greater part.
 void hideBlocks(HostTensor &attnMask, std::mt19937 &random);

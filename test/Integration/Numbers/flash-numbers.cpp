@@ -5,7 +5,8 @@
 // margins stand around every buffer, and o and lse must agree with the reference.
 // With --features the modules are drawn at random from all that shapes a score, too. With
 // --backward they are of the gradients, of an o and lse that the reference gives, with --schedules
-// each has a schedule of its own. With --large their scores are far from 0.
+// each has a schedule of its own. With --large their scores are far from 0, and with --paged their
+// keys are in pages.
 //
 //===----------------------------------------------------------------------===//
 
@@ -68,6 +69,8 @@ static cl::opt<bool> largeFlag("large", cl::desc("with --features, scores that a
 static cl::opt<bool>
     packedFlag("packed", cl::desc("with --features, packed sequences and lengths of queries"),
                cl::cat(category));
+static cl::opt<bool> pagedFlag("paged", cl::desc("with --features, keys and values in pages"),
+                               cl::cat(category));
 static cl::opt<bool> backwardFlag("backward", cl::desc("gradients: flashattn.attention_backward"),
                                   cl::cat(category));
 static cl::opt<bool>
@@ -138,14 +141,19 @@ private:
   std::string attentionText() const {
     std::string t = llvm::formatv("memref<{0}x?x?x{1}x{2}>", batches(), dim, type);
     std::string tv = llvm::formatv("memref<{0}x?x?x{1}x{2}>", batches(), valueDim, type);
+    auto pool = [&](int64_t width) -> std::string {
+      return llvm::formatv(mask->isBSHD ? "memref<?x{0}x?x{1}x{2}>" : "memref<?x?x{0}x{1}x{2}>",
+                           features.pageRows, width, type);
+    };
+    std::string k = features.pageRows ? pool(dim) : t, v = features.pageRows ? pool(valueDim) : tv;
     return llvm::formatv(
-        "func.func @attention(%query: {0}, %key: {0}, %value: {1}, {2}%o: {1}, "
+        "func.func @attention(%query: {0}, %key: {8}, %value: {9}, {2}%o: {1}, "
         "%lse: {7}) {{\n"
-        "  flashattn.attention {3} {4} {5} ins(%query, %key, %value : {0}, {0}, {1}){6}\n"
+        "  flashattn.attention {3} {4} {5} ins(%query, %key, %value : {0}, {8}, {9}){6}\n"
         "      outs(%o, %lse : {1}, {7})\n"
         "  return\n}\n",
         t, tv, features.parameters(), mask->clause, features.attributeClauses(), mask->place,
-        features.operandClauses(), rowType());
+        features.operandClauses(), rowType(), k, v);
   }
   std::string gradientText() const {
     std::string t = llvm::formatv("memref<{0}x?x?x{1}x{2}>", batches(), dim, type);
@@ -225,7 +233,9 @@ static std::vector<Module> drawModules(std::mt19937 &random, unsigned count, boo
                   dims[i % std::size(dims)], 0, Features::draw(random)};
     if (largeFlag)
       module.features.prepareLarge(backwardFlag);
-    if (packedFlag)
+    if (pagedFlag)
+      module.features.page(random);
+    else if (packedFlag)
       module.features.pack(random);
     if (backwardFlag)
       module.features.drawGradients(random);
@@ -292,21 +302,32 @@ static Expected<std::string> runCase(const Lowered &code, const Module &module, 
   const Program &program = *code.program;
   size_t mark = device.mark();
   bool isPacked = module.features.isPacked;
-  auto getSpec = [&](int64_t heads, int64_t length, int64_t width, unsigned argument) {
+  int64_t pageRows = module.features.pageRows, batch = isPacked ? 1 : shape.batch;
+  // Enough pages for all sequences, and some more. A random table shares pages.
+  int64_t tablePages = pageRows ? 2 + shape.numKeys / pageRows : 0;
+  int64_t sequences = isPacked ? shape.batch + 1 : shape.batch;
+  int64_t keyBatch = pageRows ? sequences * tablePages / 2 + 3 : batch;
+  int64_t keyRows = pageRows ? pageRows : shape.numKeys;
+  auto getSpec = [&](int64_t batch, int64_t heads, int64_t length, int64_t width,
+                     unsigned argument) {
     if (module.mask->isBSHD)
       std::swap(heads, length);
-    return llvm::formatv("{0}x{1}x{2}x{3}x{4}=random:{5}", isPacked ? 1 : shape.batch, heads,
-                         length, width, module.type, seedFlag * 16 + argument)
+    return llvm::formatv("{0}x{1}x{2}x{3}x{4}=random:{5}", batch, heads, length, width, module.type,
+                         seedFlag * 16 + argument)
         .str();
   };
   // What else there is follows from these; outputs start as NaN.
-  std::vector<std::string> specs = {getSpec(shape.queryHeads, shape.numQueries, module.dim, 0),
-                                    getSpec(shape.keyHeads, shape.numKeys, module.dim, 1),
-                                    getSpec(shape.keyHeads, shape.numKeys, module.valueDim, 2)};
+  std::vector<std::string> specs = {
+      getSpec(batch, shape.queryHeads, shape.numQueries, module.dim, 0),
+      getSpec(keyBatch, shape.keyHeads, keyRows, module.dim, 1),
+      getSpec(keyBatch, shape.keyHeads, keyRows, module.valueDim, 2)};
   if (module.features.hasOffset)
     specs.push_back(llvm::formatv("index={0}", shape.numKeys / 2));
-  for (unsigned i = 0; i < 2 && isPacked; ++i)
+  for (unsigned i = 0; i < (pageRows ? 1 : 2) && isPacked; ++i)
     specs.push_back(llvm::formatv("{0}xi32=random:{1}", shape.batch + 2, seedFlag * 16 + 3 + i));
+  if (pageRows)
+    specs.push_back(
+        llvm::formatv("{0}x{1}xi32=random:{2}", sequences, tablePages, seedFlag * 16 + 5));
   Expected<Inputs> inputs = makeInputs(program, specs, workFlag);
   if (!inputs)
     return inputs.takeError();
@@ -334,7 +355,9 @@ static Expected<std::string> runCase(const Lowered &code, const Module &module, 
     // Rows that are not sampled have a log-sum-exp like others', which large ones do not.
     fillForward(program, op, wanted.flip(), largeFlag ? HUGE_VAL : workFlag, *inputs);
   }
-  if (featuresFlag)
+  if (pageRows)
+    plantInPages(op, *problem, inputs->tensors);
+  else if (featuresFlag)
     plantNaN(op, *problem, !backwardFlag && (!code.schedule || code.schedule.getSplits() == 1),
              inputs->tensors);
   Runner runner(program, device, executable);
@@ -445,9 +468,14 @@ static Expected<bool> runGrid() {
   if (featuresFlag && (sampleFlag || modulesFlag))
     return llvm::createStringError(
         "expected no --sample and no --modules, which are of the grid, with --features");
-  if ((largeFlag || packedFlag) && !featuresFlag)
-    return llvm::createStringError(llvm::Twine("expected --features with --") +
-                                   (largeFlag ? "large" : "packed"));
+  if ((largeFlag || packedFlag || pagedFlag) && !featuresFlag)
+    return llvm::createStringError(llvm::Twine("expected --features with --") + (largeFlag ? "large"
+                                                                                 : pagedFlag
+                                                                                     ? "paged"
+                                                                                     : "packed"));
+  if (pagedFlag && (largeFlag || backwardFlag))
+    return llvm::createStringError(llvm::Twine("expected no --") +
+                                   (largeFlag ? "large" : "backward") + " with --paged");
   if (!(workFlag > 0))
     return llvm::createStringError(llvm::Twine("expected --work above 0 but got ") +
                                    llvm::formatv("{0}", double(workFlag)).str());
