@@ -44,15 +44,15 @@ class _Plan(_plans.Plan):
 
 @overload
 def attention(
-    q: _Given, k: Any, v: Any, *, return_lse: Literal[False] = ..., **options: Unpack[_options.Keywords]
+    q: _Given, k: Any, v: Any, *, return_lse: Literal[False] = ..., **options: Unpack[_options.ForwardKeywords]
 ) -> _Given: ...
 @overload
 def attention(
-    q: _Given, k: Any, v: Any, *, return_lse: Literal[True], **options: Unpack[_options.Keywords]
+    q: _Given, k: Any, v: Any, *, return_lse: Literal[True], **options: Unpack[_options.ForwardKeywords]
 ) -> Tuple[_Given, Any]: ...
 @overload
 def attention(
-    q: _Given, k: Any, v: Any, *, return_lse: bool, **options: Unpack[_options.Keywords]
+    q: _Given, k: Any, v: Any, *, return_lse: bool, **options: Unpack[_options.ForwardKeywords]
 ) -> Union[_Given, Tuple[_Given, Any]]: ...
 def attention(
     q: Any,
@@ -77,6 +77,8 @@ def attention(
     q_len: Any = None,
     cu_seqlens_q: Any = None,
     cu_seqlens_k: Any = None,
+    page_table: Any = None,
+    leftpad_k: Any = None,
     offset: Any = None,
     score_mod: Optional[_trace.ScoreMod] = None,
     aux_tensors: Optional[Sequence[Any]] = None,
@@ -148,6 +150,15 @@ def attention(
         model, each call checks the starts. On a GPU, the host does not read them.
       cu_seqlens_k: `[B+1]`, i32: the same for k and v. Without one of them, the tensors on its side have B
         batch elements, and kv_len states how many of their keys are valid (docs/sequences.md).
+      page_table: `[B, P]`, i32: k and v are pools of pages, `[pages, Hkv, S, D]` and `[pages, Hkv, S, Dv]`, and
+        key j of batch element or sequence b is row `j % S` of page `page_table[b, j // S]`. kv_len is required.
+        The page size S is compiled in. The strides of pools are arbitrary, except for the last. Pages that no
+        query sees are not read, and their entries may be any numbers. With P = 1, an entry is the index of the
+        sequence in k and v, of which S rows belong to it. On the CPU and on a model, each call checks the entries
+        of pages that are seen (docs/serving.md). On a GPU, the host does not read them. Calls with page_table or
+        leftpad_k have no gradients, and exclude bias, attn_mask and cu_seqlens_k.
+      leftpad_k: `[B]`, i32: key j is row `leftpad_k[b] + j` of k[b], or of the pages of sequence b. kv_len counts
+        keys from there.
       offset: the position of query 0, an integer of 32 bits; replaces the position that `align` implies.
         One kernel serves all values. Or `[B]`, i32: one position for each batch element or packed sequence.
       score_mod: a function of (score, b, h, p, k) that returns the new score, such as
@@ -187,12 +198,13 @@ def attention(
     operands: Any = None
     if not (
         bias is attn_mask is softcap is sink_logits is kv_len is q_len is cu_seqlens_q is cu_seqlens_k
-        is offset is aux_tensors is None and score_mod is None
+        is page_table is leftpad_k is offset is aux_tensors is None and score_mod is None
     ):  # fmt: skip
         offset, offsets = _features.split_offset(offset)
         operands = {
             "bias": bias, "attn_mask": attn_mask, "sink_logits": sink_logits, "kv_len": kv_len,
-            "q_len": q_len, "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "offsets": offsets,
+            "q_len": q_len, "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k,
+            "page_table": page_table, "leftpad_k": leftpad_k, "offsets": offsets,
         }  # fmt: skip
         text = score_mod
         if not traces:

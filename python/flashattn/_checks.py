@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 from . import _module, _tensors
-from ._library import DEVICE_CPU, PACKED, Role
+from ._library import DEVICE_CPU, PACKED, PAGE, POOL, Role
 from ._tensors import View
 from .errors import ArgumentError, UnsupportedError
 
@@ -13,7 +13,8 @@ ALIGNMENT = 16  # bytes of the widest load and store of a GPU thread
 
 _SIZES = {
     "B": "batch size", "H": "head count", "G": "head count", "N": "query length", "K": "key length",
-    "D": "head dimension", "V": "head dimension", PACKED: "batch size",
+    "D": "head dimension", "V": "head dimension", PACKED: "batch size", POOL: "number of pages",
+    PAGE: "page size", "T": "number of pages of a sequence",
 }  # fmt: skip
 
 
@@ -96,6 +97,8 @@ def check_inputs(views: Dict[str, View], roles: Dict[str, Role], layout: str) ->
         raise ArgumentError(
             f"expected head dimensions of at least 1 but got {sizes['D']} of 'q' and {sizes['V']} of 'v'"
         )
+    if roles["k"].is_pool and sizes[PAGE] == 0:
+        raise ArgumentError("expected a page size of at least 1 but got 0")
     if sizes["G"] == 0 and sizes["H"] != 0:
         raise ArgumentError("expected at least 1 key/value head but got 0")
     if sizes["G"] and sizes["H"] % sizes["G"]:
@@ -201,15 +204,23 @@ def normalize(views: Mapping[str, View], roles: Mapping[str, Role]) -> Tuple[Dic
     return {name: view for name, (view, _, _) in normalized.items()}, kind
 
 
+def with_dense_ones(view: View) -> View:
+    """Returns the view, in which dimensions of size 1 have the strides of a dense tensor."""
+    dense = _tensors._dense_strides(view.shape)
+    strides = tuple(d if n == 1 else s for n, s, d in zip(view.shape, view.strides, dense))
+    return view._replace(strides=dense if 0 in view.shape else strides)
+
+
 def _normalize(view: View) -> Tuple[View, bool, bool]:
     """Returns the view, in which dimensions of size 1 have the strides of a dense tensor; whether the view is
     dense; and whether its rows begin at multiples of 16 bytes."""
     dense = _tensors._dense_strides(view.shape)
+    view = with_dense_ones(view)
     if 0 in view.shape:
-        return view._replace(strides=dense), True, True
-    strides = tuple(d if n == 1 else s for n, s, d in zip(view.shape, view.strides, dense))
+        return view, True, True
+    strides = view.strides
     size = _module.ELEMENT_BYTES[view.element]
     aligned = view.pointer % ALIGNMENT == 0 and all(
         n == 1 or s * size % ALIGNMENT == 0 for n, s in zip(view.shape[:-1], strides)
     )
-    return view._replace(strides=strides), strides == dense, aligned
+    return view, strides == dense, aligned

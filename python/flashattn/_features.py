@@ -13,7 +13,9 @@ from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tup
 import numpy
 
 from . import _aux, _library, _module, _tensors
-from ._checks import ALIGNMENT, Sizes, check_contiguous, check_strides, check_view, with_batch
+from ._checks import (
+    ALIGNMENT, Sizes, check_contiguous, check_strides, check_view, with_batch, with_dense_ones,
+)  # fmt: skip
 from ._library import DEVICE_CPU, Role
 from ._texts import show
 from ._tensors import View
@@ -40,11 +42,11 @@ def roles_with(
     operands: Iterable[str], op: str = "attention", score_mod: Optional[str] = None
 ) -> Dict[str, Role]:
     """Returns the roles of all operands of an op by name, in a call with `operands`, some of which may pack
-    sequences, and with the text of a score_mod."""
+    sequences or be in pages, and with the text of a score_mod."""
     found = (*_library.get().roles(op), *_aux.roles_of(score_mod).values())
-    starts = [name for name in operands if name in _module.STARTS]
-    if starts:
-        found = tuple(role._replace(dims=_module.packed_dims(role.dims, starts)) for role in found)
+    placing = [name for name in operands if name in _module.STARTS or name == "page_table"]
+    if placing:
+        found = tuple(role._replace(dims=_module.dims_with(role.dims, placing)) for role in found)
     return {role.name: role for role in found}
 
 
@@ -54,7 +56,12 @@ def check_sequences(operands: Iterable[str], layout: str) -> None:
     names = set(operands)
     if layout == "thd" and "cu_seqlens_q" not in names:
         raise ArgumentError("expected cu_seqlens_q with layout thd but got None")
-    for name in ("cu_seqlens_q", "cu_seqlens_k", "q_len"):
+    for name in _module.PLACES:
+        if name in names and "cu_seqlens_k" in names:
+            raise ArgumentError(f"expected no {name} with cu_seqlens_k, which packs the keys, but got one")
+    if "page_table" in names and "kv_len" not in names:
+        raise ArgumentError("expected kv_len with page_table but got None")
+    for name in ("cu_seqlens_q", "cu_seqlens_k", "q_len", *_module.PLACES):
         for other in ("bias", "attn_mask"):
             if name in names and other in names:
                 raise ArgumentError(
@@ -80,13 +87,16 @@ _ELSEWHERE = {
     "seqused_k": "kv_len=",
     "max_seqlen_q": "none: the tensors' shapes determine it",
     "max_seqlen_k": "none: the tensors' shapes determine it",
-    "page_table": "none: k and v without pages",
+    "page_table": "none: only flashattn.attention reads pages",
+    "leftpad_k": "none: only flashattn.attention shifts keys",
+    "cache_batch_idx": "page_table=, with one column, and kv_len=",
+    "cache_leftpad": "leftpad_k=",
     "num_splits": "none: the compiler splits the keys if that is faster",
     "dropout_p": "none: nothing is dropped out",
     "seqused_q": "q_len=",
     "cu_seqlens_q": "none: only flashattn.attention takes packed sequences",
     "cu_seqlens_k": "none: only flashattn.attention takes packed sequences",
-    "block_table": "none: k and v without pages",
+    "block_table": "page_table=",
     "cache_seqlens": "kv_len=, or flashattn.torch.decode",
     "deterministic": "torch.use_deterministic_algorithms(True) before",
     "return_attn_probs": "return_lse=True",
@@ -232,7 +242,9 @@ def check(
         else:
             if role.dims:
                 check_strides(name, view)
-            if len(role.dims) > 1:
+            if name == "page_table":  # of any row stride
+                view = with_dense_ones(view)
+            elif len(role.dims) > 1:
                 check_contiguous(name, view)
             is_on_host = view.device == DEVICE_CPU or isinstance(view.device, str)
             if name in _module.STARTS and is_on_host:

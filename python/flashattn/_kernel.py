@@ -12,7 +12,7 @@ import numpy
 
 from . import _aux, _cache, _features, _library, _module, _plans, _tensors, _texts, _torch, _trace
 from ._checks import ALIGNMENT, device_name, model_chip
-from ._library import DEVICE_AUTO, DEVICE_CPU, DEVICE_MODEL
+from ._library import DEVICE_AUTO, DEVICE_CPU, DEVICE_MODEL, PAGE
 from ._options import AttentionOptions
 from ._tensors import View
 from .errors import ArgumentError, CompileError, DeviceError, UnsupportedError
@@ -228,10 +228,13 @@ class Kernel:
         )
         call = _plans.check_call("attention", {"q": q, "k": k, "v": v}, operands, options, problem)
         sizes, found = call.sizes, call.views["q"]
+        has_slots = problem.operand("page_table") is not None and problem.page_size is None
         for name, width, size in (
             ("D", problem.d, sizes["D"]),
             ("Dv", problem.dv, sizes["V"]),
             ("Nq", problem.queries, sizes["N"]),
+            ("the page size", problem.page_size, problem.page_size and sizes[PAGE]),
+            ("P", 1 if has_slots else None, has_slots and sizes["T"]),
         ):
             if width is not None and width != size:
                 raise ArgumentError(f"expected {name} to be {width}, as compiled, but got {size}")
@@ -320,6 +323,7 @@ def compile(
     score_mod: Optional[_trace.ScoreMod] = None,
     aux_tensors: Optional[Sequence[Any]] = None,
     queries: Optional[int] = None,
+    page_size: Optional[int] = None,
     **operands: Any,
 ) -> Kernel:
     """Compiles an attention kernel ahead of time and returns it.
@@ -344,6 +348,8 @@ def compile(
         number. On a GPU, a kernel for up to 16 queries is split-KV: several thread blocks share the keys,
         and the workspace for their partial outputs is allocated and freed in stream order. On the CPU, a
         kernel for few queries has a tile of as few rows.
+      page_size: with `page_table=True`, the number of rows of a page, for tables of any number of columns. None
+        is for tables of one column, whose entries are indices in k and v.
       operands: the operands of `flashattn.attention` that each launch passes, by name. For bias, a
         pair of its element type and its shape of 4 sizes, each of them 1 for a broadcast dimension
         and None otherwise: `bias=("bf16", (1, None, None, None))`. If `rows` is "aligned",
@@ -357,7 +363,9 @@ def compile(
     element = _tensors.parse_element(getattr(dtype, "__name__", dtype))
     if element not in _module.ELEMENT_BYTES:
         raise UnsupportedError(f"expected dtype f16, bf16 or f32 but got {element}")
-    for name, value in (("head_dim", head_dim), ("value_dim", value_dim), ("queries", queries)):
+    for name, value in (
+        ("head_dim", head_dim), ("value_dim", value_dim), ("queries", queries), ("page_size", page_size),
+    ):  # fmt: skip
         if value is not None and (
             isinstance(value, bool) or not isinstance(value, int) or value < 1
         ):
@@ -386,6 +394,8 @@ def compile(
     text = _aux.parse(score_mod, aux_tensors)
     if queries is not None and "cu_seqlens_q" in operands:
         raise ArgumentError(f"expected no queries with cu_seqlens_q but got {queries}")
+    if page_size is not None and "page_table" not in operands:
+        raise ArgumentError(f"expected page_table with page_size but got page_size {page_size} alone")
     problem = _module.Problem(
         element,
         head_dim,
@@ -400,6 +410,7 @@ def compile(
         operands=_features.parse_operands(operands, rows == "aligned" and not is_cpu, text),
         score_mod=text,
         queries=queries,
+        page_size=page_size,
     )
     if scale is not None:
         scale = _module.check_factor("scale", scale)

@@ -23,6 +23,8 @@ from .errors import (
 DEVICE_AUTO, DEVICE_CPU, DEVICE_MODEL = -1, -2, -3
 #: The letter of the batch dimension of packed rows, whose size is 1.
 PACKED = "P"
+#: The letters of a pool of pages: the number of its pages, and the number of rows of a page.
+POOL, PAGE = "L", "Z"
 MAX_RANK = 4
 LIBRARY_NAME = "libFlashAttnC.so"
 
@@ -107,6 +109,11 @@ class Role(NamedTuple):
         if layout != "bhsd" and self.follows_layout:
             dims = dims[0] + dims[2] + dims[1] + dims[3:]
         return dims[1:] if layout == "thd" and self.is_packed else dims
+
+    @property
+    def is_pool(self) -> bool:
+        """Whether the rows lie in the pages of a pool (rule P1)."""
+        return self.dims[:1] == POOL
 
     @property
     def is_packed(self) -> bool:

@@ -8,7 +8,7 @@ import struct
 from typing import Any, Iterable, List, Literal, Mapping, NamedTuple, Optional, Sequence, Tuple, Union, get_args
 
 from . import _aux, _library, _torch
-from ._library import PACKED
+from ._library import PACKED, PAGE, POOL
 from ._texts import show
 from ._trace import AUX
 from .errors import ArgumentError
@@ -24,6 +24,8 @@ Layout = Literal["bhsd", "bshd", "thd"]
 LAYOUTS = get_args(Layout)
 #: The operands that pack sequences, with the letter of the rows that they pack (rule S1).
 STARTS = {"cu_seqlens_q": "N", "cu_seqlens_k": "K"}
+#: The operands that say where keys are, and exclude gradients (rules P1 and P3).
+PLACES = ("page_table", "leftpad_k")
 #: Optional outputs of the backward pass.
 GRADIENTS = ("d_bias", "d_sink_logits")
 #: The fields of a schedule that are pinned, as a mapping or as the text of the attribute.
@@ -78,6 +80,8 @@ class Problem(NamedTuple):
     #: "attention", or "attention_backward", whose operands end with the GRADIENTS
     op: str = "attention"
     deterministic: bool = False
+    #: With a page_table: the number of rows of a page, or None if the table has one column (rule P4).
+    page_size: Optional[int] = None
 
     def operand(self, name: str) -> Optional[Operand]:
         """Returns the properties of an operand that are compiled in; None if the operand is absent."""
@@ -207,12 +211,19 @@ _TENSORS = {
 }
 
 
-def packed_dims(dims: str, starts: Iterable[str]) -> str:
-    """Returns the dimensions of an operand of a call with the operands `starts`: the batch dimension has the
-    letter PACKED if the sequences of its rows are packed. Other names than those of STARTS are ignored."""
-    if dims[:1] == "B" and any(STARTS.get(name, "-") in dims for name in starts):
+def dims_with(dims: str, operands: Iterable[str]) -> str:
+    """Returns the dimensions of an operand of a call with `operands`: the batch dimension has the letter PACKED
+    if the sequences of its rows are packed, and k and v are pools if the call has a page_table."""
+    operands = set(operands)
+    if dims[:1] == "B" and any(STARTS.get(name, "-") in dims for name in operands):
         return PACKED + dims[1:]
+    if dims in _POOLS and "page_table" in operands:
+        return _POOLS[dims]
     return dims
+
+
+#: The dimensions of k and v, and those of pools (rule P1).
+_POOLS = {dims: f"{POOL}G{PAGE}{dims[-1]}" for dims in (_INPUTS["k"], _INPUTS["v"])}
 
 
 def _type_of(problem: Problem, operand: Operand) -> str:
@@ -222,6 +233,7 @@ def _type_of(problem: Problem, operand: Operand) -> str:
     q_heads, kv_heads = problem.heads or ("?", "?")
     # A packed batch is static, so that the compiler needs no other (rule S1).
     known = {"H": q_heads, "G": kv_heads, "D": problem.d, "V": problem.dv, PACKED: 1}
+    known[PAGE], known["T"] = (problem.page_size, "?") if problem.page_size else ("?", 1)
     if operand.name in AUX:
         known = {}  # as in the text of the score_mod
     has_rows, dims, strides = operand.dims[-1:] in ("D", "V"), operand.dims, ""
@@ -232,7 +244,7 @@ def _type_of(problem: Problem, operand: Operand) -> str:
     sizes = [str(known.get(dim, "?")) for dim in dims]
     if operand.broadcast:
         sizes = ["1" if same else size for same, size in zip(operand.broadcast, sizes)]
-    if operand.broadcast or (has_rows and problem.rows != "dense"):
+    if operand.broadcast or operand.name == "page_table" or (has_rows and problem.rows != "dense"):
         strides = f", strided<[{'?, ' * (len(sizes) - 1)}1]>"
     return f"memref<{'x'.join([*sizes, operand.element])}{strides}>"
 
@@ -270,7 +282,7 @@ def _check(problem: Problem, function: Optional[str]) -> None:
     for word in words if function is None else [*words, function]:
         if not isinstance(word, str) or not (word.isascii() and word.isidentifier()):
             raise ArgumentError(f"expected a word in the problem of a kernel but got {word!r}")
-    for number in (problem.d, problem.dv, problem.queries, *(problem.heads or ())):
+    for number in (problem.d, problem.dv, problem.queries, problem.page_size, *(problem.heads or ())):
         if number is not None and (isinstance(number, bool) or not isinstance(number, int)):
             raise ArgumentError(f"expected an integer in the problem of a kernel but got {number!r}")
     if problem.softcap is not None:
@@ -295,7 +307,7 @@ def make_module(problem: Problem, function: Optional[str] = None) -> str:
     the module, because a problem may come from a file."""
 
     _check(problem, function)
-    starts = [operand.name for operand in problem.operands]
+    names_given = [operand.name for operand in problem.operands]
 
     def make(names: Mapping[str, str]) -> List[Operand]:
         is_aligned = problem.rows == "aligned"
@@ -303,7 +315,7 @@ def make_module(problem: Problem, function: Optional[str] = None) -> str:
             Operand(
                 name,
                 problem.element if dims[-1] in "DV" else "f32",
-                packed_dims(dims, starts),
+                dims_with(dims, names_given),
                 has_aligned_rows=is_aligned and dims[-1] in "DV",
             )
             for name, dims in names.items()
@@ -311,7 +323,7 @@ def make_module(problem: Problem, function: Optional[str] = None) -> str:
 
     inputs, outputs = map(make, _TENSORS[problem.op])
     if problem.lse:
-        outputs.append(Operand("lse", "f32", packed_dims("BHN", starts)))
+        outputs.append(Operand("lse", "f32", dims_with("BHN", names_given)))
     extras = [operand for operand in problem.operands if operand.name not in GRADIENTS]
     gradients = [operand for operand in problem.operands if operand.name in GRADIENTS]
     if problem.op == "attention":

@@ -35,6 +35,12 @@ if TYPE_CHECKING:
         score_mod: Optional[ScoreMod]
         aux_tensors: Optional[Sequence[Any]]
 
+    class ForwardKeywords(Keywords, total=False):
+        """The keywords of `flashattn.attention`."""
+
+        page_table: Any
+        leftpad_k: Any
+
 
 class AttentionOptions(NamedTuple):
     """Everything on which the plan of a call depends, except the properties of tensors. Scale and stream
@@ -71,7 +77,8 @@ new: Callable[..., AttentionOptions] = tuple.__new__
 #: The optional operands of attention, with their types in a schema of torch.
 OPERANDS = {
     "bias": "Tensor?", "attn_mask": "Tensor?", "sink_logits": "Tensor?", "kv_len": "Tensor?",
-    "q_len": "Tensor?", "cu_seqlens_q": "Tensor?", "cu_seqlens_k": "Tensor?",
+    "q_len": "Tensor?", "cu_seqlens_q": "Tensor?", "cu_seqlens_k": "Tensor?", "page_table": "Tensor?",
+    "leftpad_k": "Tensor?",
     "offsets": "Tensor?", **dict.fromkeys(AUX, "Tensor?"), "offset": "SymInt?",
 }  # fmt: skip
 #: The options that both operators of torch take.

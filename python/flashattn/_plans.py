@@ -12,11 +12,11 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 
 from numpy import ndarray
 
-from . import _features, _library, _module, _options, _tensors, _torch
+from . import _features, _library, _module, _options, _pages, _tensors, _torch
 from ._checks import (
     ALIGNMENT, Sizes, check_inputs, check_output, device_name, normalize, with_batch,
 )  # fmt: skip
-from ._library import DEVICE_CPU, Role
+from ._library import DEVICE_CPU, PAGE, Role
 from ._options import AttentionOptions
 from ._tensors import View
 from .errors import ArgumentError
@@ -30,6 +30,7 @@ class Plan:
     __slots__ = (
         "kernel", "library", "device", "launch", "launch_head", "pack", "pack_matched", "tensors",
         "options", "shapes", "like", "is_empty", "scale_bits", "starts",
+        "pages",
     )  # fmt: skip
 
     def __init__(
@@ -52,6 +53,10 @@ class Plan:
         self.starts: Tuple[Tuple[int, str, int, int], ...] = ()
         if self.device == DEVICE_CPU:
             self.starts = _starts_among(kernel.problem, values)
+        #: The check of the page table at each call (rule P2). On a GPU, the host reads no entry.
+        self.pages: Optional[_pages.PageCheck] = None
+        if self.device == DEVICE_CPU and kernel.problem.operand("page_table"):
+            self.pages = _pages.PageCheck(kernel.problem, values)
         self.launch = kernel._library.launch
         self.shapes = tuple(shapes)
         self.is_empty = all(0 in shape for shape in shapes)
@@ -78,6 +83,8 @@ class Plan:
             _features.check_starts(words[index], name, count, length)
         if self.is_empty:
             return
+        if self.pages is not None:
+            self.pages.check(words)
         status = self.launch(self.launch_head + self.pack(0, stream, *words))
         if status:
             self.library.fail(status)
@@ -266,6 +273,11 @@ def check_outputs(call: Call, outputs: Mapping[str, Output]) -> _Checked:
     return _Checked(tuple(tensors), views, values, tuple(gradients), rows)
 
 
+def _page_size(call: Call) -> Optional[int]:
+    """Returns `Problem.page_size`."""
+    return call.sizes[PAGE] if call.roles["k"].is_pool and call.sizes["T"] != 1 else None
+
+
 #: The options that are compiled in as they are.
 _COMPILED = ("mask", "align", "softcap", "score_mod")
 
@@ -291,6 +303,7 @@ def problem_of(call: Call, checked: _Checked, options: AttentionOptions) -> _mod
         operands=call.extras.operands + checked.gradients,
         op=call.op,
         deterministic=options.deterministic and not is_forward,
+        page_size=_page_size(call),
         **{name: getattr(options, name) for name in _COMPILED},
     )
     return _module.canonicalize(problem, is_cpu)

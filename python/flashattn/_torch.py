@@ -172,10 +172,15 @@ def _lengths(tensor: Any) -> Any:
     return tensor.contiguous()
 
 
+def _entries(tensor: Any) -> Any:
+    """Returns a page table as 32-bit integers with rows of stride 1."""
+    return with_rows(_lengths(tensor) if str(tensor.dtype) == "torch.int64" else tensor)
+
+
 _LAYOUTS = {
     "bias": _with_pairs, "attn_mask": _with_pairs, "sink_logits": _dense, "kv_len": _lengths,
-    "q_len": _lengths, "cu_seqlens_q": _lengths, "cu_seqlens_k": _lengths, "offsets": _lengths, "lse": _dense,
-    "d_lse": _dense,
+    "q_len": _lengths, "cu_seqlens_q": _lengths, "cu_seqlens_k": _lengths, "offsets": _lengths,
+    "leftpad_k": _lengths, "page_table": _entries, "lse": _dense, "d_lse": _dense,
     **dict.fromkeys(AUX, _dense),
 }  # fmt: skip
 

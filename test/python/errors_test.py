@@ -193,9 +193,9 @@ CASES = [
     ),
     *((lambda name=name: attention(Q, K, K, **{name: 1}), KeywordError, f"'{name}'; expected {expected}")
       for name, expected in (("softmax_scale", "scale="), ("keep", "attn_mask="), ("seqused_q", "q_len="),
-                             ("block_table", "none: "),
+                             ("block_table", "page_table="), ("cache_leftpad", "leftpad_k="),
                              ("deterministic", "torch."), ("cache_seqlens", "kv_len=, or"), ("return_attn_probs", "return_lse="),
-                             ("max_seqlen_k", "none: the"), ("page_table", "none: k"), ("num_splits", "none: "))),  # fmt: skip
+                             ("max_seqlen_k", "none: the"), ("num_splits", "none: "))),  # fmt: skip
     (
         lambda: attention(Q, K, K, ouf=Q),
         KeywordError,

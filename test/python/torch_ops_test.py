@@ -37,7 +37,7 @@ op = torch.ops.flashattn.attention.default
 backward = torch.ops.flashattn.attention_backward.default
 NOTHING = (None,) * len(OPERANDS)
 #: q_len, the starts, offsets and the auxiliary tensors
-UNPACKED = (None,) * 8
+UNPACKED = (None,) * 10
 
 
 def inputs(nq=5, nk=7, hq=4, hkv=2, batch=2, grad=False, **options):

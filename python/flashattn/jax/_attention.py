@@ -59,6 +59,8 @@ def attention(
     q_len: Any = None,
     cu_seqlens_q: Any = None,
     cu_seqlens_k: Any = None,
+    page_table: Any = None,
+    leftpad_k: Any = None,
     offset: Any = None,
     score_mod: Optional[_trace.ScoreMod] = None,
     aux_tensors: Optional[Sequence[Any]] = None,
@@ -71,8 +73,9 @@ def attention(
     Args:
       q: queries, `[B, Hq, Nq, D]`, f16, bf16 or f32: a JAX array, a NumPy array or a JAX tracer.
       k, v: keys, `[B, Hkv, Nk, D]`, and values, `[B, Hkv, Nk, Dv]`; Hq is a multiple of Hkv.
-      bias, attn_mask, sink_logits, kv_len, q_len, cu_seqlens_q, cu_seqlens_k: as in `flashattn.attention`.
-        bias and sink_logits have gradients too. The host does not read lengths and starts.
+      bias, attn_mask, sink_logits, kv_len, q_len, cu_seqlens_q, cu_seqlens_k, page_table, leftpad_k: as in
+        `flashattn.attention`. bias and sink_logits have gradients too. The host does not read lengths, starts
+        and page tables.
       mask, align, layout, softcap, score_mod: as in `flashattn.attention`; constant at compile time.
       aux_tensors: as in `flashattn.attention`: arrays, also traced ones, without gradients.
       scale, offset: as in `flashattn.attention`. Python numbers are part of the XLA program, which is compiled
@@ -105,7 +108,8 @@ def attention(
     names, values = _features.normalize(
         {
             "bias": bias, "attn_mask": attn_mask, "sink_logits": sink_logits, "kv_len": kv_len, "q_len": q_len,
-            "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "offsets": offsets, **aux, "offset": offset,
+            "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "page_table": page_table,
+            "leftpad_k": leftpad_k, "offsets": offsets, **aux, "offset": offset,
         }
     )  # fmt: skip
     _features.check_sequences(names, layout)

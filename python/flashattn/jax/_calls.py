@@ -31,7 +31,7 @@ from . import _shards
 
 _TARGET = "flashattn"
 #: Inputs whose first dimension is the batch, and inputs that broadcast to the scores.
-_ROWS = ("q", "k", "v", "o", "lse", "d_o", "d_lse", "kv_len", "q_len", "offsets")
+_ROWS = ("q", "k", "v", "o", "lse", "d_o", "d_lse", "kv_len", "q_len", "leftpad_k", "offsets")
 _PAIRS = ("bias", "attn_mask")
 _DTYPES = {"f16": jnp.float16, "bf16": jnp.bfloat16, "f32": jnp.float32}
 
@@ -117,8 +117,8 @@ def _refuse_derivative(primals: Any, tangents: Any, *, call: _Call) -> Any:
 
 def _batch(primitive: Any, args: Any, dims: Any, *, call: _Call) -> Any:
     """The vmap rule: folds the mapped dimension into the batch. The calls run one by one if an operand
-    without a batch dimension (sink logits) is mapped, if sequences are packed, if a score_mod reads the batch,
-    or if gradients are sums over the batch."""
+    without a batch dimension (sink logits) is mapped, if sequences are packed, if keys are in pages, if a
+    score_mod reads the batch, or if gradients are sums over the batch."""
     batched = [name for name, dim in zip(call.names, dims) if dim is not None]
     moved = {
         name: arg if dim is None else jnp.moveaxis(arg, dim, 0)
@@ -142,8 +142,8 @@ def _batch_first(
     """Runs the calls. The mapped dimension is the first dimension of the `batched` inputs and of all outputs."""
     are_sums = any(name in _module.GRADIENTS for name in call.outputs)
     reads_batch = _aux.reads_batch(call.options.chosen.score_mod)
-    is_packed = any(name in _module.STARTS for name in call.names)
-    if are_sums or is_packed or reads_batch or not set(batched) <= {*_ROWS, *_PAIRS}:
+    shares = any(name in _module.STARTS or name == "page_table" for name in call.names)
+    if are_sums or shares or reads_batch or not set(batched) <= {*_ROWS, *_PAIRS}:
 
         def one(mapped: Mapping[str, Any]) -> Any:
             given = {**moved, **mapped}
@@ -266,6 +266,11 @@ def _attend_forward(
         if name in inputs and inputs[name].perturbed:
             raise UnsupportedError(
                 f"expected aux_tensors without gradients but got {name!r} with one; use jax.lax.stop_gradient"
+            )
+    for name in _module.PLACES:
+        if name in inputs:
+            raise UnsupportedError(
+                f"expected no gradients with {name} but got a derivative; use jax.lax.stop_gradient"
             )
     sources = {"d_bias": "bias", "d_sink_logits": "sink_logits"}
     wanted = {

@@ -14,12 +14,15 @@ def _count(
     q: Any, k: Any, v: Any, operands: Any, layout: str, of_scores: int, of_values: int
 ) -> int:
     """Counts all pairs, even if a mask hides some, as torch does for its own attention. Packed sequences count
-    as if they had equal lengths, because formulas see shapes only."""
-    starts = [shape for name, shape in zip(OPERANDS, operands) if name in STARTS and shape is not None]
+    as if they had equal lengths, and keys in pages as if all pages were full, because formulas see shapes only."""
+    given = {name: shape for name, shape in zip(OPERANDS, operands) if shape is not None}
+    starts = [shape for name, shape in given.items() if name in STARTS]
     at = -2 if layout == "bhsd" else -3
     heads = q[-3] if layout == "bhsd" else q[-2]
     batch = starts[0][0] - 1 if starts else q[0]
     rows, keys = (x[at] * (x[0] if len(x) == 4 else 1) for x in (q, k))
+    if "page_table" in given:
+        keys = k[at] * given["page_table"][0] * given["page_table"][1]
     return int(2 * heads * rows * keys * (of_scores * q[-1] + of_values * v[-1]) // max(batch, 1))
 
 

@@ -301,6 +301,12 @@ def _save(ctx: Any, given: Any, inputs: Tuple[Any, ...], output: Any) -> None:
     if isinstance(given, dict):
         fields = {name: x for name, x in given.items() if name in SHARED}
         given = given.get("scale"), AttentionOptions(**fields)._replace(mask=_mask_of(given.get("mask")))
+    for name, operand in zip(OPERANDS, inputs[3:]):
+        if name in _module.PLACES and operand is not None and any(ctx.needs_input_grad):
+            raise UnsupportedError(
+                f"expected no tensor with requires_grad in a call with {name} but got one; call it under "
+                "torch.no_grad(), or on tensor.detach()"
+            )
     ctx.set_materialize_grads(False)
     ctx.given, ctx.offset = given, inputs[-1]
     # torch detects in-place changes of saved tensors.

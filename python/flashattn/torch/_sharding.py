@@ -55,7 +55,7 @@ def _strategy(schema: OpSchema) -> OpStrategy:
     options = {x.name: x.default_value for x in arguments if x.kwarg_only}
     options.update(schema.kwargs_schema)
     tensors = {name: x for name, x in given.items() if isinstance(x, OpStrategy)}
-    for name in STARTS:
+    for name in (*STARTS, "page_table"):
         if name in tensors:
             raise UnsupportedError(
                 f"expected plain tensors with {name} but got DTensors; call attention on tensor.to_local() on "
@@ -99,7 +99,7 @@ def _place(name: str, axis: int, shape: Tuple[int, ...], heads_dim: int) -> Opti
         return None  # a score_mod reads them by an index that is not sharded
     if name == "sink_logits":
         dim = {_HEADS: 0}.get(axis, -1)
-    elif name in ("kv_len", "q_len", "offsets"):
+    elif name in ("kv_len", "q_len", "leftpad_k", "offsets"):
         dim = {_BATCH: 0}.get(axis, -1)
     elif name in _PAIRS:
         dim = len(shape) - 4 + axis

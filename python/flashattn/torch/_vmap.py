@@ -10,8 +10,10 @@ from .. import _aux
 from .._module import STARTS
 
 #: Arguments whose first dimension is the batch, and arguments that broadcast to the scores.
-_ROWS = ("q", "k", "v", "o", "lse", "d_o", "d_lse", "kv_len", "q_len", "offsets")
+_ROWS = ("q", "k", "v", "o", "lse", "d_o", "d_lse", "kv_len", "q_len", "leftpad_k", "offsets")
 _PAIRS = ("bias", "attn_mask")
+#: Arguments with which batch elements share the rows of another argument.
+_SHARED = (*STARTS, "page_table")
 
 
 def register(*ops: Any, library: Any) -> None:
@@ -22,13 +24,13 @@ def register(*ops: Any, library: Any) -> None:
 
 def _rule(op: Any) -> Any:
     """Returns the vmap rule of `op`, which folds the mapped dimension into the batch. The calls run one by one
-    if an operand without a batch dimension (sink logits) is mapped, if sequences are packed, if a score_mod
-    reads the batch, or if gradients are sums over the batch.
+    if an operand without a batch dimension (sink logits) is mapped, if sequences are packed, if keys are in
+    pages, if a score_mod reads the batch, or if gradients are sums over the batch.
     """
     names = [argument.name for argument in op._schema.arguments if not argument.kwarg_only]
     outputs = len(op._schema.returns)
-    rows, pairs, starts = (
-        [at for at, name in enumerate(names) if name in kinds] for kinds in (_ROWS, _PAIRS, STARTS)
+    rows, pairs, sharing = (
+        [at for at, name in enumerate(names) if name in kinds] for kinds in (_ROWS, _PAIRS, _SHARED)
     )
 
     def one_by_one(info: Any, in_dims: Sequence[Optional[int]], args: Any, options: Any) -> Any:
@@ -44,9 +46,9 @@ def _rule(op: Any) -> Any:
         has_sinks = any(
             dim is not None and at not in rows and at not in pairs for at, dim in enumerate(in_dims)
         )
-        is_packed = any(args[at] is not None for at in starts)
+        shares = any(args[at] is not None for at in sharing)
         reads_batch = _aux.reads_batch(options.get("score_mod"))
-        if are_summed or has_sinks or is_packed or reads_batch or size == 0:
+        if are_summed or has_sinks or shares or reads_batch or size == 0:
             return one_by_one(info, in_dims, args, options)
         made = list(args)
         batch = next(

@@ -1,0 +1,89 @@
+"""Checks the entries of page tables in host memory (rule P2). On a GPU, the host reads no entry."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, List, Sequence
+
+import numpy
+
+from . import _module, _reference
+from .errors import ArgumentError
+from .masks import causal
+
+#: The number of queries of a sequence whose keys are found for masks other than None and `causal`.
+_MAX_QUERIES = 32
+
+
+class PageCheck:
+    """Checks the entries of the pages that queries see, at each call of a plan. An entry of another page may be
+    any number. With a mask other than None and `causal`, only pages that some of the queries see are checked:
+    of each sequence the first and the last query, and up to 30 queries between them."""
+
+    def __init__(self, problem: _module.Problem, values: Sequence[Any]):
+        """`values` are the arguments of a forward pass, which end with the problem's operands."""
+        self._problem = problem
+        first = len(values) - len(problem.operands)
+        self._at = {operand.name: at for at, operand in enumerate(problem.operands, first)}
+        table, rows_dim = values[self._at["page_table"]], 2 if problem.layout == "bhsd" else 1
+        self._shape, self._strides = table.shape, (4 * table.strides[0], 4)
+        self._queries = values[0].shape[rows_dim]
+        self._pages, self._size = values[1].shape[0], values[1].shape[rows_dim]
+
+    def check(self, words: List[int]) -> None:
+        """Raises ArgumentError for the first wrong entry. `words` are the addresses of the arguments."""
+        batch, columns = self._shape
+        if not batch or not columns:
+            return
+        limit = columns * self._size
+        leftpad = numpy.clip(self._read(words, "leftpad_k", batch, 0), 0, limit)
+        keys = numpy.clip(self._read(words, "kv_len", batch, 0), 0, limit - leftpad)
+        most: Any = self._queries
+        if "cu_seqlens_q" in self._at:
+            most = numpy.diff(self._read(words, "cu_seqlens_q", batch + 1, 0))
+        queries = numpy.clip(self._read(words, "q_len", batch, most), 0, most)
+        follows = self._problem.align == "bottom_right"
+        positions = self._read(words, "offsets", batch, keys - queries if follows else 0)
+        if "offset" in self._at:
+            positions = numpy.full(batch, ctypes.c_int32(words[self._at["offset"]] & 0xFFFFFFFF).value)
+        if self._problem.mask in (None, causal):
+            ends = keys if self._problem.mask is None else numpy.clip(positions + queries, 0, keys)
+            ends = numpy.where(queries > 0, ends, 0)[:, None]
+            begins = self._size * numpy.arange(columns)[None, :] - leftpad[:, None]  # keys
+            seen = (begins < ends) & (begins + self._size > 0) & (ends > 0)
+        else:
+            seen = numpy.zeros((batch, columns), bool)
+            for b in range(batch):
+                found = self._keys_of(int(positions[b]), int(queries[b]), int(keys[b]))
+                seen[b, (leftpad[b] + found) // self._size] = True
+        address = words[self._at["page_table"]]
+        span = (batch - 1) * self._strides[0] + columns * 4
+        memory = (ctypes.c_char * span).from_address(address)
+        table = numpy.ndarray(self._shape, numpy.int32, memory, strides=self._strides)
+        wrong = numpy.argwhere(seen & ((table < 0) | (table >= self._pages)))
+        if not wrong.size:
+            return
+        b, page = (int(index) for index in wrong[0])
+        if not self._pages:
+            raise ArgumentError(f"expected at least 1 page of 'k' for the keys of sequence {b} but got 0")
+        raise ArgumentError(
+            f"expected pages from 0 to {self._pages - 1} in 'page_table' but got {table[b, page]} for page "
+            f"{page} of sequence {b}"
+        )
+
+    def _read(self, words: List[int], name: str, count: int, default: Any) -> Any:
+        """Returns the values of an operand; `default`, for each element, if it is absent."""
+        if name not in self._at:
+            return numpy.broadcast_to(numpy.asarray(default, numpy.int64), count)
+        memory = (ctypes.c_int32 * count).from_address(words[self._at[name]])
+        return numpy.frombuffer(memory, numpy.int32).astype(numpy.int64)
+
+    def _keys_of(self, position: int, queries: int, keys: int) -> Any:
+        """Returns the keys that some of a sequence's queries see. `position` is that of query 0."""
+        if not queries or not keys:
+            return numpy.zeros(0, numpy.int64)
+        rows = numpy.linspace(position, position + queries - 1, min(queries, _MAX_QUERIES))
+        rows = rows.round().astype(numpy.int64)[:, None]
+        mask = self._problem.mask
+        seen = _reference.visible(mask, rows, numpy.arange(keys)[None, :], queries, keys)
+        return numpy.flatnonzero(seen.any(axis=0))
