@@ -8,8 +8,7 @@ The first three rules of `flashattn.flash_attn.flash_attn_interface` hold here t
   the compiler chooses.
 - With `attention_chunk=c`, a query at position p sees keys of its chunk alone, from `c * (p // c)`
   to `c * (p // c) + c - 1`. Gradients are supported, unlike in FlashAttention-3.
-- qv, q_descale, k_descale, v_descale and page_table must be None: UnsupportedError names what is
-  not.
+- qv, q_descale, k_descale and v_descale must be None: UnsupportedError names what is not.
 
 With `return_attn_probs=True`, functions return (o, softmax_lse).
 """
@@ -30,6 +29,7 @@ __all__ = [
     "flash_attn_qkvpacked_func",
     "flash_attn_varlen_func",
     "flash_attn_with_kvcache",
+    "get_scheduler_metadata",
 ]
 
 #: The version of FlashAttention-3 whose arguments these are.
@@ -202,21 +202,49 @@ def flash_attn_with_kvcache(
     sm_margin: int = 0,
     return_softmax_lse: bool = False,
 ) -> Any:
-    """`flash_attn_with_kvcache` of FlashAttention-2, with the arguments of FlashAttention-3. qv,
-    page_table, cu_seqlens_q, cu_seqlens_k_new, cache_batch_idx, cache_leftpad, descales and rotary
-    arguments must be None.
+    """`flash_attn_with_kvcache` of FlashAttention-2, with the arguments of FlashAttention-3. In
+    addition, q may be packed: `[Tq, Hq, D]` with cu_seqlens_q; and so may k and v: `[Tk, Hkv, D]`
+    with cu_seqlens_k_new. page_table is FlashAttention-2's block_table, and rotary_seqlens, `[B]`,
+    are the positions of the first new row, by default cache_seqlens. qv and descales must be None.
 
     Returns:
       o, or (o, softmax_lse) with return_softmax_lse. FlashAttention-3 appends the results of its
       parts.
     """
-    _core.refuse(
-        qv=qv, rotary_cos=rotary_cos, rotary_sin=rotary_sin, cache_batch_idx=cache_batch_idx,
-        cache_leftpad=cache_leftpad, page_table=page_table, cu_seqlens_q=cu_seqlens_q,
-        cu_seqlens_k_new=cu_seqlens_k_new, rotary_seqlens=rotary_seqlens, q_descale=q_descale,
-        k_descale=k_descale, v_descale=v_descale,
-    )  # fmt: skip
+    _core.refuse(qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
     return _core.with_cache(
         q, k_cache, v_cache, k, v, cache_seqlens, scale=softmax_scale, softcap=softcap,
         mask=_core.mask_of(causal, window_size, attention_chunk), return_lse=return_softmax_lse,
+        page_table=page_table, cache_batch_idx=cache_batch_idx, cache_leftpad=cache_leftpad,
+        cu_seqlens_q=cu_seqlens_q, cu_seqlens_k_new=cu_seqlens_k_new,
+        rotary=(rotary_cos, rotary_sin), rotary_interleaved=rotary_interleaved,
+        rotary_seqlens=rotary_seqlens,
     )  # fmt: skip
+
+
+def get_scheduler_metadata(
+    batch_size: int,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    num_heads_q: int,
+    num_heads_kv: int,
+    headdim: int,
+    cache_seqlens: Tensor,
+    qkv_dtype: torch.dtype = torch.bfloat16,
+    headdim_v: Optional[int] = None,
+    cu_seqlens_q: Optional[Tensor] = None,
+    cu_seqlens_k_new: Optional[Tensor] = None,
+    cache_leftpad: Optional[Tensor] = None,
+    page_size: Optional[int] = None,
+    max_seqlen_k_new: int = 0,
+    causal: bool = False,
+    window_size: Sequence[int] = (-1, -1),
+    attention_chunk: int = 0,
+    has_softcap: bool = False,
+    num_splits: int = 0,
+    pack_gqa: Optional[bool] = None,
+    sm_margin: int = 0,
+) -> Tensor:
+    """Returns an empty tensor, i32, which `flash_attn_with_kvcache` takes as scheduler_metadata:
+    the compiler needs none."""
+    return torch.empty(0, dtype=torch.int32, device=cache_seqlens.device)

@@ -51,6 +51,11 @@ SIGNATURES = {
     f"max_seqlen_q=None, rotary_seqlens=None, {DESCALES}, softmax_scale=None, causal=False, "
     "window_size=(-1, -1), attention_chunk=0, softcap=0.0, rotary_interleaved=True, "
     "scheduler_metadata=None, num_splits=0, pack_gqa=None, sm_margin=0, return_softmax_lse=False",
+    (fa3, "get_scheduler_metadata"): "batch_size, max_seqlen_q, max_seqlen_k, num_heads_q, "
+    "num_heads_kv, headdim, cache_seqlens, qkv_dtype=torch.bfloat16, headdim_v=None, "
+    "cu_seqlens_q=None, cu_seqlens_k_new=None, cache_leftpad=None, page_size=None, "
+    "max_seqlen_k_new=0, causal=False, window_size=(-1, -1), attention_chunk=0, "
+    "has_softcap=False, num_splits=0, pack_gqa=None, sm_margin=0",
     (cute, "flash_attn_func"): "q, k, v, qv=None, gather_kv_indices=None, softmax_scale=None, "
     "causal=False, window_size=(None, None), learnable_sink=None, softcap=0.0, num_splits=1, "
     "pack_gqa=None, deterministic=False, score_mod=None, score_mod_bwd=None, mask_mod=None, "
@@ -481,8 +486,6 @@ class FlashAttnTest(unittest.TestCase):
             self.near(whole, self.batched(q, k, v)[0])
             part = module.flash_attn_with_kvcache(q, k, v, cache_seqlens=7)
             self.near(part, self.batched(q, k[:, :7], v[:, :7])[0])
-            with self.assertRaisesRegex(UnsupportedError, "^expected as many rows of k as of q"):
-                module.flash_attn_with_kvcache(q[:, :1], *caches, *new, cache_seqlens=lengths)
 
     def test_refused(self):
         q, k, v = (x.detach() for x in self.rows(*[(1, 9, 2, 16)] * 3))
@@ -497,31 +500,20 @@ class FlashAttnTest(unittest.TestCase):
             for name in ("qv", "gather_kv_indices", "score_mod_bwd", "block_sparse_tensors")
         }
         four.update(aux_tensors=[some], aux_scalars=(1,))
-        cache = {
-            name: some
-            for name in ("rotary_cos", "rotary_sin", "cache_batch_idx", "cache_leftpad")
-        }
         qkv, kv = torch.stack((q, k, v), 2), torch.stack((k, v), 2)
         for module, name, given, refused in (
             (fa2, "flash_attn_func", (q, k, v), two),
             (fa2, "flash_attn_qkvpacked_func", (qkv,), two),
             (fa2, "flash_attn_kvpacked_func", (q, kv), two),
-            (fa2, "flash_attn_varlen_func", packed, {**two, "block_table": some}),
+            (fa2, "flash_attn_varlen_func", packed, two),
             (fa2, "flash_attn_varlen_qkvpacked_func", (qkv[0], starts, 9), two),
             (fa2, "flash_attn_varlen_kvpacked_func", (q[0], kv[0], *packed[3:]), two),
-            (fa2, "flash_attn_with_kvcache", (q, k, v), {**cache, "block_table": some}),
             (fa3, "flash_attn_func", (q, k, v), three),
             (fa3, "flash_attn_qkvpacked_func", (qkv,), {"k_descale": some}),
             (fa3, "flash_attn_varlen_func", packed, three),
-            (
-                fa3,
-                "flash_attn_with_kvcache",
-                (q, k, v),
-                {**cache, **three, "page_table": some, "cu_seqlens_q": some,
-                 "cu_seqlens_k_new": some, "rotary_seqlens": some},
-            ),
+            (fa3, "flash_attn_with_kvcache", (q, k, v), three),
             (cute, "flash_attn_func", (q, k, v), {**four, "block_sparse_tensors_bwd": some}),
-            (cute, "flash_attn_varlen_func", (q, k, v), {**four, "page_table": some}),
+            (cute, "flash_attn_varlen_func", (q, k, v), four),
         ):  # fmt: skip
             for argument, value in refused.items():
                 with self.subTest(module=module.__name__, function=name, argument=argument):

@@ -15,15 +15,13 @@ from .._attention import attention
 from .._backward import attention_backward
 from ..errors import ArgumentError, UnsupportedError
 from ..masks import Mask, bounded
-from ..torch import affine_mask, decode
-from ..torch._decode import append
+from ..torch import affine_mask, append, decode
+from ..torch._append import newest, rotate
 
 #: The arguments of a function that flashattn does not support: the value that turns each off, and
 #: what to do.
 _REFUSED: Dict[str, Tuple[Any, str]] = {
     "dropout_p": (0, "pass 0.0, as in evaluation"),
-    "block_table": (None, "gather the pages before the call"),
-    "page_table": (None, "gather the pages before the call"),
     "qv": (None, "concatenate it to q, and the latent values to k"),
     "q_descale": (None, "convert the tensors to f16 or bf16 before the call"),
     "k_descale": (None, "convert the tensors to f16 or bf16 before the call"),
@@ -34,13 +32,6 @@ _REFUSED: Dict[str, Tuple[Any, str]] = {
     "aux_scalars": (None, "let score_mod capture the numbers"),
     "block_sparse_tensors": (None, "an affine mask_mod skips hidden tiles by itself"),
     "block_sparse_tensors_bwd": (None, "an affine mask_mod skips hidden tiles by itself"),
-    "rotary_cos": (None, "call apply_rotary_emb on q and k before"),
-    "rotary_sin": (None, "call apply_rotary_emb on q and k before"),
-    "rotary_seqlens": (None, "call apply_rotary_emb on q and k before"),
-    "cache_batch_idx": (None, "index the caches before the call"),
-    "cache_leftpad": (None, "shift the caches before the call"),
-    "cu_seqlens_q": (None, "call flash_attn_varlen_func"),
-    "cu_seqlens_k_new": (None, "call flash_attn_varlen_func"),
 }  # fmt: skip
 
 
@@ -108,9 +99,11 @@ def attend(
     score_mod: Optional[Callable[..., Any]] = None,
     aux_tensors: Sequence[Tensor] = (),
     align: str = "bottom_right",
+    page_table: Optional[Tensor] = None,
 ) -> Tuple[Tensor, Optional[Tensor]]:
     """Returns o and, with return_lse, lse. Sequences are packed if `cu_seqlens_q`, `cu_seqlens_k`
-    or `seqused_q` is given. A side without starts is then batched."""
+    or `seqused_q` is given. A side without starts is then batched. With `page_table`, k and v are
+    pools of pages, without gradients, and `cu_seqlens_k` only says how many keys a sequence has."""
     _check_rows(q=q, k=k, v=v)
     options: Dict[str, Any] = {
         "mask": mask,
@@ -129,7 +122,17 @@ def attend(
         options["scale"] = head_dim**-0.5 if scale is None else scale
         q, k, v = (_pad_head_dim(tensor) for tensor in (q, k, v))
     batch: Optional[int] = None
-    if cu_seqlens_q is None and cu_seqlens_k is None and seqused_q is None:
+    if page_table is not None:
+        if seqused_k is None and cu_seqlens_k is not None:
+            seqused_k = cu_seqlens_k.diff()
+        elif seqused_k is None:
+            full = k.shape[1] * page_table.shape[1]
+            seqused_k = torch.full(page_table.shape[:1], full, dtype=torch.int32, device=q.device)
+        options.update(
+            layout="bshd" if cu_seqlens_q is None else "thd", cu_seqlens_q=cu_seqlens_q,
+            q_len=seqused_q, kv_len=seqused_k, page_table=page_table,
+        )  # fmt: skip
+    elif cu_seqlens_q is None and cu_seqlens_k is None and seqused_q is None:
         options["layout"] = "bshd"
     else:
         if cu_seqlens_q is None:
@@ -141,7 +144,7 @@ def attend(
             layout="thd", cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, q_len=seqused_q
         )
     sink = None if sink is None else sink.float()
-    if deterministic and _records(q, k, v, sink):
+    if deterministic and page_table is None and _records(q, k, v, sink):
         o, lse = _attend_deterministic(q, k, v, sink, options)
     elif return_lse:
         o, lse = attention(q, k, v, sink_logits=sink, return_lse=True, **options)
@@ -279,35 +282,97 @@ def with_cache(
     mask: Optional[Mask],
     softcap: Optional[float],
     return_lse: bool,
+    page_table: Optional[Tensor] = None,
+    cache_batch_idx: Optional[Tensor] = None,
+    cache_leftpad: Optional[Tensor] = None,
+    cu_seqlens_q: Optional[Tensor] = None,
+    cu_seqlens_k_new: Optional[Tensor] = None,
+    rotary: Tuple[Optional[Tensor], Optional[Tensor]] = (None, None),
+    rotary_interleaved: bool = True,
+    rotary_seqlens: Optional[Tensor] = None,
     alibi: Mapping[str, Any] = MappingProxyType({}),
 ) -> Any:
     """Returns o, or (o, lse), of queries against caches, to which k and v are appended first.
-    `alibi` is a result of `alibi_of`."""
-    if k is not None and k.shape[1] != q.shape[1]:
-        raise UnsupportedError(
-            f"expected as many rows of k as of q, which are {q.shape[1]}, but got {k.shape[1]}"
+    `alibi` is a result of `alibi_of`. Lengths and positions in the cache include its left padding,
+    as in FlashAttention."""
+    given = {"q": q, "k_cache": k_cache, "v_cache": v_cache, "k": k, "v": v}
+    _check_rows(**{name: x for name, x in given.items() if x is not None or name not in ("k", "v")})
+    if (k is None) != (v is None):
+        raise ArgumentError(
+            f"expected 'k' and 'v' or neither but got {'k' if v is None else 'v'!r} alone"
         )
+    cos, sin = rotary
+    is_new = k is not None and v is not None
+    for name, value in (
+        ("rotary_cos", cos), ("rotary_sin", sin), ("cu_seqlens_k_new", cu_seqlens_k_new)
+    ):  # fmt: skip
+        if value is not None and not is_new:
+            raise ArgumentError(f"expected 'k' and 'v' with {name} but got None")
+    if cache_seqlens is None and is_new:
+        raise ArgumentError("expected cache_seqlens with k and v but got None")
+    if page_table is not None and cache_batch_idx is not None:
+        page_table, cache_batch_idx = page_table[cache_batch_idx.long()], None
+    if cache_batch_idx is not None:
+        page_table = cache_batch_idx.unsqueeze(-1)
+    batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
     if cache_seqlens is None:
-        if k is not None:
-            raise ArgumentError("expected cache_seqlens with k and v but got None")
-        cache_seqlens = k_cache.shape[1]
+        cache_seqlens = k_cache.shape[1] * (1 if page_table is None else page_table.shape[1])
     if not isinstance(cache_seqlens, Tensor):
-        cache_seqlens = torch.full(
-            (q.shape[0],), cache_seqlens, dtype=torch.int32, device=q.device
-        )
-    lengths = cache_seqlens if k is None else cache_seqlens + k.shape[1]
-    if alibi:
-        _torch.refuse_gradients(q=q, k_cache=k_cache, v_cache=v_cache, k=k, v=v)
-        if k is not None and v is not None:
-            append(lengths, (k_cache, k), (v_cache, v))
-        return attention(
-            q, k_cache, v_cache, mask=mask, scale=scale, softcap=softcap or None, layout="bshd",
-            kv_len=lengths, return_lse=return_lse, **alibi,
+        cache_seqlens = torch.full((batch,), cache_seqlens, dtype=torch.int32, device=q.device)
+    is_plain = cos is None and cu_seqlens_q is cu_seqlens_k_new is cache_leftpad is None
+    if is_plain and not alibi and (k is None or k.shape[1] == q.shape[1]):
+        lengths = cache_seqlens if k is None else cache_seqlens + k.shape[1]
+        return decode(
+            q, k_cache, v_cache, lengths, k, v, page_table=page_table, mask=mask, scale=scale,
+            softcap=softcap or None, layout="bshd", return_lse=return_lse,
         )  # fmt: skip
-    return decode(
-        q, k_cache, v_cache, lengths, k, v, mask=mask, scale=scale, softcap=softcap or None,
-        layout="bshd", return_lse=return_lse,
+    _torch.refuse_gradients(**given)
+    lengths = cache_seqlens
+    first = cache_seqlens if rotary_seqlens is None else rotary_seqlens
+    if k is not None and v is not None:
+        lengths = cache_seqlens + (
+            k.shape[1] if cu_seqlens_k_new is None else cu_seqlens_k_new.diff()
+        )
+        shift = 0 if cos is None else first - cache_seqlens
+        positions = None
+        if cos is not None and rotary_seqlens is not None:
+            own = newest(lengths, k.shape[:-2], cu_seqlens_k_new)
+            positions = (own.index + shift[own.sequence]).view(k.shape[:-2])
+        append(
+            k_cache, v_cache, k, v, lengths, page_table=page_table, cu_seqlens_k=cu_seqlens_k_new,
+            rotary_cos=cos, rotary_sin=sin, rotary_interleaved=rotary_interleaved,
+            positions=positions, layout="bshd" if cu_seqlens_k_new is None else "thd",
+        )  # fmt: skip
+    if cos is not None and sin is not None:
+        q = _rotate_queries(q, cos, sin, first, mask, cu_seqlens_q, rotary_interleaved)
+    if cache_leftpad is not None:
+        lengths = lengths - cache_leftpad
+    return attention(
+        q, k_cache, v_cache, mask=mask, scale=scale, softcap=softcap or None, kv_len=lengths,
+        layout="bshd" if cu_seqlens_q is None else "thd", cu_seqlens_q=cu_seqlens_q,
+        page_table=page_table, leftpad_k=cache_leftpad, return_lse=return_lse, **alibi,
     )  # fmt: skip
+
+
+def _rotate_queries(
+    q: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    first: Tensor,
+    mask: Optional[Mask],
+    cu_seqlens_q: Optional[Tensor],
+    interleaved: bool,
+) -> Tensor:
+    """Rotates queries by the angles of the positions from `first` on, or of `first` alone if no
+    mask orders them, as FlashAttention does."""
+    if cu_seqlens_q is None:
+        places = first.unsqueeze(-1)
+        if mask is not None:
+            places = places + torch.arange(q.shape[1], device=q.device)
+        return rotate(q, cos, sin, places.long(), interleaved)
+    own = newest(first + cu_seqlens_q.diff(), q.shape[:-2], cu_seqlens_q)
+    places = own.index if mask is not None else first.long()[own.sequence]
+    return rotate(q, cos, sin, places, interleaved)
 
 
 def scores_of(

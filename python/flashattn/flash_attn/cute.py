@@ -17,7 +17,7 @@ The first three rules of `flashattn.flash_attn.flash_attn_interface` hold here t
   causal and window_size.
 - num_splits, pack_gqa, max_seqlen_q, max_seqlen_k, min_seqlen_k, scheduler_metadata,
   seqlen_k_per_split and disable_scheduler_metadata are not used: the compiler chooses.
-- qv, gather_kv_indices, page_table, score_mod_bwd, aux_scalars, block_sparse_tensors and, without
+- qv, gather_kv_indices, score_mod_bwd, aux_scalars, block_sparse_tensors and, without
   score_mod, aux_tensors must be None: UnsupportedError names what is not. The compiler
   differentiates score_mod.
 """
@@ -116,26 +116,26 @@ def flash_attn_varlen_func(
     """Computes attention of sequences of different lengths. With cu_seqlens_q, q is `[Tq, Hq, D]`
     and holds the rows of sequence b from `cu_seqlens_q[b]` on; without, q is `[B, Nq, Hq, D]`.
     The same holds for cu_seqlens_k, k and v. Sequence b uses its first `seqused_q[b]` queries and
-    `seqused_k[b]` keys.
+    `seqused_k[b]` keys. With page_table, `[B, P]`, k and v are pools of pages, `[pages, S, Hkv,
+    D]`, and sequence b has all P * S keys without seqused_k. Such calls have no gradients.
 
     Returns:
       (o, lse): `[Tq, Hq, Dv]` or `[B, Nq, Hq, Dv]`, and `[Hq, Tq]` or `[B, Hq, Nq]`, f32, or None.
       Rows that do not count have o = 0 and lse = -inf.
     """
     _core.refuse(
-        qv=qv, gather_kv_indices=gather_kv_indices, page_table=page_table,
-        score_mod_bwd=score_mod_bwd,
+        qv=qv, gather_kv_indices=gather_kv_indices, score_mod_bwd=score_mod_bwd,
         aux_tensors=None if score_mod else aux_tensors or None, aux_scalars=aux_scalars or None,
         block_sparse_tensors=block_sparse_tensors,
     )  # fmt: skip
-    lengths = cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k
+    lengths = cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, page_table
     is_packed = any(length is not None for length in lengths)
     return _core.attend(
         q, k, v, scale=softmax_scale, softcap=softcap, deterministic=deterministic,
         sink=learnable_sink, return_lse=return_lse or _requires_grad(q, k, v),
         aux_tensors=aux_tensors or (),
         cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, seqused_q=seqused_q,
-        seqused_k=seqused_k,
+        seqused_k=seqused_k, page_table=page_table,
         **_scores(q, k, causal, window_size, score_mod, mask_mod, is_packed),
     )  # fmt: skip
 

@@ -8,7 +8,9 @@ Four rules hold for all of them:
 - The last query is aligned with the last key. A query that sees no key has o = 0 and lse = -inf
   (FlashAttention-2 has lse = inf there).
 - `deterministic=True` makes gradients bitwise reproducible.
-- dropout_p must be 0, and block_table must be None: UnsupportedError names what is not.
+- dropout_p must be 0.
+- block_table, `[B, pages]`, i32, says that k and v are pools of pages, `[pages, S, Hkv, D]`, of any
+  page size and without gradients. On the CPU, each call checks the entries of pages that are seen.
 
 With `return_attn_probs=True`, functions return (o, softmax_lse, None). softmax_lse is f32, `[B, H,
 N]` or `[H, T]`, and can be differentiated. Probabilities are never stored.
@@ -132,18 +134,20 @@ def flash_attn_varlen_func(
     of k and v, `[Tk, Hkv, D]`.
 
     Args:
-      cu_seqlens_q, cu_seqlens_k: `[B + 1]`, i32. The host does not read them.
+      cu_seqlens_q, cu_seqlens_k: `[B + 1]`, i32. The host does not read them on a GPU. With
+        block_table, the differences of cu_seqlens_k are the numbers of keys.
       max_seqlen_q, max_seqlen_k: not used; there is no maximum length.
 
     Returns:
       o, `[Tq, Hq, D]`, or (o, softmax_lse, None) with return_attn_probs. Rows of no sequence have o
       = 0.
     """
-    _core.refuse(dropout_p=dropout_p, block_table=block_table)
+    _core.refuse(dropout_p=dropout_p)
     o, lse = _core.attend(
         q, k, v, scale=softmax_scale, mask=_core.mask_of(causal, window_size), softcap=softcap,
         deterministic=deterministic, return_lse=return_attn_probs, cu_seqlens_q=cu_seqlens_q,
-        cu_seqlens_k=cu_seqlens_k, **_core.alibi_of(alibi_slopes, q, causal, cu_seqlens_q),
+        cu_seqlens_k=cu_seqlens_k, page_table=block_table,
+        **_core.alibi_of(alibi_slopes, q, causal, cu_seqlens_q),
     )  # fmt: skip
     return (o, lse, None) if return_attn_probs else o
 
@@ -215,22 +219,28 @@ def flash_attn_with_kvcache(
     return_softmax_lse: bool = False,
 ) -> Any:
     """Computes attention of q, `[B, N, Hq, D]`, to caches, `[B, capacity, Hkv, D]`, without
-    gradients. If k and v are given, `[B, N, Hkv, D]`, they are first written into the caches, from
-    index `cache_seqlens[b]` on.
+    gradients. If k and v are given, `[B, M, Hkv, D]`, they are first written into the caches, from
+    index `cache_seqlens[b]` on. No length is read by the host on a GPU.
 
-    The cache's part in use, `cache_seqlens`, is a number or `[B]`, i32. rotary_cos, rotary_sin,
-    cache_batch_idx, cache_leftpad and block_table must be None. num_splits is not
-    used: the compiler chooses.
+    Args:
+      rotary_cos, rotary_sin: `[positions, R / 2]`, with k and v: queries and new keys are rotated
+        at the positions from `cache_seqlens[b]` on; queries of a call without causal and
+        window_size all at `cache_seqlens[b]`.
+      cache_seqlens: the number of rows of the cache in use, a number or `[B]`, i32.
+      cache_batch_idx: `[B]`, i32: the index of each sequence in the caches, or in block_table.
+      cache_leftpad: `[B]`, i32: the index of the first key in the cache. cache_seqlens counts the
+        rows before it too.
+      block_table: `[B, P]`, i32: the caches are pools of pages, `[pages, S, Hkv, D]`.
+      rotary_interleaved: rotate elements 2i and 2i + 1, and not i and i + R / 2.
+      num_splits: not used; the compiler chooses.
 
     Returns:
       o, or (o, softmax_lse) with return_softmax_lse.
     """
-    _core.refuse(
-        rotary_cos=rotary_cos, rotary_sin=rotary_sin, cache_batch_idx=cache_batch_idx,
-        cache_leftpad=cache_leftpad, block_table=block_table,
-    )  # fmt: skip
     return _core.with_cache(
         q, k_cache, v_cache, k, v, cache_seqlens, scale=softmax_scale, softcap=softcap,
         mask=_core.mask_of(causal, window_size), return_lse=return_softmax_lse,
+        page_table=block_table, cache_batch_idx=cache_batch_idx, cache_leftpad=cache_leftpad,
+        rotary=(rotary_cos, rotary_sin), rotary_interleaved=rotary_interleaved,
         alibi=_core.alibi_of(alibi_slopes, q, causal),
     )  # fmt: skip

@@ -12,9 +12,10 @@ not require PyTorch.
 """
 
 from . import _ops  # noqa: F401
+from ._append import append
 from ._decode import decode
 from ._flex import affine_mask, flex_attention
 from ._hook import register
 from ._sdpa import replace_sdpa, sdpa
 
-__all__ = ["affine_mask", "decode", "flex_attention", "register", "replace_sdpa", "sdpa"]
+__all__ = ["affine_mask", "append", "decode", "flex_attention", "register", "replace_sdpa", "sdpa"]

@@ -7,7 +7,7 @@ captured step therefore serves all lengths.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -16,17 +16,19 @@ from .. import _features, _module, _tensors, _torch
 from .._options import OPERANDS, schema_of
 from ..errors import ArgumentError, UnsupportedError
 from ..masks import Mask, causal
+from ._append import append
 from ._ops import _forward, _library, check_rows, is_seen
 
 _OPTIONS = f"float? scale=None, {schema_of('mask', 'layout', 'softcap')}"
 _library.define(
-    "decode(Tensor q, Tensor k_cache, Tensor v_cache, Tensor kv_len, Tensor? sink_logits, *, "
-    f"{_OPTIONS}) -> (Tensor o, Tensor lse)",
+    "decode(Tensor q, Tensor k_cache, Tensor v_cache, Tensor kv_len, Tensor? sink_logits, "
+    f"Tensor? page_table=None, *, {_OPTIONS}) -> (Tensor o, Tensor lse)",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
 _library.define(
     "decode.append(Tensor q, Tensor(a!) k_cache, Tensor(b!) v_cache, Tensor kv_len, "
-    f"Tensor? sink_logits, Tensor k, Tensor v, *, {_OPTIONS}) -> (Tensor o, Tensor lse)",
+    f"Tensor? sink_logits, Tensor k, Tensor v, Tensor? page_table=None, *, {_OPTIONS}) -> "
+    "(Tensor o, Tensor lse)",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
 _decode_op = torch.ops.flashattn.decode.default
@@ -34,7 +36,7 @@ _append_op = torch.ops.flashattn.decode.append
 
 
 class _Inputs(NamedTuple):
-    """The tensor arguments of the operators, in order."""
+    """The tensor arguments of the operators, in order. `decode` has no k and v."""
 
     q: Tensor
     k_cache: Tensor
@@ -43,6 +45,7 @@ class _Inputs(NamedTuple):
     sink_logits: Optional[Tensor]
     k: Optional[Tensor] = None
     v: Optional[Tensor] = None
+    page_table: Optional[Tensor] = None
 
 
 def decode(
@@ -53,6 +56,7 @@ def decode(
     k: Optional[Tensor] = None,
     v: Optional[Tensor] = None,
     *,
+    page_table: Optional[Tensor] = None,
     mask: Optional[Mask] = causal,
     scale: Optional[float] = None,
     softcap: Optional[float] = None,
@@ -72,6 +76,9 @@ def decode(
         tokens. The tensor stays on its device, so the host does not wait for a GPU.
       k, v: keys and values of the newest tokens, `[B, Hkv, n, D]` and `[B, Hkv, n, Dv]`. They are first
         written into the caches, from index `kv_len[b] - n` on. None if the caches already contain them.
+      page_table: `[B, P]`, i32 or i64: the caches are pools of pages, `[pages, Hkv, S, D]` and
+        `[pages, Hkv, S, Dv]`, as in `flashattn.attention`. The capacity of a sequence is P * S. New rows for
+        pages that do not exist are not written.
       mask: the visible pairs of a query and a key, as in `flashattn.attention`; None shows all pairs.
       scale, softcap, sink_logits: as in `flashattn.attention`.
       layout: "bhsd", or "bshd" if the sequence axis precedes the heads axis in every tensor.
@@ -92,9 +99,9 @@ def decode(
         found = "'v'" if k is None else "'k'"
         raise ArgumentError(f"expected 'k' and 'v' or neither but got {found} alone")
     _module.check_options(mask, "bottom_right", layout, _module.KERNEL_LAYOUTS)
-    inputs = _Inputs(q, k_cache, v_cache, kv_len, sink_logits, k, v)
+    inputs = _Inputs(q, k_cache, v_cache, kv_len, sink_logits, k, v, page_table)
     for name, tensor in zip(_Inputs._fields, inputs):
-        is_left_out = tensor is None and name in ("sink_logits", "k", "v")
+        is_left_out = tensor is None and name in ("sink_logits", "k", "v", "page_table")
         if not (is_left_out or isinstance(tensor, Tensor)):
             raise ArgumentError(
                 f"expected {name!r} to be a tensor of torch but got {type(tensor).__name__}"
@@ -109,7 +116,9 @@ def decode(
         "softcap": softcap,
     }
     if is_seen(inputs) or _torch.in_transform():
-        o, lse = _decode_op(*inputs[:5], **options) if k is None else _append_op(*inputs, **options)
+        o, lse = (
+            _decode_op(*inputs[:5], page_table, **options) if k is None else _append_op(*inputs, **options)
+        )
     else:
         if torch.is_grad_enabled() or _torch.forward_ad._current_level >= 0:
             _torch.refuse_gradients(**inputs._asdict())
@@ -121,27 +130,36 @@ def decode(
     return (o, lse) if return_lse else o
 
 
+def _inputs_of(inputs: Sequence[Any]) -> _Inputs:
+    """Returns the positional arguments of either operator by name."""
+    return _Inputs(*inputs[:5], None, None, *inputs[5:]) if len(inputs) < 7 else _Inputs(*inputs)
+
+
 def _decode(
-    *inputs: Any, layout: str = "bhsd", softcap: Optional[float] = None, **options: Any
+    *inputs: Any, layout: Any = "bhsd", softcap: Optional[float] = None, **options: Any
 ) -> Tuple[Tensor, Tensor]:
     """The implementation of both operators."""
-    given = _Inputs(*inputs)
+    given = _inputs_of(inputs)
     _module.check_options(None, "bottom_right", layout, _module.KERNEL_LAYOUTS)
     softcap = _features.check_options(softcap)
     rows_dim = 2 if layout == "bhsd" else 1
     _check_kinds(given)
     _check_sizes(given, rows_dim)
-    q, k_cache, v_cache, kv_len, sink_logits, k, v = given
+    q, k_cache, v_cache, kv_len, sink_logits, k, v, page_table = given
     if k is not None and v is not None:
-        append(kv_len, (k_cache, k), (v_cache, v), rows_dim=rows_dim)
+        if page_table is None:
+            append_dense(kv_len, (k_cache, k), (v_cache, v), rows_dim=rows_dim)
+        else:
+            append(k_cache, v_cache, k, v, kv_len, page_table=page_table, layout=layout)
+    operands = {
+        "sink_logits": sink_logits, "kv_len": kv_len.to(torch.int32), "page_table": page_table,
+    }  # fmt: skip
     return _forward(
-        q, k_cache, v_cache,
-        *map({"sink_logits": sink_logits, "kv_len": kv_len.to(torch.int32)}.get, OPERANDS),
-        layout=layout, softcap=softcap, **options,
+        q, k_cache, v_cache, *map(operands.get, OPERANDS), layout=layout, softcap=softcap, **options,
     )  # fmt: skip
 
 
-def append(kv_len: Tensor, *pairs: Tuple[Tensor, Tensor], rows_dim: int = 1) -> None:
+def append_dense(kv_len: Tensor, *pairs: Tuple[Tensor, Tensor], rows_dim: int = 1) -> None:
     """Writes the rows of the newest tokens into caches. `pairs` are a cache and its new rows, which become its
     last of the `kv_len[b]` rows of each sequence."""
     places = _places(kv_len, pairs[0][1].shape[rows_dim], rows_dim)
@@ -163,28 +181,38 @@ def _check_kinds(given: _Inputs) -> None:
     q, kv_len = given.q, given.kv_len
     new = {} if given.k is None or given.v is None else {"k": given.k, "v": given.v}
     check_rows(q, k_cache=given.k_cache, v_cache=given.v_cache, **new)
-    for name, tensor in (("kv_len", kv_len), ("sink_logits", given.sink_logits)):
+    table = given.page_table
+    for name, tensor in (("kv_len", kv_len), ("sink_logits", given.sink_logits), ("page_table", table)):
         if tensor is not None and tensor.device != q.device:
             raise ArgumentError(f"expected {name!r} on {q.device} as 'q' but got {tensor.device}")
     if kv_len.dtype not in (torch.int32, torch.int64):
         raise ArgumentError(
             f"expected element type int32 or int64 of 'kv_len' but got {str(kv_len.dtype)[6:]}"
         )
+    if table is not None and (table.ndim != 2 or table.dtype not in (torch.int32, torch.int64)):
+        raise ArgumentError(
+            f"expected 'page_table' of rank 2 and element type int32 or int64 but got rank {table.ndim} and "
+            f"{str(table.dtype)[6:]}"
+        )
 
 
 def _check_sizes(given: _Inputs, rows_dim: int) -> None:
     """Checks sizes and, on the CPU, the lengths. Lengths on a GPU are never read."""
     q, k_cache, v_cache, kv_len = given[:4]
+    table = given.page_table
     batch, count, head_dim, value_dim = q.shape[0], q.shape[rows_dim], q.shape[3], v_cache.shape[3]
-    heads, capacity = k_cache.shape[3 - rows_dim], k_cache.shape[rows_dim]
+    heads, size = k_cache.shape[3 - rows_dim], k_cache.shape[rows_dim]
+    slots = batch if table is None else k_cache.shape[0]
+    capacity = size if table is None else size * table.shape[1]
 
-    def rows(number: int, width: int) -> Tuple[int, ...]:
-        return (batch, heads, number, width) if rows_dim == 2 else (batch, number, heads, width)
+    def rows(number: int, width: int, first: int = batch) -> Tuple[int, ...]:
+        return (first, heads, number, width) if rows_dim == 2 else (first, number, heads, width)
 
     for name, tensor, shape in (
-        ("k_cache", k_cache, rows(capacity, head_dim)),
-        ("v_cache", v_cache, rows(capacity, value_dim)),
+        ("k_cache", k_cache, rows(size, head_dim, slots)),
+        ("v_cache", v_cache, rows(size, value_dim, slots)),
         ("kv_len", kv_len, (batch,)),
+        ("page_table", table, (batch, 0 if table is None else table.shape[1])),
         ("k", given.k, rows(count, head_dim)),
         ("v", given.v, rows(count, value_dim)),
     ):
@@ -214,7 +242,7 @@ def _check_sizes(given: _Inputs, rows_dim: int) -> None:
 
 
 def _fake(*inputs: Any, layout: str = "bhsd", **options: Any) -> Tuple[Tensor, Tensor]:
-    given = _Inputs(*inputs)
+    given = _inputs_of(inputs)
     _check_kinds(given)
     q = given.q
     batch, heads, count = q.shape[:3] if layout == "bhsd" else (q.shape[i] for i in (0, 2, 1))
@@ -234,7 +262,7 @@ def _without_gradients(op: Any) -> Any:
     """Returns the autograd kernel of `op`, which refuses tensors that require gradients."""
 
     def kernel(*inputs: Any, **options: Any) -> Any:
-        _torch.refuse_gradients(**dict(zip(_Inputs._fields, inputs)))
+        _torch.refuse_gradients(**_inputs_of(inputs)._asdict())
         with torch._C._AutoDispatchBelowAutograd():
             return op(*inputs, **options)
 

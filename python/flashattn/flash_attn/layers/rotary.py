@@ -8,6 +8,8 @@ from typing import Optional, Union
 import torch
 from torch import Tensor
 
+from ...torch._append import rotate
+
 __all__ = ["apply_rotary_emb", "apply_rotary_emb_func"]
 
 
@@ -35,19 +37,8 @@ def apply_rotary_emb(
     Returns:
       a tensor like x.
     """
-    position = _positions(x, seqlen_offsets, cu_seqlens).clamp(0, max(cos.shape[0] - 1, 0))
-    c, s = (table.float()[position].unsqueeze(-2) for table in (cos, sin))
-    rotated = x[..., : 2 * cos.shape[-1]].float()
-    one, other = (
-        (rotated[..., 0::2], rotated[..., 1::2]) if interleaved else rotated.chunk(2, dim=-1)
-    )
-    pairs = one * c - other * s, one * s + other * c
-    found = torch.stack(pairs, -1).flatten(-2) if interleaved else torch.cat(pairs, -1)
-    found = found.to(x.dtype)
-    if inplace:
-        x[..., : found.shape[-1]].copy_(found)
-        return x
-    return torch.cat((found, x[..., found.shape[-1] :]), dim=-1)
+    found = rotate(x, cos, sin, _positions(x, seqlen_offsets, cu_seqlens), interleaved)
+    return x.copy_(found) if inplace else found
 
 
 def _positions(x: Tensor, offsets: Union[int, Tensor], cu_seqlens: Optional[Tensor]) -> Tensor:
