@@ -43,11 +43,11 @@ class PageCheck:
             most = numpy.diff(self._read(words, "cu_seqlens_q", batch + 1, 0))
         queries = numpy.clip(self._read(words, "q_len", batch, most), 0, most)
         follows = self._problem.align == "bottom_right"
-        positions = self._read(words, "offsets", batch, keys - queries if follows else 0)
+        positions: Any = self._read(words, "offsets", batch, keys - queries if follows else 0)
         if "offset" in self._at:
             positions = numpy.full(batch, ctypes.c_int32(words[self._at["offset"]] & 0xFFFFFFFF).value)
         if self._problem.mask in (None, causal):
-            ends = keys if self._problem.mask is None else numpy.clip(positions + queries, 0, keys)
+            ends: Any = keys if self._problem.mask is None else numpy.clip(positions + queries, 0, keys)
             ends = numpy.where(queries > 0, ends, 0)[:, None]
             begins = self._size * numpy.arange(columns)[None, :] - leftpad[:, None]  # keys
             seen = (begins < ends) & (begins + self._size > 0) & (ends > 0)
@@ -75,7 +75,7 @@ class PageCheck:
         """Returns the values of an operand; `default`, for each element, if it is absent."""
         if name not in self._at:
             return numpy.broadcast_to(numpy.asarray(default, numpy.int64), count)
-        memory = (ctypes.c_int32 * count).from_address(words[self._at[name]])
+        memory = memoryview((ctypes.c_int32 * count).from_address(words[self._at[name]]))
         return numpy.frombuffer(memory, numpy.int32).astype(numpy.int64)
 
     def _keys_of(self, position: int, queries: int, keys: int) -> Any:

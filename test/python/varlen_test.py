@@ -170,6 +170,21 @@ class VarlenTest(unittest.TestCase):
             found, other = (torch.autograd.grad(x.square().sum(), (q, k, v)) for x in (o, wanted))
             torch.testing.assert_close(found, other)
 
+    def test_pages(self):
+        q = make()[0].detach()
+        counts = [n for n in LENGTHS[1]]
+        pool = torch.randn(9 * len(counts), 2, 8, 2, 16)
+        table = torch.randperm(len(pool)).int().view(len(counts), 9)
+        rows = [
+            torch.cat([half[table[b]].flatten(0, 1)[:n] for b, n in enumerate(counts)]) for half in pool.unbind(1)
+        ]
+        wanted = aten._flash_attention_forward(q, *rows, *self.starts, *self.sizes, 0.0, True, False)[:2]
+        for options, starts in (({}, self.starts), ({"seqused_k": self.starts[1].diff()}, (self.starts[0], None))):
+            found = aten._flash_attention_forward(
+                q, *pool.unbind(1), *starts, *self.sizes, 0.0, True, False, block_table=table, **options
+            )[:2]
+            torch.testing.assert_close(found, wanted)
+
     def test_refusals(self):
         q, k, v = (x.detach() for x in make())
         table = torch.zeros(5, 1, dtype=torch.int32)
@@ -178,8 +193,7 @@ class VarlenTest(unittest.TestCase):
             ({9: True}, {}, UnsupportedError, "expected return_debug_mask False but got True"),
             ({}, {"alibi_slopes": torch.ones(4)}, UnsupportedError,
              "expected alibi_slopes None but got a tensor; give flashattn.attention a score_mod"),
-            ({}, {"block_table": table}, UnsupportedError,
-             "expected block_table None but got a tensor; gather the pages"),
+            ({2: k, 4: None}, {"block_table": table}, ArgumentError, "expected kv_len with page_table but got None"),
             ({3: None}, {}, ArgumentError, "expected 'q' of rank 4 but got rank 3"),
             ({4: None}, {}, ArgumentError, "expected 'k' of rank 4 but got rank 3"),
             ({3: starts_of(LENGTHS[0]).float()}, {}, ArgumentError,

@@ -333,11 +333,11 @@ def with_cache(
         lengths = cache_seqlens + (
             k.shape[1] if cu_seqlens_k_new is None else cu_seqlens_k_new.diff()
         )
-        shift = 0 if cos is None else first - cache_seqlens
         positions = None
         if cos is not None and rotary_seqlens is not None:
             own = newest(lengths, k.shape[:-2], cu_seqlens_k_new)
-            positions = (own.index + shift[own.sequence]).view(k.shape[:-2])
+            shift = rotary_seqlens - cache_seqlens
+            positions = (own.key + shift[own.sequence]).view(k.shape[:-2])
         append(
             k_cache, v_cache, k, v, lengths, page_table=page_table, cu_seqlens_k=cu_seqlens_k_new,
             rotary_cos=cos, rotary_sin=sin, rotary_interleaved=rotary_interleaved,
@@ -371,7 +371,7 @@ def _rotate_queries(
             places = places + torch.arange(q.shape[1], device=q.device)
         return rotate(q, cos, sin, places.long(), interleaved)
     own = newest(first + cu_seqlens_q.diff(), q.shape[:-2], cu_seqlens_q)
-    places = own.index if mask is not None else first.long()[own.sequence]
+    places = own.key if mask is not None else first.long()[own.sequence]
     return rotate(q, cos, sin, places, interleaved)
 
 

@@ -81,7 +81,7 @@ def append(
         assert kv_len is not None
         own = newest(kv_len, rows, cu_seqlens_k)
         if positions is None and rotary_cos is not None:
-            positions = own.index
+            positions = own.key
         places = own.places(page_table, capacity)
     if rotary_cos is not None and rotary_sin is not None and positions is not None:
         k = rotate(k, rotary_cos, rotary_sin, positions.reshape(rows), rotary_interleaved)
@@ -115,20 +115,20 @@ class Rows(NamedTuple):
     """The newest rows of sequences."""
 
     sequence: Tensor  #: `[rows]`, i64: the sequence of each row
-    index: Tensor  #: `[rows]`, i64: its index among the keys of its sequence
+    key: Tensor  #: `[rows]`, i64: its index among the keys of its sequence
     exists: Tensor  #: `[rows]`, bool
 
     def places(self, page_table: Optional[Tensor], capacity: int) -> Places:
         """Returns where the rows lie in caches of `capacity` rows, or in pages of as many."""
-        exists = self.exists & (self.index >= 0)
+        exists = self.exists & (self.key >= 0)
         if page_table is None:
-            return Places(self.sequence, self.index, exists & (self.index < capacity))
+            return Places(self.sequence, self.key, exists & (self.key < capacity))
         columns = page_table.shape[1]
         if columns == 0 or capacity == 0:
-            return Places(self.sequence, self.index, torch.zeros_like(exists))
-        exists = exists & (self.index < columns * capacity)
-        column = self.index.div(capacity, rounding_mode="floor").clamp(0, columns - 1)
-        return Places(page_table[self.sequence, column].to(torch.int64), self.index % capacity, exists)
+            return Places(self.sequence, self.key, torch.zeros_like(exists))
+        exists = exists & (self.key < columns * capacity)
+        column = self.key.div(capacity, rounding_mode="floor").clamp(0, columns - 1)
+        return Places(page_table[self.sequence, column].to(torch.int64), self.key % capacity, exists)
 
 
 def newest(kv_len: Tensor, rows: Any, starts: Optional[Tensor] = None) -> Rows:

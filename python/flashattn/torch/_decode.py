@@ -132,11 +132,12 @@ def decode(
 
 def _inputs_of(inputs: Sequence[Any]) -> _Inputs:
     """Returns the positional arguments of either operator by name."""
-    return _Inputs(*inputs[:5], None, None, *inputs[5:]) if len(inputs) < 7 else _Inputs(*inputs)
+    given = inputs if len(inputs) > 6 else (*inputs[:5], None, None, *inputs[5:])
+    return _Inputs(*given)
 
 
 def _decode(
-    *inputs: Any, layout: Any = "bhsd", softcap: Optional[float] = None, **options: Any
+    *inputs: Any, layout: Any = "bhsd", softcap: Any = None, **options: Any
 ) -> Tuple[Tensor, Tensor]:
     """The implementation of both operators."""
     given = _inputs_of(inputs)

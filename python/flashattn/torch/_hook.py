@@ -237,15 +237,19 @@ def _attend_rows(
     _refuse_dropout(dropout_p)
     if return_debug_mask:
         raise UnsupportedError("expected return_debug_mask False but got True")
-    for name, given, advice in (
-        ("alibi_slopes", alibi_slopes, "give flashattn.attention a score_mod, or the products as bias"),
-        ("block_table", block_table, "gather the pages before the call"),
-    ):
-        if given is not None:
-            raise UnsupportedError(f"expected {name} None but got a tensor; {advice}")
+    if alibi_slopes is not None:
+        raise UnsupportedError(
+            "expected alibi_slopes None but got a tensor; give flashattn.attention a score_mod, or the products "
+            "as bias"
+        )
     keywords = _sequences(
         is_causal, scale, (window_size_left, window_size_right), cum_seq_q, cum_seq_k
     )
+    if block_table is not None:  # the keys are in pages, and their starts only say how many there are
+        starts = keywords.pop("cu_seqlens_k")
+        if seqused_k is None and starts is not None:
+            seqused_k = starts.diff()
+        keywords["page_table"] = block_table
     both = None
     if out is not None:
         *batch, length, heads = query.shape[:-1]
