@@ -82,7 +82,7 @@ class PageCheck:
         """Returns the keys that some of a sequence's queries see. `position` is that of query 0."""
         if not queries or not keys:
             return numpy.zeros(0, numpy.int64)
-        rows = numpy.linspace(position, position + queries - 1, min(queries, _MAX_QUERIES))
+        rows: Any = numpy.linspace(position, position + queries - 1, min(queries, _MAX_QUERIES))
         rows = rows.round().astype(numpy.int64)[:, None]
         mask = self._problem.mask
         seen = _reference.visible(mask, rows, numpy.arange(keys)[None, :], queries, keys)
