@@ -62,16 +62,16 @@ class Case:
 
     def __init__(
         self, module, pages=False, slots=False, pads=False, packed=False, new=0, rotary=0, interleaved=False,
-        moved=False, **options,
+        moved=False, width=D, **options,
     ):  # fmt: skip
         self.module, self.packed, self.options = module, packed, options
         self.queries = [1, 3, 5, 2] if packed else [3] * B
         self.new = [4, 0, 6, 3] if packed else [new] * B
         self.has_new = packed or new > 0
-        self.q = [torch.randn(n, H, D) for n in self.queries]
-        self.rows = [torch.randn(n, 2, G, D) for n in self.new]
+        self.q = [torch.randn(n, H, width) for n in self.queries]
+        self.rows = [torch.randn(n, 2, G, width) for n in self.new]
         self.pads = [0, 3, 20, 5] if pads else [0] * B
-        self.caches = torch.randn(2 * B, CAPACITY, 2, G, D)
+        self.caches = torch.randn(2 * B, CAPACITY, 2, G, width)
         self.slots = torch.randperm(2 * B)[:B] if slots else torch.arange(B)
         self.angles = torch.rand(2, 80, rotary // 2)
         self.rotary, self.interleaved = rotary, interleaved
@@ -91,8 +91,8 @@ class Case:
         if pages:
             count = 2 * B * P + 3
             self.table = torch.randperm(count)[: 2 * B * P].view(2 * B, P)
-            self.pool = torch.full((count, 2, S, G, D), math.nan)
-            self.pool[self.table.flatten()] = self.caches.view(2 * B * P, S, 2, G, D).transpose(1, 2)
+            self.pool = torch.full((count, 2, S, G, width), math.nan)
+            self.pool[self.table.flatten()] = self.caches.view(2 * B * P, S, 2, G, width).transpose(1, 2)
             table = self.table if slots else self.table[:B]
             self.given["block_table" if module is fa2 else "page_table"] = table.int()
         else:
@@ -168,6 +168,9 @@ class CacheTest(unittest.TestCase):
         Case(fa3, pages=True, new=2, softcap=3.0, causal=True).check(self)
         Case(fa2, pages=True, slots=True, new=4, causal=True, alibi_slopes=torch.rand(B, H)).check(self)
         Case(fa2, pads=True, causal=True, alibi_slopes=torch.rand(B, H)).check(self)
+        # Head dimensions that are no multiples of 8 are padded after the new rows are written.
+        Case(fa2, pages=True, new=3, width=19, causal=True).check(self)
+        Case(fa3, slots=True, packed=True, width=19, causal=True).check(self)
 
     def test_numbers_as_lengths(self):
         q, caches = torch.randn(2, 1, H, D), torch.randn(2, 2, 30, G, D)

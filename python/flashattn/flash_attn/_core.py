@@ -319,7 +319,10 @@ def with_cache(
         cache_seqlens = k_cache.shape[1] * (1 if page_table is None else page_table.shape[1])
     if not isinstance(cache_seqlens, Tensor):
         cache_seqlens = torch.full((batch,), cache_seqlens, dtype=torch.int32, device=q.device)
+    value_dim = v_cache.shape[-1]
+    is_padded = bool(q.shape[-1] % _HEAD_DIM_MULTIPLE or value_dim % _HEAD_DIM_MULTIPLE)
     is_plain = cos is None and cu_seqlens_q is cu_seqlens_k_new is cache_leftpad is None
+    is_plain = is_plain and not is_padded
     if is_plain and not alibi and (k is None or k.shape[1] == q.shape[1]):
         lengths = cache_seqlens if k is None else cache_seqlens + k.shape[1]
         return decode(
@@ -347,11 +350,17 @@ def with_cache(
         q = _rotate_queries(q, cos, sin, first, mask, cu_seqlens_q, rotary_interleaved)
     if cache_leftpad is not None:
         lengths = lengths - cache_leftpad
-    return attention(
+    if is_padded:
+        scale = q.shape[-1] ** -0.5 if scale is None else scale
+        q, k_cache, v_cache = (_pad_head_dim(tensor) for tensor in (q, k_cache, v_cache))
+    found = attention(
         q, k_cache, v_cache, mask=mask, scale=scale, softcap=softcap or None, kv_len=lengths,
         layout="bshd" if cu_seqlens_q is None else "thd", cu_seqlens_q=cu_seqlens_q,
         page_table=page_table, leftpad_k=cache_leftpad, return_lse=return_lse, **alibi,
     )  # fmt: skip
+    if not is_padded:
+        return found
+    return (found[0][..., :value_dim], found[1]) if return_lse else found[..., :value_dim]
 
 
 def _rotate_queries(

@@ -295,25 +295,20 @@ void ForwardBuilder::buildProgram(ProgramPoint at, const ScoreBuilder &scores,
   Value row = mul(at.tile, operands.getPositions());
   Positions queries = getPositions(sequence, row, operands.getPositions());
   // Programs that share tiles of compacted keys compact the keys that any of the programs sees.
-  // Likewise, they read the same pages.
-  int64_t together = schedule.compactsKV() || op.hasPages()
-                         ? schedule.countProgramsPerBlock(ProgramAxis::QueryTile)
-                         : 1;
+  int64_t together = schedule.countProgramsPerBlock(ProgramAxis::QueryTile);
+  int64_t rows = together * operands.getPositions();
   Positions seeing = queries;
-  if (together > 1) {
-    int64_t rows = together * operands.getPositions();
+  if (together > 1 && schedule.compactsKV())
     seeing = getPositions(sequence, mul(divide32(at.tile, index(together)), rows), rows);
-  }
   Value q = operands.loadQueries(at);
-  SmallVector<TileInterval> intervals;
+  SmallVector<TileInterval> intervals, pages;
   if (lists)
     intervals = {lists->getInterval(b, loc, getListPlace(at))};
   else
-    intervals =
-        getIntervals(sequence, schedule.compactsKV() ? seeing : queries, schedule.getVisitedKeys());
-  SmallVector<TileInterval> pages;
+    intervals = getIntervals(sequence, seeing, schedule.getVisitedKeys());
+  // A block whose first program is this one reads the pages that any of its programs sees.
   if (op.hasPages())
-    pages = getPages(sequence, seeing);
+    pages = getPages(sequence, getPositions(sequence, row, rows));
   if (parts)
     intervals = takeShare(b, loc, intervals, part, parts);
 
