@@ -33,8 +33,12 @@ void FusionGroup::add(Operation *op) {
 
 /// Returns the buffer of a tile that `op` reads, directly or through ops of the group, and that is
 /// dead at `next`. A column is read before it is written, so the result may overwrite this buffer.
+/// Ops in `seen`, whose values several ops share, read none.
 Value FusionGroup::findDeadOperandBuffer(Operation *op, Type type, Operation *next,
-                                         ArrayRef<Value> taken) {
+                                         ArrayRef<Value> taken,
+                                         SmallPtrSetImpl<Operation *> &seen) {
+  if (!seen.insert(op).second)
+    return nullptr;
   for (Value operand : op->getOperands()) {
     if (Value buffer = values.getBuffer(operand)) {
       if (operand.getType() == type && isDeadAt(operand, next) &&
@@ -44,7 +48,7 @@ Value FusionGroup::findDeadOperandBuffer(Operation *op, Type type, Operation *ne
     }
     Operation *def = operand.getDefiningOp();
     if (def && ops.contains(def) && !isa<vector::MultiDimReductionOp>(def))
-      if (Value buffer = findDeadOperandBuffer(def, type, next, taken))
+      if (Value buffer = findDeadOperandBuffer(def, type, next, taken, seen))
         return buffer;
   }
   return nullptr;
@@ -52,7 +56,8 @@ Value FusionGroup::findDeadOperandBuffer(Operation *op, Type type, Operation *ne
 
 Value FusionGroup::chooseBuffer(Operation *op, Operation *next, ArrayRef<Value> taken) {
   Value tile = op->getResult(0);
-  if (Value buffer = findDeadOperandBuffer(op, tile.getType(), next, taken))
+  SmallPtrSet<Operation *, 16> seen;
+  if (Value buffer = findDeadOperandBuffer(op, tile.getType(), next, taken, seen))
     return buffer;
   return values.allocate(op->getLoc(), tile);
 }

@@ -25,7 +25,8 @@ public:
 
 private:
   Value chooseBuffer(Operation *op, Operation *next, ArrayRef<Value> taken);
-  Value findDeadOperandBuffer(Operation *op, Type type, Operation *next, ArrayRef<Value> taken);
+  Value findDeadOperandBuffer(Operation *op, Type type, Operation *next, ArrayRef<Value> taken,
+                              SmallPtrSetImpl<Operation *> &seen);
 
   TileValues &values;
   llvm::SetVector<Operation *> ops;

@@ -19,16 +19,24 @@ bool mlir::flashattn::cpu::isElementwise(Operation *op) {
 }
 
 bool mlir::flashattn::cpu::isRecomputed(Value tile) {
-  auto type = dyn_cast<VectorType>(tile.getType());
-  if (!type)
-    return true;
-  Operation *op = tile.getDefiningOp();
-  if (!op)
-    return false;
-  if (isa<arith::ConstantOp, vector::BroadcastOp>(op))
-    return true;
-  return type.getElementType().isIntOrIndex() && isElementwise(op) &&
-         llvm::all_of(op->getOperands(), isRecomputed);
+  SmallVector<Value> left = {tile};
+  // Values that several ops share are visited once.
+  SmallPtrSet<Value, 16> seen;
+  while (!left.empty()) {
+    Value value = left.pop_back_val();
+    auto type = dyn_cast<VectorType>(value.getType());
+    if (!type || !seen.insert(value).second)
+      continue;
+    Operation *op = value.getDefiningOp();
+    if (!op)
+      return false;
+    if (isa<arith::ConstantOp, vector::BroadcastOp>(op))
+      continue;
+    if (!type.getElementType().isIntOrIndex() || !isElementwise(op))
+      return false;
+    llvm::append_range(left, op->getOperands());
+  }
+  return true;
 }
 
 bool mlir::flashattn::cpu::isFoldedIntoContraction(Operation *op) {

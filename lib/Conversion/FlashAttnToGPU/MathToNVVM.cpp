@@ -280,6 +280,22 @@ struct SelectPairs : OpRewritePattern<arith::SelectOp> {
   }
 };
 
+/// Whether the operands of the ops of types `Ops` that compute `condition`, followed through such
+/// ops, are at most `most`. An operand counts once for each use, as often as a pattern that copies
+/// these ops computes it: uses that are shared can double with each op.
+template <typename... Ops> bool hasFewParts(Value condition, size_t most) {
+  SmallVector<Value> left = {condition};
+  size_t count = 0;
+  while (!left.empty() && count <= most) {
+    Operation *def = left.pop_back_val().getDefiningOp();
+    if (isa_and_nonnull<Ops...>(def))
+      llvm::append_range(left, def->getOperands());
+    else
+      ++count;
+  }
+  return count <= most;
+}
+
 /// The elements of a condition, each computed on demand.
 class Condition {
 public:
@@ -322,12 +338,14 @@ private:
 /// seven predicate registers.
 struct SelectByLogic : OpRewritePattern<arith::SelectOp> {
   using OpRewritePattern::OpRewritePattern;
+  static constexpr size_t kMostParts = 64;
 
   LogicalResult matchAndRewrite(arith::SelectOp op, PatternRewriter &rewriter) const override {
     auto type = dyn_cast<VectorType>(op.getType());
     if (!type || type.getRank() != 1 || !type.getElementType().isF32() || !isForWarpgroups(op) ||
         !isa<VectorType>(op.getCondition().getType()) ||
-        !isa_and_nonnull<arith::AndIOp, arith::OrIOp>(op.getCondition().getDefiningOp()))
+        !isa_and_nonnull<arith::AndIOp, arith::OrIOp>(op.getCondition().getDefiningOp()) ||
+        !hasFewParts<arith::AndIOp, arith::OrIOp>(op.getCondition(), kMostParts))
       return failure();
     Location loc = op.getLoc();
     Condition condition(rewriter, loc, op.getCondition());
@@ -347,11 +365,13 @@ struct SelectByLogic : OpRewritePattern<arith::SelectOp> {
 /// of two selects. If the choice is known, as in most tiles, the other select is dead.
 struct SelectByEither : OpRewritePattern<arith::SelectOp> {
   using OpRewritePattern::OpRewritePattern;
+  static constexpr size_t kMostParts = 16;
 
   LogicalResult matchAndRewrite(arith::SelectOp op, PatternRewriter &rewriter) const override {
     auto either = op.getCondition().getDefiningOp<arith::SelectOp>();
     if (!either || !isForWarpgroups(op) || !isa<VectorType>(op.getType()) ||
-        either.getCondition().getType() != either.getType())
+        either.getCondition().getType() != either.getType() ||
+        !hasFewParts<arith::SelectOp>(either, kMostParts))
       return failure();
     auto choose = [&](Value condition) {
       return arith::SelectOp::create(rewriter, op.getLoc(), condition, op.getTrueValue(),

@@ -171,6 +171,47 @@ gpu.module @hopper [#nvvm.target<chip = "sm_90a">] {
     return %y : vector<2xf32>
   }
 
+  // Conditions that share parts would have twice as many with each op. Beyond a limit they stay as they are.
+  // CHECK-LABEL: func @shared_parts
+  // CHECK-NOT: selp
+  // CHECK: arith.select {{.*}} : vector<2xi1>, vector<2xf32>
+  func.func @shared_parts(%x: vector<2xf32>, %y: vector<2xf32>, %a0: vector<2xi1>, %o0: vector<2xi1>) -> vector<2xf32> {
+    %a1 = arith.andi %a0, %o0 : vector<2xi1>
+    %o1 = arith.ori %a0, %o0 : vector<2xi1>
+    %a2 = arith.andi %a1, %o1 : vector<2xi1>
+    %o2 = arith.ori %a1, %o1 : vector<2xi1>
+    %a3 = arith.andi %a2, %o2 : vector<2xi1>
+    %o3 = arith.ori %a2, %o2 : vector<2xi1>
+    %a4 = arith.andi %a3, %o3 : vector<2xi1>
+    %o4 = arith.ori %a3, %o3 : vector<2xi1>
+    %a5 = arith.andi %a4, %o4 : vector<2xi1>
+    %o5 = arith.ori %a4, %o4 : vector<2xi1>
+    %a6 = arith.andi %a5, %o5 : vector<2xi1>
+    %o6 = arith.ori %a5, %o5 : vector<2xi1>
+    %a7 = arith.andi %a6, %o6 : vector<2xi1>
+    %o7 = arith.ori %a6, %o6 : vector<2xi1>
+    %z = arith.select %a7, %x, %y : vector<2xi1>, vector<2xf32>
+    return %z : vector<2xf32>
+  }
+
+  // CHECK-LABEL: func @shared_choices
+  // CHECK-COUNT-1: arith.select {{.*}} : vector<2xi1>, vector<2xf32>
+  // CHECK-NEXT: return
+  func.func @shared_choices(%x: vector<2xf32>, %y: vector<2xf32>, %a: vector<2xi1>, %b: vector<2xi1>, %s0: vector<2xi1>, %t0: vector<2xi1>) -> vector<2xf32> {
+    %s1 = arith.select %a, %s0, %t0 : vector<2xi1>, vector<2xi1>
+    %t1 = arith.select %b, %s0, %t0 : vector<2xi1>, vector<2xi1>
+    %s2 = arith.select %a, %s1, %t1 : vector<2xi1>, vector<2xi1>
+    %t2 = arith.select %b, %s1, %t1 : vector<2xi1>, vector<2xi1>
+    %s3 = arith.select %a, %s2, %t2 : vector<2xi1>, vector<2xi1>
+    %t3 = arith.select %b, %s2, %t2 : vector<2xi1>, vector<2xi1>
+    %s4 = arith.select %a, %s3, %t3 : vector<2xi1>, vector<2xi1>
+    %t4 = arith.select %b, %s3, %t3 : vector<2xi1>, vector<2xi1>
+    %s5 = arith.select %a, %s4, %t4 : vector<2xi1>, vector<2xi1>
+    %t5 = arith.select %b, %s4, %t4 : vector<2xi1>, vector<2xi1>
+    %z = arith.select %s5, %x, %y : vector<2xi1>, vector<2xf32>
+    return %z : vector<2xf32>
+  }
+
   // LLVM has one selection for one condition.
   // CHECK-LABEL: func @one
   // CHECK: arith.cmpi sge, %{{.*}} : vector<2xi32>
