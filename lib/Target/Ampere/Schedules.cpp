@@ -12,6 +12,9 @@ using namespace mlir;
 using namespace mlir::flashattn;
 
 static constexpr int64_t kDecodeSplits = 128;
+/// The tiles for masks that divide often. Their code grows with the pairs of a thread times the
+/// divisions, so a thread has as few pairs as a product allows.
+static constexpr int64_t kCostlyTileM = 64, kCostlyTileN = 16, kCostlyWarps = 4;
 /// Maximum number of accumulator registers per thread. The others of its 255 registers are for
 /// operands and addresses.
 static constexpr int64_t kMaxAccumulators = 200;
@@ -66,10 +69,12 @@ Candidates ampere::getCandidates(AttentionOp op) {
   FloatType element = op.getElementType();
   int64_t d = std::max(op.getD(), op.getDv()), bits = element.getIntOrFloatBitWidth();
   Candidates candidates;
+  bool isCostly = hasCostlyMask(op);
   if (isDecode(op))
     for (const DecodeRow &row : kDecodeTable)
       if (row.bits == bits && d <= row.maxD) {
-        ScheduleFields fields = makeFields(32, row.tileN, 2, 2, element);
+        int64_t tileN = isCostly ? kCostlyTileN : row.tileN;
+        ScheduleFields fields = makeFields(32, tileN, 2, 2, element);
         fields.splits = kDecodeSplits;
         candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
       }
@@ -77,6 +82,9 @@ Candidates ampere::getCandidates(AttentionOp op) {
     candidates.push_back(ScheduleAttr::get(
         op.getContext(), makeFields(row.tileM, row.tileN, row.warps, row.stages, element)));
   };
+  if (isCostly)
+    for (int64_t stages : {2, 1})
+      add({bits, d, kCostlyTileM, kCostlyTileN, kCostlyWarps, stages});
   const AttentionRow *widest = nullptr;
   for (const AttentionRow &row : kAttentionTable) {
     if (row.bits != bits)
@@ -103,6 +111,16 @@ Candidates ampere::getCandidates(AttentionBackwardOp op) {
       fields.separateDkDv = true;
     candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
   };
+  if (hasCostlyMask(op) && !element.isF32()) {
+    // Programs over keys of narrow heads also accumulate dQ, so that no other program has a mask.
+    constexpr int64_t kWidestAdding = 64;
+    // The accumulators of both dK and dV of wider heads take all registers.
+    constexpr int64_t kWidestTogether = 128;
+    bool adds = d <= kWidestAdding;
+    add({bits, d, adds ? 2 * kCostlyTileM : kCostlyTileM, kCostlyTileN, kCostlyWarps,
+         /*columnWarps=*/1, /*stages=*/2, adds ? 0 : kCostlyTileM,
+         /*separateDkDv=*/d > kWidestTogether});
+  }
   const GradientRow *widest = nullptr;
   for (const GradientRow &row : kGradientTable) {
     if (row.bits != bits)

@@ -1,6 +1,6 @@
 """Prints attention and its gradients under a mask of many sets, with lengths that are not known.
 
-usage: many_sets.py diagonals|remainders [COUNT [ELEMENT]]
+usage: many_sets.py diagonals|remainders|divisions [COUNT [ELEMENT]]
 """
 
 import sys
@@ -8,6 +8,11 @@ import sys
 SETS = {
     "diagonals": lambda i: f"p - k - {100 * i} == 0",
     "remainders": lambda i: f"(3 * p + 5 * k) mod {64 + i} - 7 >= 0, (p + 2 * k) mod {63 + i} - 5 >= 0",
+    # 64 of these have as many divisions as a mask may have.
+    "divisions": lambda i: (
+        f"(3 * p + 5 * k) mod {64 + i} - 7 >= 0, (p + 2 * k) mod {63 + i} - 5 >= 0, "
+        f"(7 * p + 4 * k) floordiv {31 + i} - 1 >= 0, (5 * p - 9 * k) mod {23 + i} - 3 >= 0"
+    ),
 }
 
 
