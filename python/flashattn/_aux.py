@@ -31,9 +31,15 @@ class Load(NamedTuple):
 
 
 def loads_of(text: Optional[str]) -> Dict[str, Load]:
-    """Returns the auxiliary tensors that the text of a score_mod reads, by name and in the order of names."""
+    """Returns the auxiliary tensors that the text of a score_mod reads, by name and in the order of names. Raises
+    ArgumentError for a text that no trace returns."""
     found = {}
-    for name, indices, _, element in _LOAD.findall(text or ""):
+    for name, indices, sizes, element in _LOAD.findall(text or ""):
+        if element not in ELEMENTS:
+            raise ArgumentError(
+                f"expected element type {', '.join(ELEMENTS[:-1])} or i1, and no sizes, of '{name}' in a score_mod "
+                f"but got '{sizes}{element}'"
+            )
         names = [index for index in indices.split(", ") if index]
         found[name] = Load(element, "".join(_LETTERS.get(index, "?") for index in names))
     return dict(sorted(found.items()))

@@ -152,6 +152,18 @@ class GridTest(Case):
                 count += 1
         self.assertGreaterEqual(count, 60 // part)
 
+    def test_numbers_hide_as_a_mask_does(self):
+        """A bias of large finite numbers where keys are padding, in values and gradients."""
+        q, k, v = make(1, 2, 5, 4, 16), make(2, 2, 9, 2, 16), make(3, 2, 9, 2, 16)
+        shown = jnp.array([[True] * 4 + [False] * 5, [False] * 3 + [True] * 6])[:, None, None]
+        arrays, weights = {"query": q, "key": k, "value": v}, make(4, 2, 5, 4, 16)
+        exact = jitted(fj.dot_product_attention, ())(arrays, {"mask": shown}, weights)
+        for number in (-1e10, -1e20, float(jnp.finfo(jnp.float32).min)):
+            bias = jnp.where(shown, 0, number).astype(jnp.float32)
+            found = jitted(fj.dot_product_attention, ())(arrays, {"bias": bias}, weights)
+            for name, x in exact.items():
+                numpy.testing.assert_allclose(found[name], x, rtol=1e-4, atol=1e-5, err_msg=f"{name}, {number}")
+
     def test_lengths_need_no_mask(self):
         q, k, v = make(1, 2, 5, 4, 16), make(2, 2, 9, 2, 16), make(3, 2, 9, 2, 16)
         lengths = {

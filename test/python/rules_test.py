@@ -179,6 +179,69 @@ class RulesTest(unittest.TestCase):
         self.near(o, p[..., :-1] @ v)
         self.near(found, lse)
 
+    def test_a5_scores_of_any_size(self):
+        """Any finite score counts as it is. A number that all keys of a row have takes nothing from their weights."""
+        q, k, v = self.inputs(6, 50, heads=2)
+        scores = self.dots(q, k) / 4
+        hidden, shown = slice(0, 20), slice(20, 50)
+        wanted, wanted_lse = visible_softmax(scores[..., shown], True)
+        least = numpy.finfo(numpy.float32).min
+        for number in (least, numpy.float32(-1e20), numpy.float32(-1e10), numpy.float32(-1e9), -INF):
+            with self.subTest(number=number):
+                for low in (hidden, slice(30, 50)):  # the first keys or the last ones
+                    bias = numpy.zeros((1, 1, 6, 50), numpy.float32)
+                    bias[..., low] = number
+                    seen = bias[0, 0, 0] == 0
+                    p, expected = visible_softmax(scores[..., seen], True)
+                    o, lse = attention(q, k, v, bias=bias, return_lse=True)
+                    self.near(o, p @ v[:, :, seen])
+                    self.near(lse, expected)
+        # A row of such numbers alone: beside them a score is nothing, so that it is the mean of the values.
+        for number in (least, numpy.float32(-1e20), numpy.float32(1e20)):
+            bias = numpy.zeros((1, 1, 6, 50), numpy.float32)
+            bias[..., hidden] = least
+            bias[..., 3, :] = number
+            o, lse = attention(q, k, v, bias=bias, return_lse=True)
+            rest = numpy.arange(6) != 3
+            self.near(o[:, :, 3], v.astype(numpy.float64).mean(axis=2))
+            self.near(lse[:, :, 3], numpy.full((1, 2), number, numpy.float64))
+            self.near(o[:, :, rest], (wanted @ v[:, :, shown])[:, :, rest])
+            self.near(lse[:, :, rest], wanted_lse[:, :, rest])
+        # Of queries and keys themselves, in bf16: each row sees equal scores of 1.4e11.
+        large = numpy.full((1, 1, 4, 64), 133120, numpy.float32)
+        large, ones = ((x.view(numpy.uint32) >> 16).astype(numpy.uint16) for x in (large, numpy.ones_like(large)))
+        o, lse = attention(large, large, ones, dtype="bf16", return_lse=True)
+        self.assertTrue((o == ones).all())
+        self.near(lse, numpy.full((1, 1, 4), 133120.0**2 * 64 / 8))
+        # Of a scale and of a score_mod.
+        for options in ({"scale": 1e12}, {"score_mod": lambda s, b, h, p, key: s * 4e12}):
+            o, lse = attention(q, k, v, return_lse=True, **options)
+            largest = scores.argmax(axis=-1)
+            self.near(o, numpy.take_along_axis(v, largest[..., None], axis=2))
+            self.near(lse, 4e12 * scores.max(axis=-1))
+
+    def test_a5_gradients_of_rows_with_large_numbers(self):
+        """What is added to a whole row changes no gradient, beyond what it rounds of the scores."""
+        q, k, v = self.inputs(6, 50)
+        o, lse = attention(q, k, v, return_lse=True)
+        do = self.normal(*o.shape)
+        wanted = flashattn.attention_backward(q, k, v, o, lse, do)
+        for number in (-1e3, -1e4, -1e6):
+            bias = numpy.full((1, 1, 6, 50), number, numpy.float32)
+            # The scores as the op rounds them: f32 has no more of them beside the number.
+            rounded = (self.dots(q, k) / 4).astype(numpy.float32) + bias
+            p, _ = visible_softmax(rounded.astype(numpy.float64), True)
+            o, lse = attention(q, k, v, bias=bias, return_lse=True)
+            found = flashattn.attention_backward(q, k, v, o, lse, do, bias=bias)
+            dp = do.astype(numpy.float64) @ v.astype(numpy.float64).swapaxes(-1, -2)
+            ds = p * (dp - (dp * p).sum(-1, keepdims=True))
+            exact = (ds @ k / 4, ds.swapaxes(-1, -2) @ q / 4, p.swapaxes(-1, -2) @ do)
+            for x, y in zip(found, exact):
+                self.near(x, y)
+            if number == -1e3:
+                for x, y in zip(found, wanted):
+                    self.near(x, y, 1e-3)
+
     def test_a6_rows_without_keys(self):
         q, k, v = self.inputs(9, 4, heads=2)  # queries 0 to 4 stand before the first key
         sinks = numpy.array([0.5, -3.0], numpy.float32)

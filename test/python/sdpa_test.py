@@ -125,6 +125,22 @@ class SdpaTest(unittest.TestCase):
             self.assertTrue(all(x.isfinite().all() for x in found))
             self.assertTrue((found[0][:, :, 2] == 0).all())
 
+    def test_masks_of_finite_numbers(self):
+        """The lowest number of a type hides keys; a row of it alone is the mean of the values, as torch has it."""
+        seen = torch.ones(4, 9, dtype=torch.bool)
+        seen[:, :5] = seen[2] = False
+        for dtype in BOUNDS:
+            for number in (torch.finfo(dtype).min, -1e4):
+                q, k, v = (torch.randn(1, 2, n, 16).to(dtype).requires_grad_() for n in (4, 9, 9))
+                mask = torch.zeros(4, 9, dtype=dtype).masked_fill(~seen, number)
+                with self.subTest(dtype=dtype, number=number):
+                    # Step by step: torch's own takes a row's weights against a rounded log-sum-exp.
+                    scores = q.double() @ k.double().mT / 4 + mask.double()
+                    found, exact = ft.sdpa(q, k, v, mask), scores.softmax(-1) @ v.double()
+                    gradients, wanted = (torch.autograd.grad(o.square().sum(), (q, k, v)) for o in (found, exact))
+                    for x, y in zip((found, *gradients), (exact, *wanted)):
+                        torch.testing.assert_close(x.double(), y.double(), rtol=3e-2, atol=3e-2)
+
     def test_empty(self):
         for shape in ((0, 4, 5, 16), (2, 4, 0, 16)):
             q = torch.randn(shape, requires_grad=True)

@@ -36,6 +36,7 @@ class TextsTest(unittest.TestCase):
         break_out._make()
         break_out._make(mask=masks.causal & masks.sink(3), function="another_name")
         break_out._make(score_mod=break_out.SCORE_MOD.replace("%score", "%other"))
+        break_out.attend(break_out.LOADS)
 
     def test_modules_hold_one_attention(self):
         library = _library.get()

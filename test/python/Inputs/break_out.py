@@ -2,13 +2,16 @@
 into, and goes on with code that makes the file `marker`."""
 
 import pickle
+from unittest import mock
 
 import flashattn
+import numpy
 from flashattn import _kernel, _library, _module, _trace
 from flashattn.masks import Mask
 
 MASK = "#flashattn.causal"
 SCORE_MOD = _trace.trace(lambda score, b, h, p, k: score * 2 + k)
+LOADS = _trace.trace(lambda score, b, h, p, k, table: score + table[b, h], (("f32", 2),))
 PROBLEM = _module.Problem("f32", 16, 16, Mask(MASK), "top_left", "bhsd", score_mod=SCORE_MOD)
 
 
@@ -64,6 +67,13 @@ def _make(function=None, **fields):
     return _kernel.Kernel(PROBLEM._replace(**fields), "cpu", _library.DEVICE_CPU, function=function)
 
 
+def attend(text):
+    """Attention with the text of a score_mod that may load from a table."""
+    q, table = numpy.ones((1, 2, 4, 16), numpy.float32), numpy.ones((1, 2), numpy.float32)
+    with mock.patch.object(_trace, "text_of", lambda *_: text):
+        return flashattn.attention(q, q, q, score_mod=lambda *_: 0, aux_tensors=(table,))
+
+
 class _Pickled:
     """What a file of pickle may say of a kernel, without a kernel that was made."""
 
@@ -95,6 +105,21 @@ def attempts(marker):
     ):
         text = SCORE_MOD.replace(last, op + last)
         yield f"score_mod: {what}", lambda text=text: _make(score_mod=text)
+    load = next(line for line in LOADS.splitlines(keepends=True) if "memref.load" in line)
+    far = "        %by = arith.constant 99999 : index\n        %far = arith.addi %head, %by : index\n"
+    for what, changed in (
+        ("an index far away", far + load.replace("%head]", "%far]")),
+        ("an index of the key", load.replace("%head]", "%key]")),
+        ("another memref", load.replace("%aux0", "%k")),
+        ("a size that it does not have", load.replace("?x?x", "?x99999x")),
+        ("sizes that it does not have", load.replace("?x?x", "99999x99999x")),
+        ("a store", f"{load}        memref.store %score, %aux0[%batch, %head] : memref<?x?xf32>\n"),
+        ("a global", f"        %g = memref.get_global @g : memref<4xf32>\n{load}"),
+        ("a pointer", f"        %g = llvm.inttoptr %batch : index to !llvm.ptr\n{load}"),
+        ("its end", f"{load}        flashattn.yield %score : f32\n      }}\n  return\n}}\nfunc.func @g() {{\n"),
+    ):
+        text = LOADS.replace(load, changed)
+        yield f"score_mod that loads: {what}", lambda text=text: attend(text)
     yield "mask: a second clause", lambda: _make(mask=Mask(f"{MASK}) softcap(1.0"))
     yield "mask: a comment", lambda: _make(mask=Mask(f"{MASK} //"))
     yield "mask: a zero", lambda: _make(mask=Mask(f"{MASK}\0"))
