@@ -202,7 +202,7 @@ void AdderBuilder::build() {
     addProgram(grid.onlyGroup(/*byWarp=*/true), warp);
     return;
   }
-  grid.forEachGroup(/*consumer=*/index(0), warp, [&](Value round, Value progress) {
+  grid.forEachGroup(/*byWarp=*/true, /*consumer=*/index(0), warp, [&](Value round, Value progress) {
     Value slot = slotOf(round, plan.getSlots());
     Group group = grid.read(slot, /*byWarp=*/true);
     // Consumers may finish the program before these warps have read the group's numbers.

@@ -132,7 +132,7 @@ public:
   Value claim();
   void forEachClaim(bool byWarp, function_ref<void(Value round)> await, Value state,
                     RoundBody body);
-  void forEachGroup(Value consumer, Value state, RoundBody body);
+  void forEachGroup(bool byWarp, Value consumer, Value state, RoundBody body);
   SmallVector<Value> listNumbers(const Group &group, Value consumer);
   IRMapping numbersOf(const Group &group, Value consumer);
   SmallVector<IRMapping> programsOf(const Group &group);
@@ -207,6 +207,9 @@ public:
   void build();
 
 private:
+  void buildSpareWarps();
+  void buildFirstThread();
+  void buildSecondThread();
   void loadResidents(MutableArrayRef<IRMapping> programs, Value slot);
   Value produce(const Group &group, Value slot, Value step);
   Value toMap(LoadTileOp load, Value row, IRMapping &mapping);
@@ -235,6 +238,9 @@ private:
   SmallVector<hopper::RingPutOp> put(unsigned stream, IRMapping &mapping, Value step,
                                      const PagedPieces &paged);
   Value produceInterval(IRMapping mapping, Value slot, Value interval, Value step);
+  /// Whether this thread loads a stream; see BlockPlan::splitsStreams.
+  bool loads(unsigned stream) const { return !ownStream || stream == *ownStream; }
+  std::optional<unsigned> ownStream;
   void prepareNext(Value round, Value rounds, Value step);
   void prepareClaimed(Value round, Value step);
   Value awaitSlot(Value round, Value step);

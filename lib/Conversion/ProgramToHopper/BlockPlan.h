@@ -103,9 +103,12 @@ struct BlockPlan {
   /// Whether each consumer runs its own program and residents are read only by products with
   /// streamed tiles. An empty ring then also means that the residents can be overwritten.
   bool waitsForEmptyRings() const { return reusesResidentBuffers() && getPrograms() > 1; }
+  /// Whether the first threads of two warps load one stream each, because a tile consists of pieces
+  /// of pages. One thread issues their copies too slowly.
+  bool splitsStreams() const;
   /// Number of arrivals that free the slot of one program.
   int64_t countSlotReleases() const {
-    int64_t spare = getDqReduceStages() ? WarpgroupBlockPlan::kSpareWarps : 0;
+    int64_t spare = getDqReduceStages() ? WarpgroupBlockPlan::kSpareWarps : splitsStreams() ? 1 : 0;
     constexpr int64_t kWarps = 4;
     return getConsumers() / getPrograms() * (reusesResidentBuffers() ? kWarps : 1) + spare;
   }
@@ -180,6 +183,12 @@ inline int64_t countCopiedPanels(LoadTileOp load) {
   VectorType tile = load.getTileType();
   int64_t columns = tile.getDimSize(1) - (load.getOnes() ? LoadTileOp::kOnes : 0);
   return llvm::divideCeil(columns, getPanelColumns(tile));
+}
+
+inline bool BlockPlan::splitsStreams() const {
+  return streams.size() == 2 && !getDqReduceStages() &&
+         (!isPersistent() || memory.residentEmpty.has_value()) &&
+         llvm::all_of(streams, [](LoadTileOp load) { return load.getPages() && mayBeCut(load); });
 }
 
 } // namespace mlir::flashattn

@@ -526,7 +526,7 @@ void ConsumerBuilder::buildThreads() {
     return;
   }
   // A wait for the residents also covers the numbers of the group.
-  grid.forEachGroup(consumer, /*step=*/i32(0), [&](Value round, Value step) {
+  grid.forEachGroup(/*byWarp=*/true, consumer, /*step=*/i32(0), [&](Value round, Value step) {
     Value slot = slotOf(round, plan.getSlots()), number = heldNumber(slot, consumer);
     Group group = grid.read(slot, /*byWarp=*/true);
     if (plan.reusesResidentBuffers() && plan.sharesProgram()) {

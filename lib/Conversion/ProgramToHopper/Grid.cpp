@@ -290,7 +290,7 @@ void GridBuilder::forEachClaim(bool byWarp, function_ref<void(Value round)> awai
 
 /// Builds the loop over the rounds of a persistent block for warps that wait for published groups:
 /// each round waits for the residents of `consumer`.
-void GridBuilder::forEachGroup(Value consumer, Value state, RoundBody body) {
+void GridBuilder::forEachGroup(bool byWarp, Value consumer, Value state, RoundBody body) {
   auto await = [&](Value round) {
     Value number = heldNumber(slotOf(round, plan.getResidentGroups()), consumer);
     hopper::BarrierWaitOp::create(b, loc, block.barriers,
@@ -298,7 +298,7 @@ void GridBuilder::forEachGroup(Value consumer, Value state, RoundBody body) {
                                   parityOf(round, plan.getResidentGroups()));
   };
   if (plan.claims())
-    return forEachClaim(/*byWarp=*/true, await, state, body);
+    return forEachClaim(byWarp, await, state, body);
   forEachRound(countRounds(), state, [&](Value round, Value now) {
     await(round);
     return body(round, now);

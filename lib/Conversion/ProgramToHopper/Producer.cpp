@@ -224,6 +224,8 @@ Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value inte
     paged = findPieces(*tiles, number, loadPages(*tiles, number));
   }
   for (auto [i, ring] : llvm::enumerate(block.rings)) {
+    if (!loads(i))
+      continue;
     SmallVector<hopper::RingPutOp> puts = put(i, mapping, now, paged);
     int64_t beside = 0;
     for (auto [row, places] : llvm::zip_equal(plan.rows, block.rows)) {
@@ -318,16 +320,50 @@ void ProducerBuilder::prepareIf(Value isGroup, Value number, Value slot) {
         /*predicate=*/Value());
 }
 
+/// Builds the warps behind the first one: they add tiles, or one of them loads the second stream.
+void ProducerBuilder::buildSpareWarps() {
+  hopper::GroupBarrierOp::create(b, loc, i32(kBlockBarrier), plan.getThreads());
+  if (plan.getDqReduceStages())
+    AdderBuilder(b, plan, block).build();
+  else
+    buildSecondThread();
+}
+
+/// Builds the thread that loads the second stream of every group that the first thread publishes.
+void ProducerBuilder::buildSecondThread() {
+  Value isSecond = compare(arith::CmpIPredicate::eq, block.thread, index(kWarpThreads));
+  auto one = scf::IfOp::create(b, loc, isSecond, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(one.thenBlock());
+  ownStream = 1;
+  GridBuilder grid(b, plan, block);
+  if (!plan.isPersistent()) {
+    produce(grid.onlyGroup(/*byWarp=*/false), index(0), index(0));
+  } else {
+    auto load = [&](Value round, Value step) {
+      Value slot = slotOf(round, plan.getSlots());
+      step = produce(grid.read(slot, /*byWarp=*/false), slot, step);
+      for (int64_t w = 0; w < plan.getPrograms(); ++w)
+        hopper::BarrierArriveOp::create(
+            b, loc, block.barriers,
+            add(heldNumber(slot, index(w)), index(*plan.memory.residentEmpty)),
+            /*predicate=*/Value());
+      return step;
+    };
+    grid.forEachGroup(/*byWarp=*/false, /*consumer=*/index(0), /*state=*/i32(0), load);
+  }
+  ownStream = 0;
+}
+
 void ProducerBuilder::build() {
   hopper::SetRegistersOp::create(b, loc, hopper::RegisterChange::Decrease,
                                  plan.hopper.getProducerRegisters(), plan.hopper.getBlocksPerSM());
   OpBuilder::InsertionGuard guard(b);
-  if (plan.getDqReduceStages()) {
+  if (plan.getDqReduceStages() || plan.splitsStreams()) {
     Value isSpare = compare(arith::CmpIPredicate::uge, block.thread, index(kWarpThreads));
     auto spare = scf::IfOp::create(b, loc, isSpare, /*withElseRegion=*/true);
     b.setInsertionPointToStart(spare.thenBlock());
-    hopper::GroupBarrierOp::create(b, loc, i32(kBlockBarrier), plan.getThreads());
-    AdderBuilder(b, plan, block).build();
+    buildSpareWarps();
     // A separate branch, so that the producer's values are not live in the spare warps' branch.
     b.setInsertionPointToStart(spare.elseBlock());
   }
@@ -335,6 +371,11 @@ void ProducerBuilder::build() {
   hopper::GroupArriveOp::create(b, loc, i32(kBlockBarrier), plan.getThreads());
   auto one = scf::IfOp::create(b, loc, block.signals, /*withElseRegion=*/false);
   b.setInsertionPointToStart(one.thenBlock());
+  buildFirstThread();
+}
+
+/// Builds the thread that prepares groups and loads their tiles.
+void ProducerBuilder::buildFirstThread() {
   GridBuilder grid(b, plan, block);
   if (!plan.isPersistent()) {
     produce(grid.onlyGroup(/*byWarp=*/false), index(0), index(0));
