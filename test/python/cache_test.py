@@ -117,12 +117,13 @@ class CacheTest(unittest.TestCase):
             "element": "bf16", "d": 32, "dv": 32, "mask": causal, "align": "top_left", "layout": "bshd", "lse": True,
             "schedule": "tile_m = 64", "rows": "strided", "heads": (4, 2), "softcap": 2.0, "operands": (bias,),
             "score_mod": "^bb0(%s: f32, %b: index, %h: index, %p: index, %k: index): flashattn.yield %s : f32",
-            "queries": 3, "op": "attention_backward", "deterministic": True,
+            "queries": 3, "op": "attention_backward", "deterministic": True, "page_size": 8,
         }  # fmt: skip
         self.assertEqual(tuple(fields), _module.Problem._fields)
         base = _module.Problem("f16", 16, 16)
         backward = base._replace(op="attention_backward")
-        bases = {"deterministic": backward}
+        paged = base._replace(operands=(_module.Operand("page_table", "i32", "BT"),))
+        bases = {"deterministic": backward, "page_size": paged}
         problems = [base] + [bases.get(name, base)._replace(**{name: value}) for name, value in fields.items()]
         # And each field of an operand.
         for name, value in (("name", "attn_mask"), ("element", "f16"), ("dims", "BHN"), ("broadcast", (False,) * 4)):
