@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from typing import Any, List, Sequence
 
 import numpy
 
-from . import _module, _reference
+from . import _module
 from .errors import ArgumentError
 from .masks import causal
 
@@ -18,7 +19,8 @@ _MAX_QUERIES = 32
 class PageCheck:
     """Checks the entries of the pages that queries see, at each call of a plan. An entry of another page may be
     any number. With a mask other than None and `causal`, only pages that some of the queries see are checked:
-    of each sequence the first and the last query, and up to 30 queries between them."""
+    of each sequence the first and the last query, and up to 30 queries between them. Keys that only a set shows
+    are not checked."""
 
     def __init__(self, problem: _module.Problem, values: Sequence[Any]):
         """`values` are the arguments of a forward pass, which end with the problem's operands."""
@@ -35,6 +37,12 @@ class PageCheck:
         batch, columns = self._shape
         if not batch or not columns:
             return
+        span = (batch - 1) * self._strides[0] + columns * 4
+        memory = (ctypes.c_char * span).from_address(words[self._at["page_table"]])
+        table = numpy.ndarray(self._shape, numpy.int32, memory, strides=self._strides)
+        wrong = table.view(numpy.uint32) >= self._pages  # negative ones too
+        if not wrong.any():
+            return  # the usual case
         limit = columns * self._size
         leftpad = numpy.clip(self._read(words, "leftpad_k", batch, 0), 0, limit)
         keys = numpy.clip(self._read(words, "kv_len", batch, 0), 0, limit - leftpad)
@@ -54,16 +62,12 @@ class PageCheck:
         else:
             seen = numpy.zeros((batch, columns), bool)
             for b in range(batch):
-                found = self._keys_of(int(positions[b]), int(queries[b]), int(keys[b]))
-                seen[b, (leftpad[b] + found) // self._size] = True
-        address = words[self._at["page_table"]]
-        span = (batch - 1) * self._strides[0] + columns * 4
-        memory = (ctypes.c_char * span).from_address(address)
-        table = numpy.ndarray(self._shape, numpy.int32, memory, strides=self._strides)
-        wrong = numpy.argwhere(seen & ((table < 0) | (table >= self._pages)))
-        if not wrong.size:
+                own = self._keys_of(int(positions[b]), int(queries[b]), int(keys[b]))
+                seen[b, (leftpad[b] + own) // self._size] = True
+        found = numpy.argwhere(wrong & seen)
+        if not found.size:
             return
-        b, page = (int(index) for index in wrong[0])
+        b, page = (int(index) for index in found[0])
         if not self._pages:
             raise ArgumentError(f"expected at least 1 page of 'k' for the keys of sequence {b} but got 0")
         raise ArgumentError(
@@ -84,6 +88,39 @@ class PageCheck:
             return numpy.zeros(0, numpy.int64)
         rows: Any = numpy.linspace(position, position + queries - 1, min(queries, _MAX_QUERIES))
         rows = rows.round().astype(numpy.int64)[:, None]
-        mask = self._problem.mask
-        seen = _reference.visible(mask, rows, numpy.arange(keys)[None, :], queries, keys)
-        return numpy.flatnonzero(seen.any(axis=0))
+        seen = _visible(str(self._problem.mask), rows, numpy.arange(keys)[None, :])
+        return numpy.flatnonzero((seen & (rows >= rows)).any(axis=0))
+
+
+_COMBINED = re.compile(r"#flashattn\.(any_of|all_of)<\[(.*)\]>")
+
+
+def _visible(text: str, positions: Any, keys: Any) -> Any:
+    """Returns pairs of `positions` and `keys` that the mask with this text shows: all of them, unless it has a part
+    that is neither causal nor a window or sink tokens, and counts as showing none."""
+    combined = _COMBINED.fullmatch(text)
+    if combined:
+        kind, rest = combined.groups()
+        parts = [_visible(part, positions, keys) for part in _split(rest)]
+        return (numpy.logical_or if kind == "any_of" else numpy.logical_and).reduce(numpy.broadcast_arrays(*parts))
+    if text == "#flashattn.causal":
+        return keys <= positions
+    numbers = {name: int(number) for name, number in re.findall(r"(left|right) = (\d+)", text)}
+    if re.fullmatch(r"#flashattn\.window(<[a-z0-9=, ]*>)?", text):
+        seen = keys >= positions - numbers.get("left", 1 << 32)
+        return seen & (keys <= positions + numbers.get("right", 1 << 32))
+    sink = re.fullmatch(r"#flashattn\.sink<(\d+)>", text)
+    return keys < (int(sink.group(1)) if sink else 0)
+
+
+def _split(text: str) -> List[str]:
+    """Splits the text of a list of masks at the commas between them."""
+    parts, depth, is_quoted = [""], 0, False
+    for char in text:
+        is_quoted ^= char == '"'
+        depth += 0 if is_quoted else (char in "<[(") - (char in ">])")
+        if char == "," and depth == 0 and not is_quoted:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return [part.strip() for part in parts]

@@ -261,6 +261,20 @@ class PagedTest(unittest.TestCase):
         options["page_table"][0, 2] = 99
         with self.assertRaisesRegex(ArgumentError, "but got 99 for page 2 of sequence 0$"):
             attention(one, case.k, case.v, **options)
+        # With the sink tokens also page 0. A set is ignored: its pages must be valid.
+        known = causal & flashattn.affine_set("(p, k)[nq, nk] : (k - p + 50 >= 0)")
+        for mask, page in ((window(left=9, right=0) | sink(3) & causal, 0), (known, None), (known | sink(9), 1)):
+            options["mask"], options["page_table"] = mask, case.table.copy()
+            if page is not None:
+                options["page_table"][0, page] = -3
+                with self.assertRaisesRegex(ArgumentError, f"but got -3 for page {page} of sequence 0$"):
+                    attention(one, case.k, case.v, **options)
+                # As torch passes masks: as their texts.
+                options["mask"] = flashattn.Mask(str(mask))
+                with self.assertRaisesRegex(ArgumentError, f"but got -3 for page {page} of sequence 0$"):
+                    attention(one, case.k, case.v, **options)
+            else:
+                attention(one, case.k, case.v, **options)
         # Queries at 0 and 1 see page 0 alone.
         early = {**case.options(), "align": "top_left", "page_table": case.table.copy()}
         early["page_table"][:, 1:] = 99

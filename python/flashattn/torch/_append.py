@@ -153,7 +153,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor, interleaved: 
     """Rotates pairs of elements of the rows of `x`, `[…, H, D]`, by the angles of their positions, `[…]` or a shape
     that broadcasts to it. It computes in f32. Only as many elements as the angles belong to are rotated."""
     positions = positions.clamp(0, max(cos.shape[0] - 1, 0))
-    c, s = (table.float()[positions].unsqueeze(-2) for table in (cos, sin))
+    c, s = (table[positions].float().unsqueeze(-2) for table in (cos, sin))
     rotated = x[..., : 2 * cos.shape[-1]].float()
     one, other = (rotated[..., 0::2], rotated[..., 1::2]) if interleaved else rotated.chunk(2, dim=-1)
     pairs = one * c - other * s, one * s + other * c
