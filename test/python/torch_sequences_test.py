@@ -283,6 +283,10 @@ class SequencesTest(unittest.TestCase):
             # torch raises its own error with the message.
             with self.assertRaisesRegex(RuntimeError, "expected plain tensors with cu_seqlens_q but got DTensors"):
                 attention(*given[:3], layout="thd", cu_seqlens_q=given[3], cu_seqlens_k=given[4])
+            pages = [torch.ones(2, 5, 2, 16), *torch.ones(2, 7, 8, 2, 16), torch.ones(2, 3).int(), torch.ones(2).int()]
+            q, k, v, table, lengths = (distribute_tensor(x, mesh, [Replicate()]) for x in pages)
+            with self.assertRaisesRegex(RuntimeError, "expected plain tensors with page_table but got DTensors"):
+                attention(q, k, v, page_table=table, kv_len=lengths, layout="bshd")
         finally:
             torch.distributed.destroy_process_group()
 
