@@ -44,7 +44,10 @@ def list_problems():
     from flashattn import _module, causal, sink, window
 
     def make(element, d, mask=None, *, operands=(), **fields):
-        kinds = {"kv_len": ("i32", "B"), "sink_logits": ("f32", "H")}
+        kinds = {
+            "kv_len": ("i32", "B"), "sink_logits": ("f32", "H"), "page_table": ("i32", "BT"),
+            "cu_seqlens_q": ("i32", "C"), "cu_seqlens_k": ("i32", "C"),
+        }  # fmt: skip
         listed = tuple(_module.Operand(name, *kinds[name]) for name in operands)
         problem = _module.Problem(element, d, fields.pop("dv", d), mask, operands=listed, **fields)
         return _module.canonicalize(problem, is_cpu=False)
@@ -70,6 +73,24 @@ def list_problems():
     for d, heads in ((64, (32, 8)), (128, (32, 8)), (128, (64, 8)), (128, (16, 8)), (256, (16, 8))):
         for layout in layouts:
             yield make("bf16", d, causal, heads=heads, **training, **layout)
+
+    # Packed sequences, forward and backward. FlashAttention's functions always return a log-sum-exp.
+    packed = {"operands": ["cu_seqlens_q", "cu_seqlens_k"], "layout": "bshd"}
+    for d, mask, lse in itertools.product((64, 128), masks, with_lse):
+        yield make("bf16", d, mask, **packed, **lse)
+    for d, heads in itertools.product((64, 128), (None, (32, 8), (64, 8))):
+        yield make("bf16", d, causal, heads=heads, **training, **packed)
+
+    # Keys in pages of 16 rows, vLLM's default: packed queries, and one query for each sequence.
+    pages = {"page_size": 16, "layout": "bshd"}
+    for d, rows in itertools.product((64, 128), ({}, {"rows": "aligned"})):
+        yield make(
+            "bf16", d, causal, operands=["kv_len", "cu_seqlens_q", "page_table"], **pages, **rows
+        )
+        for heads in HEADS[d]:
+            if heads[1] == 8:
+                one = {"queries": 1, "heads": heads, "operands": ["kv_len", "page_table"]}
+                yield make("bf16", d, **one, **pages, **rows)
 
     # Decoding, one token at a time.
     for d, layout in itertools.product(HEADS, layouts):
