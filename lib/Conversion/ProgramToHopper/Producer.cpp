@@ -202,8 +202,18 @@ Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value inte
   constexpr int64_t kMostPrefetched = 8;
   bool prefetches = tiles && tiles->countPieces() <= kMostPrefetched;
   SmallVector<Value> pages;
-  if (prefetches)
-    pages = loadPages(*tiles, range.begin);
+  if (prefetches) {
+    // Without a tile, the table may have no entry.
+    SmallVector<Type> types(tiles->countPieces(), b.getI32Type());
+    auto first = scf::IfOp::create(b, loc, types, less(range.begin, range.end),
+                                   /*withElseRegion=*/true);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(first.thenBlock());
+    scf::YieldOp::create(b, loc, loadPages(*tiles, range.begin));
+    b.setInsertionPointToStart(first.elseBlock());
+    scf::YieldOp::create(b, loc, SmallVector<Value>(types.size(), i32(0)));
+    pages = first.getResults();
+  }
   auto loop = scf::ForOp::create(b, loc, range.begin, range.end, index(1), pages);
   // Unrolling by two would double the number of barriers that the thread keeps in registers.
   keepRolled(loop);
