@@ -27,24 +27,50 @@ from . import torch as _registered  # noqa: F401  # the operators, for models th
 from ._attention import attention
 from .errors import ArgumentError, UnsupportedError
 from .masks import causal, window
+from .torch import append
 
 #: The value of `attn_implementation` that selects flashattn.
 NAME = "flashattn"
 
 
 def register() -> None:
-    """Registers `attn_implementation="flashattn"` with transformers. May be called more than once."""
+    """Registers `attn_implementation="flashattn"` with transformers, also for continuous batching
+    (`generate_batch`). May be called more than once."""
     AttentionInterface.register(NAME, attend)
     AttentionMaskInterface.register(NAME, make_mask)
     for module in (modeling_utils, masking_utils, generation.utils):
         asked = getattr(module, _ASKED, None)
         if asked is not None and not hasattr(asked, "__wrapped__"):
             setattr(module, _ASKED, _except_here(asked))
+    try:
+        from transformers.generation.continuous_batching import initialization
+    except ImportError:  # older releases
+        return
+    ensure = getattr(initialization, _TABLES, None)
+    if ensure is not None and not hasattr(ensure, "__wrapped__") and hasattr(initialization, _ALLOCATORS):
+        setattr(initialization, _TABLES, _with_tables(ensure, initialization))
 
 
 #: The name of a function of transformers 5 and later that returns whether "flash" is part of the
 #: implementation's name. If so, transformers looks for a package with functions for sequences without padding.
 _ASKED = "is_flash_attention_requested"
+
+
+#: The function of continuous batching that sets `max_blocks_per_request` to 0 unless FlashAttention 2 or 3 runs on a
+#: GPU. With another number, steps of decoding read keys in pages, if the allocators of all layers have tables.
+_TABLES = "ensure_decode_fast_path_is_available"
+_ALLOCATORS = "ATTN_TYPE_TO_ALLOCATOR"
+
+
+def _with_tables(ensure: Callable[..., None], module: Any) -> Callable[..., None]:
+    @functools.wraps(ensure)
+    def ensure_tables(config: Any, *args: Any, **options: Any) -> None:
+        kinds = module.group_layers_by_attn_type(config)
+        has_tables = all(getattr(module, _ALLOCATORS)[kind].supports_block_table for kind in kinds)
+        if getattr(config, "_attn_implementation", None) != NAME or not has_tables:
+            ensure(config, *args, **options)
+
+    return ensure_tables
 
 
 def _except_here(asked: Callable[..., bool]) -> Callable[..., bool]:
@@ -238,7 +264,7 @@ def attend(
     position_bias: Optional[Tensor] = None,
     position_ids: Optional[Tensor] = None,
     cu_seq_lens_q: Optional[Tensor] = None,
-    cu_seq_lens_k: Optional[Tensor] = None,
+    cu_seq_lens_k: Any = None,
     **options: Any,
 ) -> Tuple[Tensor, None]:
     """The attention function that `register` registers with transformers. It takes q, k and v of shape
@@ -255,10 +281,12 @@ def attend(
         sequences, if attention_mask is None and there are no further keys.
       cu_seq_lens_q, cu_seq_lens_k: the starts of packed sequences in the rows of the whole batch. They replace
         the results of `make_mask`. The starts of the keys default to those of the queries.
+      cache, block_table and others: the cache of continuous batching, which takes the new keys and values, and
+        what it needs. cu_seq_lens_k then holds starts for each kind of layer.
 
     Raises:
       ArgumentError: dropout is not 0, or `flashattn.attention` refuses an argument.
-      UnsupportedError: attention weights or a paged cache are requested.
+      UnsupportedError: attention weights are requested, or a paged cache comes without starts.
     """
     if dropout:
         raise ArgumentError(
@@ -269,18 +297,20 @@ def attend(
             "expected output_attentions False but got True; "
             'attn_implementation="eager" has the weights'
         )
-    if options.get("cache") is not None:
-        raise UnsupportedError(
-            "expected no paged cache but got one; use generate() without continuous batching"
-        )
     batch, _, length, _ = query.shape
     mask = attn_mask = None
     bias = position_bias
     sequences: Dict[str, Any] = {}
+    pages = None
+    if options.get("cache") is not None:
+        key, value, cu_seq_lens_k, pages = _write(module, key, value, cu_seq_lens_q, cu_seq_lens_k, options)
     is_masked = attention_mask is not None and attention_mask.dtype is not torch.int32
     if attention_mask is not None and attention_mask.dtype.is_floating_point:
         attention_mask = attention_mask[..., : key.shape[2]]
         bias = attention_mask if bias is None else bias + attention_mask
+    elif pages is not None:
+        is_masked = False
+        sequences = pages
     elif cu_seq_lens_q is not None:
         is_masked = False
         sequences = _packed_at(cu_seq_lens_q)
@@ -303,6 +333,8 @@ def attend(
     is_packed = "cu_seqlens_q" in sequences
     if is_packed:
         rows = [x.flatten(0, 1) for x in rows]
+    elif pages is not None:  # one row for each sequence, and the pools of pages
+        rows = [rows[0].transpose(0, 1), key, value]
     o = attention(
         *rows,
         layout="thd" if is_packed else "bshd",
@@ -314,7 +346,34 @@ def attend(
         sink_logits=None if s_aux is None else s_aux.float(),
         **sequences,
     )
+    if pages is not None:
+        o = o.transpose(0, 1)
     return (o.unflatten(0, (batch, length)) if is_packed else o), None
+
+
+def _write(
+    module: Any, key: Tensor, value: Tensor, starts_q: Any, starts_k: Any, options: Dict[str, Any]
+) -> Tuple[Tensor, Tensor, Tensor, Optional[Dict[str, Any]]]:
+    """Writes the keys and values of a step of continuous batching to its cache. Returns all keys and values of the
+    sequences, packed, and their starts; or, for a step of decoding, the pools of pages with them, the starts,
+    and the operands that say where they are."""
+    cache = options["cache"]
+    if starts_q is None or not isinstance(starts_k, dict):
+        raise UnsupportedError(
+            "expected starts of queries and keys with a paged cache, as from generate_batch, but got none"
+        )
+    given = {**options, "cu_seq_lens_k": starts_k}
+    key, value = cache.update(key, value, layer_idx=module.layer_idx, kwargs=given)
+    starts = given["cu_seq_lens_k"]
+    table = given.get("block_table")
+    if table is None:
+        return key, value, starts, None
+    rows = key.shape[2]  # one for each sequence; there may be more sequences, without a row
+    pages = {"kv_len": starts[: rows + 1].diff(), "page_table": table[:rows]}
+    pools = given["k_cache"], given["v_cache"]
+    new = (x[0].transpose(0, 1)[:, None] for x in (key, value))
+    append(*pools, *new, layout="bshd", **pages)
+    return *pools, starts, pages
 
 
 def _packed_at(starts: Optional[Tensor]) -> Dict[str, Any]:

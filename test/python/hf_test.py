@@ -228,7 +228,7 @@ class ModelTest(unittest.TestCase):
                 UnsupportedError,
                 "expected output_attentions False but got True",
             ),
-            ({"cache": object()}, UnsupportedError, "expected no paged cache but got one"),
+            ({"cache": object()}, UnsupportedError, "expected starts of queries and keys with a paged cache"),
         ):
             with self.subTest(message=message), self.assertRaisesRegex(kind, message):
                 hf.attend(layer, q, q, q, None, **options)
