@@ -308,6 +308,25 @@ class SequencesTest(unittest.TestCase):
         self.equal(o[0], found[0])
         self.equal(lse[0], found[1])
 
+    def test_rows_of_others_change_no_bit(self):
+        """S6: a warp changes the exponents of all of its rows if those of one grow, which must be a row of the same
+        sequence."""
+        random = numpy.random.default_rng(3)
+        cu = numpy.array([0, 70, 90, 200, 300], numpy.int32)
+        for dim, model in itertools.product((64, 128), ("model:sm_90a", "model:sm_80", None)):
+            q, k, v = (random.standard_normal((1, 2, 300, dim)).astype(numpy.float16) for _ in "qkv")
+            q[:, :, 70:90] *= 30
+            q[:, :, 200:] *= 25
+            k[:, :, 70:90] *= 3
+            call = {"mask": causal, "return_lse": True, "device": model}
+            o, lse = flashattn.attention(q, k, v, cu_seqlens_q=cu, cu_seqlens_k=cu, **call)
+            for begin, end in zip(cu, cu[1:]):
+                own = [numpy.ascontiguousarray(x[:, :, begin:end]) for x in (q, k, v)]
+                starts = numpy.array([0, end - begin], numpy.int32)
+                alone = flashattn.attention(*own, cu_seqlens_q=starts, cu_seqlens_k=starts, **call)
+                for found, wanted in zip((o[:, :, begin:end], lse[:, :, begin:end]), alone):
+                    numpy.testing.assert_array_equal(found, wanted, f"{dim} {model} {begin}")
+
     def test_models(self):
         """The kernels of GPUs, on their models."""
         s = Sequences("f16")

@@ -96,10 +96,18 @@ bool mlir::flashattn::sumsOverRows(LoadTileOp load) {
   });
 }
 
+/// Whether a product has the rows of `load` as its own. The rows that do not exist in its row map
+/// must then read as zeros too.
+static bool isLeftFactor(LoadTileOp load) {
+  return llvm::any_of(load->getUses(), [](OpOperand &use) {
+    return isa<vector::ContractionOp>(use.getOwner()) && use.getOperandNumber() == 0;
+  });
+}
+
 /// Returns the row bounds of `load` that are defined inside its program if `inBlock`, else those
 /// defined outside. In a consumer, the program's body has been moved into the launch.
 static LeftOut getLeftOut(LoadTileOp load, bool inBlock) {
-  if (!sumsOverRows(load))
+  if (!sumsOverRows(load) && !isLeftFactor(load))
     return {};
   Operation *scope = load->getParentOfType<ProgramOp>();
   if (!scope)

@@ -134,8 +134,8 @@ LogicalResult splitSums(BlockPlan &plan);
 /// (A7). Along other dimensions they only produce rows and columns that are out of bounds too.
 bool sumsOverRows(LoadTileOp load);
 
-/// Rows of `load` that must be read as zeros because some contraction reduces over them: rows
-/// before `begin` and rows from `end` on. A null bound excludes no rows.
+/// Rows of `load` that must be read as zeros, because some contraction reduces over them or has
+/// them as its own rows: rows before `begin` and rows from `end` on. A null bound excludes no rows.
 struct LeftOut {
   Value begin, end;
 };

@@ -300,7 +300,8 @@ void ForwardBuilder::buildProgram(ProgramPoint at, const ScoreBuilder &scores,
   Positions seeing = queries;
   if (together > 1 && schedule.compactsKV())
     seeing = getPositions(sequence, mul(divide32(at.tile, index(together)), rows), rows);
-  Value q = operands.loadQueries(at);
+  // S6: rows of other sequences must not take part in the votes of a warp that change exponents.
+  Value q = operands.loadQueries(at, /*exist=*/true);
   SmallVector<TileInterval> intervals, pages;
   if (lists)
     intervals = {lists->getInterval(b, loc, getListPlace(at))};

@@ -344,11 +344,16 @@ Value Operands::loadRows(Value memref, TileAxis axis, const Sequence &sequence, 
   return toDotType(LoadTileOp::create(b, loc, type, memref, indices, dims, inBounds, rows, ones));
 }
 
-Value Operands::loadQueries(const ProgramPoint &at) const { return loadQueryTile(q, at); }
+Value Operands::loadQueries(const ProgramPoint &at, bool exist) const {
+  bool mayLack = op.getQLen() || at.sequence.packedQueries;
+  return loadQueryTile(q, at,
+                       exist && mayLack ? buildRowMap({Value(), at.sequence.queries}) : Value());
+}
 
-Value Operands::loadQueryTile(Value memref, const ProgramPoint &at) const {
+Value Operands::loadQueryTile(Value memref, const ProgramPoint &at, Value rows) const {
   if (!packsHeads())
-    return loadRows(memref, TileAxis::Queries, at.sequence, at.head, at.tile, schedule.getTileM());
+    return loadRows(memref, TileAxis::Queries, at.sequence, at.head, at.tile, schedule.getTileM(),
+                    rows);
   auto type =
       VectorType::get({schedule.getTileM(), padColumns(getColumns(memref))}, op.getElementType());
   Packed packed = pack(memref, op.getLayout(), at.sequence.batch, at);

@@ -107,10 +107,12 @@ public:
   /// Stores a tile of rows that has the memref's element type.
   void storeRows(Value rows, Value memref, TileAxis axis, const Sequence &sequence, Value head,
                  Value tile) const;
-  Value loadQueries(const ProgramPoint &at) const;
+  /// Loads the program's query tile. With `exist`, queries that do not exist, but of which memory
+  /// has a row, read as 0.
+  Value loadQueries(const ProgramPoint &at, bool exist = false) const;
   /// Load the query tile of a memref like `q`, or its rows of a memref like `lse` at `batch`. If
   /// several heads share a tile, the memref is one that `splitHeads` returned.
-  Value loadQueryTile(Value memref, const ProgramPoint &at) const;
+  Value loadQueryTile(Value memref, const ProgramPoint &at, Value rows = {}) const;
   Value loadQueryRows(Value memref, Value batch, const ProgramPoint &at, bool inBounds) const;
   /// S3: returns `rows`, a tile of the program's queries or one value per query, with `missing` in
   /// the rows of queries that do not exist but are stored.
