@@ -240,8 +240,7 @@ static LogicalResult verifyShared(LoadTileOp load, const BlockPlan &plan) {
   if (!segments.empty() && !llvm::is_contained(plan.streams, load))
     return load.emitOpError() << "expected compacted rows only in a tile that each step loads";
   if (load.getPages() && getPieceRows(load) % 8 != 0)
-    return load.emitOpError() << "expected pages of a multiple of 8 rows, the period of a swizzle, "
-                                 "but got "
+    return load.emitOpError() << "expected pages of a multiple of 8 rows but got "
                               << load.getPages()->size;
   if (load.getPages() && load.getPages()->first)
     return load.emitOpError() << "expected pages from their first row on but got 'first'";
@@ -254,8 +253,7 @@ static LogicalResult verifyShared(LoadTileOp load, const BlockPlan &plan) {
             load.getTileType().getDimSize(0) == other.getTileType().getDimSize(0));
   };
   if (!llvm::all_of(plan.streams, isOfStep))
-    return load.emitOpError() << "expected all tiles in pages to be the step's rows of one "
-                                 "sequence but got others";
+    return load.emitOpError() << "expected all tiles in pages to be a step's but got others";
   for (const RowSegment &segment : segments)
     if (llvm::any_of(loop.getBody()->getArguments(), [&](Value argument) {
           return dependsOn(segment.start, argument) || dependsOn(segment.skip, argument);
