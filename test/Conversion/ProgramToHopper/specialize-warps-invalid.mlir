@@ -1391,3 +1391,90 @@ func.func @ends_of_compact_rows(%q: !mem, %k: !mem, %o: memref<2x4x?x64xf32>, %t
   }
   return
 }
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+!mem = memref<2x4x?x64xf16>
+!pool = memref<?x4x20x64xf16>
+
+func.func @odd_pages(%q: !mem, %k: !pool, %o: memref<2x4x?x32xf32>, %tiles: index, %n: index, %table: memref<?x?xi32>) {
+  %c0 = arith.constant 0 : index
+  %c2 = arith.constant 2 : index
+  %c4 = arith.constant 4 : index
+  %zs = arith.constant dense<0.0> : vector<64x32xf32>
+  flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, query_tile)
+      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1>>) {
+    %rows = flashattn.paged_rows below %n in %table[%b] size 20 from_pages(%c0) to_pages(%n) : memref<?x?xi32>
+    %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x64xf16>
+    %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%s0 = %zs) -> (vector<64x32xf32>) {
+      %next = arith.addi %j, %c2 : index
+      // expected-error @+1 {{'flashattn.load_tile' op expected pages of a multiple of 8 rows but got 20}}
+      %kt = flashattn.load_tile %k[%c0, %h, %j, %c0] dims [2, 3] rows %rows in_bounds [false, true] : !pool -> vector<32x64xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %s0 : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
+      flashattn.tile_yield %s : vector<64x32xf32>
+    }
+    flashattn.store_tile %r to %o[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : vector<64x32xf32>, memref<2x4x?x32xf32>
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+!mem = memref<2x4x?x64xf16>
+!pool = memref<?x4x16x64xf16>
+
+func.func @padded_pages(%q: !mem, %k: !pool, %o: memref<2x4x?x32xf32>, %tiles: index, %n: index, %table: memref<?x?xi32>) {
+  %c0 = arith.constant 0 : index
+  %c2 = arith.constant 2 : index
+  %c4 = arith.constant 4 : index
+  %zs = arith.constant dense<0.0> : vector<64x32xf32>
+  flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, query_tile)
+      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1>>) {
+    %rows = flashattn.paged_rows below %n first %n in %table[%b] size 16 from_pages(%c0) to_pages(%n) : memref<?x?xi32>
+    %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x64xf16>
+    %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%s0 = %zs) -> (vector<64x32xf32>) {
+      %next = arith.addi %j, %c2 : index
+      // expected-error @+1 {{'flashattn.load_tile' op expected pages from their first row on but got 'first'}}
+      %kt = flashattn.load_tile %k[%c0, %h, %j, %c0] dims [2, 3] rows %rows in_bounds [false, true] : !pool -> vector<32x64xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %s0 : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
+      flashattn.tile_yield %s : vector<64x32xf32>
+    }
+    flashattn.store_tile %r to %o[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : vector<64x32xf32>, memref<2x4x?x32xf32>
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+!mem = memref<2x4x?x64xf16>
+!pool = memref<?x4x16x64xf16>
+
+func.func @pages_of_another_step(%q: !mem, %k: !pool, %o: memref<2x4x?x32xf32>, %tiles: index, %n: index, %table: memref<?x?xi32>) {
+  %c0 = arith.constant 0 : index
+  %c2 = arith.constant 2 : index
+  %c4 = arith.constant 4 : index
+  %zs = arith.constant dense<0.0> : vector<64x32xf32>
+  flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, query_tile)
+      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1>>) {
+    %rows = flashattn.paged_rows below %n in %table[%b] size 16 from_pages(%c0) to_pages(%n) : memref<?x?xi32>
+    %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x64xf16>
+    %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%s0 = %zs) -> (vector<64x32xf32>) {
+      %next = arith.addi %j, %c2 : index
+      // expected-error @+1 {{'flashattn.load_tile' op expected all tiles in pages to be a step's but got others}}
+      %kt = flashattn.load_tile %k[%c0, %h, %next, %c0] dims [2, 3] rows %rows in_bounds [false, true] : !pool -> vector<32x64xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %s0 : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
+      flashattn.tile_yield %s : vector<64x32xf32>
+    }
+    flashattn.store_tile %r to %o[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : vector<64x32xf32>, memref<2x4x?x32xf32>
+  }
+  return
+}
