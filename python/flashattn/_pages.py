@@ -8,9 +8,9 @@ from typing import Any, List, Sequence
 
 import numpy
 
-from . import _module
+from . import _module, _reference
 from .errors import ArgumentError
-from .masks import causal
+from .masks import Mask, causal
 
 #: The number of queries of a sequence whose keys are found for masks other than None and `causal`.
 _MAX_QUERIES = 32
@@ -89,9 +89,11 @@ class PageCheck:
         rows: Any = numpy.linspace(position, position + queries - 1, min(queries, _MAX_QUERIES))
         rows = rows.round().astype(numpy.int64)[:, None]
         seen = _visible(str(self._problem.mask), rows, numpy.arange(keys)[None, :])
-        return numpy.flatnonzero((seen & (rows >= rows)).any(axis=0))
+        return numpy.flatnonzero(seen.any(axis=0))
 
 
+#: Masks that depend on positions and keys alone. The text of a set is not evaluated here: it may be anyone's.
+_NAMED = re.compile(r"#flashattn\.(causal|window(<[a-z0-9=, ]*>)?|sink<\d+>)")
 _COMBINED = re.compile(r"#flashattn\.(any_of|all_of)<\[(.*)\]>")
 
 
@@ -103,14 +105,9 @@ def _visible(text: str, positions: Any, keys: Any) -> Any:
         kind, rest = combined.groups()
         parts = [_visible(part, positions, keys) for part in _split(rest)]
         return (numpy.logical_or if kind == "any_of" else numpy.logical_and).reduce(numpy.broadcast_arrays(*parts))
-    if text == "#flashattn.causal":
-        return keys <= positions
-    numbers = {name: int(number) for name, number in re.findall(r"(left|right) = (\d+)", text)}
-    if re.fullmatch(r"#flashattn\.window(<[a-z0-9=, ]*>)?", text):
-        seen = keys >= positions - numbers.get("left", 1 << 32)
-        return seen & (keys <= positions + numbers.get("right", 1 << 32))
-    sink = re.fullmatch(r"#flashattn\.sink<(\d+)>", text)
-    return keys < (int(sink.group(1)) if sink else 0)
+    if _NAMED.fullmatch(text):
+        return _reference.visible(Mask(text), positions, keys, 0, 0)
+    return numpy.zeros((1, 1), bool)
 
 
 def _split(text: str) -> List[str]:

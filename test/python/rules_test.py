@@ -207,13 +207,13 @@ class RulesTest(unittest.TestCase):
             self.near(lse[:, :, 3], numpy.full((1, 2), number, numpy.float64))
             self.near(o[:, :, rest], (wanted @ v[:, :, shown])[:, :, rest])
             self.near(lse[:, :, rest], wanted_lse[:, :, rest])
-        # Of queries and keys themselves, in bf16: each row sees equal scores of 1.4e11.
+        # Large products of queries and keys, in bf16: each row sees equal scores of 1.4e11.
         large = numpy.full((1, 1, 4, 64), 133120, numpy.float32)
         large, ones = ((x.view(numpy.uint32) >> 16).astype(numpy.uint16) for x in (large, numpy.ones_like(large)))
         o, lse = attention(large, large, ones, dtype="bf16", return_lse=True)
         self.assertTrue((o == ones).all())
         self.near(lse, numpy.full((1, 1, 4), 133120.0**2 * 64 / 8))
-        # Of a scale and of a score_mod.
+        # Scores that a scale, or a score_mod, makes large.
         for options in ({"scale": 1e12}, {"score_mod": lambda s, b, h, p, key: s * 4e12}):
             o, lse = attention(q, k, v, return_lse=True, **options)
             largest = scores.argmax(axis=-1)

@@ -238,8 +238,9 @@ private:
   SmallVector<hopper::RingPutOp> put(unsigned stream, IRMapping &mapping, Value step,
                                      const PagedPieces &paged);
   Value produceInterval(IRMapping mapping, Value slot, Value interval, Value step);
-  /// Whether this thread loads a stream; see BlockPlan::splitsStreams.
+  /// Whether the thread that is being built loads a stream.
   bool loads(unsigned stream) const { return !ownStream || stream == *ownStream; }
+  /// The only stream that the thread loads; see BlockPlan::splitsStreams. Otherwise it loads all.
   std::optional<unsigned> ownStream;
   void prepareNext(Value round, Value rounds, Value step);
   void prepareClaimed(Value round, Value step);

@@ -362,7 +362,6 @@ void ProducerBuilder::buildSecondThread() {
     };
     grid.forEachGroup(/*byWarp=*/false, /*consumer=*/index(0), /*state=*/i32(0), load);
   }
-  ownStream = 0;
 }
 
 void ProducerBuilder::build() {
@@ -381,6 +380,8 @@ void ProducerBuilder::build() {
   hopper::GroupArriveOp::create(b, loc, i32(kBlockBarrier), plan.getThreads());
   auto one = scf::IfOp::create(b, loc, block.signals, /*withElseRegion=*/false);
   b.setInsertionPointToStart(one.thenBlock());
+  if (plan.splitsStreams())
+    ownStream = 0;
   buildFirstThread();
 }
 

@@ -105,17 +105,18 @@ LogicalResult LoadTileOp::verify() {
       return emitOpError() << "expected no row map for equal rows but got one";
     std::optional<int64_t> granularity = map.getGranularity();
     if (std::optional<PageMap> pages = map.getPages()) {
-      granularity.reset();
+      // A tile may end within a page.
       if (getDims().size() != 2 || llvm::is_contained(getDims(), 0) ||
           getMemRefType().getDimSize(*getRowDim()) != pages->size)
         return emitOpError() << "expected rows along one dimension of size " << pages->size
                              << " behind that of the pages, as in the row map, but got dims "
                              << getDims() << " of " << getMemRefType();
-    }
-    if (granularity && (getDims().size() != 2 || getTileType().getDimSize(0) % *granularity != 0))
+    } else if (granularity &&
+               (getDims().size() != 2 || getTileType().getDimSize(0) % *granularity != 0)) {
       return emitOpError() << "expected a multiple of " << *granularity
                            << " rows along one dimension, as in the row map, but got "
                            << getTileType();
+    }
   }
   if (!getOnes())
     return success();

@@ -230,9 +230,9 @@ def FlashAttn_PagedRowsOp : FlashAttn_RowMapOp<"paged_rows", [OperandSegments]> 
   let description = [{
     The memref is a pool: its first dimension counts pages, and its rows run along the `size` rows
     of a page. Row r of the sequence is row `(first + r) mod size` of page
-    `table[sequence, (first + r) floordiv size]`; `first` is 0 by default. Only pages of the sequence from `begins[i]` to `ends[i]`,
-    for some `i`, exist: rows of other pages read as 0, and the table is not used for them. Rows
-    before `from`, and from `below` on, do not exist either.
+    `table[sequence, (first + r) floordiv size]`; `first` is 0 by default. Only pages of the
+    sequence from `begins[i]` to `ends[i]`, for some `i`, exist: rows of other pages read as 0, and
+    the table is not used for them. Rows before `from`, and from `below` on, do not exist either.
 
     A tile of such rows is accessed at index 0 of the pages.
 
