@@ -176,6 +176,7 @@ private:
   void inFirst(Value thread, function_ref<void()> body);
   void signalOthers(Value groups);
   void writeSegment(Value list, Value segment, Value groups, Value first, Value most);
+  void writeSegments(Value list, Value segment, Value groups, Value first, Value most);
 
   Value thread, lane; ///< index values
   Value counts;       ///< memref<keys x i32> in shared memory: groups by sort key

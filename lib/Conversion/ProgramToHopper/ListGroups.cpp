@@ -62,15 +62,17 @@ Value GroupLister::countGroups(Value segment) {
   return toIndex(div(add(left, i32(groupRows - 1)), i32(groupRows)));
 }
 
-/// Builds a loop over segments, of which each warp takes some.
+/// Builds a loop over segments, one for each thread. The threads of a warp stay together, also
+/// where there are fewer segments: the others have segments without groups.
 void GroupLister::forEachSegment(function_ref<void(Value segment, Value groups, Value key)> body) {
   ProgramOp program = plan.program;
   Value segments = add(dim(program.getStarts(), 0), index(1));
-  auto loop = scf::ForOp::create(b, loc, div(thread, index(kWarpThreads)), segments,
-                                 index(kKeys / kWarpThreads));
+  auto loop = scf::ForOp::create(b, loc, sub(thread, lane), segments, index(kKeys));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
-  Value segment = loop.getInductionVar(), groups = countGroups(segment);
+  Value segment = add(loop.getInductionVar(), lane), exists = less(segment, segments);
+  segment = min(segment, sub(segments, index(1)));
+  Value groups = select(exists, countGroups(segment), index(0));
   body(segment, groups, min(groups, index(kKeys - 1)));
 }
 
@@ -99,6 +101,21 @@ void GroupLister::inFirst(Value thread, function_ref<void()> body) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(first.thenBlock());
   body();
+}
+
+/// Writes the groups of the segments of this warp's threads: all threads write those of one segment
+/// after the other.
+void GroupLister::writeSegments(Value list, Value segment, Value groups, Value first, Value most) {
+  auto loop = scf::ForOp::create(b, loc, index(0), index(kWarpThreads), index(1));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Value owner = toI32(loop.getInductionVar());
+  auto ofOwner = [&](Value value) {
+    return gpu::ShuffleOp::create(b, loc, toI32(value), owner, i32(kWarpThreads),
+                                  gpu::ShuffleMode::IDX)
+        .getShuffleResult();
+  };
+  writeSegment(list, toIndex(ofOwner(segment)), toIndex(ofOwner(groups)), ofOwner(first), most);
 }
 
 /// Writes the groups of `segment` to the rows of `list` from `first`, i32, on. Query tiles go from
@@ -148,8 +165,7 @@ void GroupLister::build(Value list, Value counter) {
   launchBlock();
   memref::StoreOp::create(b, loc, i32(0), counts, thread);
   gpu::BarrierOp::create(b, loc);
-  forEachSegment(
-      [&](Value, Value groups, Value key) { inFirst(lane, [&] { addTo(key, toI32(groups)); }); });
+  forEachSegment([&](Value, Value groups, Value key) { addTo(key, toI32(groups)); });
   gpu::BarrierOp::create(b, loc);
   addLarger();
   Value most = toI32(sub(dim(list, 0), index(1)));
@@ -163,9 +179,7 @@ void GroupLister::build(Value list, Value counter) {
   gpu::BarrierOp::create(b, loc);
   // The segments of a key take their rows from the last to the first. Row 0 holds the number.
   forEachSegment([&](Value segment, Value groups, Value key) {
-    Value isFirst = compare(arith::CmpIPredicate::eq, lane, index(0));
-    Value number = select(isFirst, toI32(groups), i32(0));
-    Value end = toI32(fromLane0(toIndex(addTo(key, sub(i32(0), number)))));
-    writeSegment(list, segment, groups, add(sub(end, toI32(groups)), i32(1)), most);
+    Value number = toI32(groups), end = addTo(key, sub(i32(0), number));
+    writeSegments(list, segment, groups, add(sub(end, number), i32(1)), most);
   });
 }
