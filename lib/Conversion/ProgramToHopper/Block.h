@@ -171,12 +171,13 @@ private:
   int64_t countTiles() const { return plan.getHeadsPerBlock() == 1 ? plan.getPrograms() : 1; }
   Value countGroups(Value segment);
   void forEachSegment(function_ref<void(Value segment, Value groups, Value key)> body);
+  Value fromLane(Value value, Value from);
+  Value sumUpTo(Value number);
   Value addTo(Value key, Value number);
   void addLarger();
   void inFirst(Value thread, function_ref<void()> body);
   void signalOthers(Value groups);
-  void writeSegment(Value list, Value segment, Value groups, Value first, Value most);
-  void writeSegments(Value list, Value segment, Value groups, Value first, Value most);
+  void writeGroups(Value list, Value segment, Value groups, Value first, Value most);
 
   Value thread, lane; ///< index values
   Value counts;       ///< memref<keys x i32> in shared memory: groups by sort key

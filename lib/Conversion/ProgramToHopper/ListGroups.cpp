@@ -72,14 +72,46 @@ void GroupLister::forEachSegment(function_ref<void(Value segment, Value groups, 
   b.setInsertionPointToStart(loop.getBody());
   Value segment = add(loop.getInductionVar(), lane), exists = less(segment, segments);
   segment = min(segment, sub(segments, index(1)));
-  Value groups = select(exists, countGroups(segment), index(0));
-  body(segment, groups, min(groups, index(kKeys - 1)));
+  Value groups = select(exists, toI32(countGroups(segment)), i32(0));
+  body(toI32(segment), groups, min(toIndex(groups), index(kKeys - 1)));
 }
 
-/// Adds `number`, i32, to the count of `key`. Returns the count before.
+/// Returns `value` of lane `from`. Both are i32.
+Value GroupLister::fromLane(Value value, Value from) {
+  return gpu::ShuffleOp::create(b, loc, value, from, i32(kWarpThreads), gpu::ShuffleMode::IDX)
+      .getShuffleResult();
+}
+
+/// Returns the sum of `number`, i32, over the threads of the warp up to this one.
+Value GroupLister::sumUpTo(Value number) {
+  for (int64_t distance = 1; distance < kWarpThreads; distance *= 2) {
+    auto lower = gpu::ShuffleOp::create(b, loc, number, i32(distance), i32(kWarpThreads),
+                                        gpu::ShuffleMode::UP);
+    number = add(number, select(lower.getValid(), lower.getShuffleResult(), i32(0)));
+  }
+  return number;
+}
+
+/// Adds `number`, i32, to the count of `key`. Returns the count before. Where all threads of a warp
+/// have the same key, as in batches of equal lengths, lane 0 adds for all: 32 atomic operations on
+/// one count would wait for each other.
 Value GroupLister::addTo(Value key, Value number) {
-  return memref::AtomicRMWOp::create(b, loc, b.getI32Type(), arith::AtomicRMWKind::addi, number,
-                                     counts, key);
+  Value sum = sumUpTo(number), all = fromLane(sum, i32(kWarpThreads - 1));
+  Value isSame = compare(arith::CmpIPredicate::eq, key, fromLane0(key));
+  isSame = VoteOp::create(b, loc, VoteKind::All, isSame);
+  Value isFirst = compare(arith::CmpIPredicate::eq, lane, index(0));
+  Value adds = select(isSame, isFirst, arith::ConstantIntOp::create(b, loc, 1, 1));
+  auto adder = scf::IfOp::create(b, loc, b.getI32Type(), adds, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(adder.elseBlock());
+  scf::YieldOp::create(b, loc, i32(0));
+  b.setInsertionPointToStart(adder.thenBlock());
+  Value before = memref::AtomicRMWOp::create(b, loc, b.getI32Type(), arith::AtomicRMWKind::addi,
+                                             select(isSame, all, number), counts, key);
+  scf::YieldOp::create(b, loc, before);
+  b.setInsertionPointAfter(adder);
+  before = adder.getResult(0);
+  return select(isSame, add(fromLane(before, i32(0)), sub(sum, number)), before);
 }
 
 /// Replaces the count of each key by the sum of the counts of this key and of larger ones.
@@ -103,39 +135,36 @@ void GroupLister::inFirst(Value thread, function_ref<void()> body) {
   body();
 }
 
-/// Writes the groups of the segments of this warp's threads: all threads write those of one segment
-/// after the other.
-void GroupLister::writeSegments(Value list, Value segment, Value groups, Value first, Value most) {
-  auto loop = scf::ForOp::create(b, loc, index(0), index(kWarpThreads), index(1));
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(loop.getBody());
-  Value owner = toI32(loop.getInductionVar());
-  auto ofOwner = [&](Value value) {
-    return gpu::ShuffleOp::create(b, loc, toI32(value), owner, i32(kWarpThreads),
-                                  gpu::ShuffleMode::IDX)
-        .getShuffleResult();
-  };
-  writeSegment(list, toIndex(ofOwner(segment)), toIndex(ofOwner(groups)), ofOwner(first), most);
-}
-
-/// Writes the groups of `segment` to the rows of `list` from `first`, i32, on. Query tiles go from
-/// the last to the first, because later queries see more keys, and key tiles from the first to the
+/// Writes the groups of the segments of a warp's threads, those of each segment to the rows of
+/// `list` from its `first`, i32, on. The threads share the groups evenly. Query tiles go from the
+/// last to the first, because later queries see more keys, and key tiles from the first to the
 /// last.
-void GroupLister::writeSegment(Value list, Value segment, Value groups, Value first, Value most) {
+void GroupLister::writeGroups(Value list, Value segment, Value groups, Value first, Value most) {
   ProgramOp program = plan.program;
   bool ascends = program.getAxis(2) == ProgramAxis::KeyTile;
-  auto loop = scf::ForOp::create(b, loc, lane, groups, index(kWarpThreads));
+  Value end = sumUpTo(groups), begin = sub(end, groups);
+  Value all = toIndex(fromLane(end, i32(kWarpThreads - 1)));
+  auto loop = scf::ForOp::create(b, loc, index(0), all, index(kWarpThreads));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
-  Value place = loop.getInductionVar(), row = add(first, toI32(place));
+  Value number = toI32(add(loop.getInductionVar(), lane)), owner = i32(0);
+  // The first thread whose groups end behind `number`.
+  for (int64_t step = kWarpThreads / 2; step > 0; step /= 2) {
+    Value next = add(owner, i32(step)), before = fromLane(end, sub(next, i32(1)));
+    owner = select(compare(arith::CmpIPredicate::sle, before, number), next, owner);
+  }
+  Value place = sub(number, fromLane(begin, owner)), row = add(fromLane(first, owner), place);
+  segment = fromLane(segment, owner);
+  groups = fromLane(groups, owner);
   // Starts that decrease may have more groups than the list has rows, or than i32 can count.
   Value isRow = compare(arith::CmpIPredicate::ult, sub(row, i32(1)), most);
+  isRow = arith::AndIOp::create(b, loc, isRow, less(toIndex(number), all));
   auto fits = scf::IfOp::create(b, loc, isRow, /*withElseRegion=*/false);
   b.setInsertionPointToStart(fits.thenBlock());
-  Value group = ascends ? place : sub(sub(groups, index(1)), place);
-  Value numbers[] = {segment, mul(group, index(countTiles()))};
-  for (auto [column, number] : llvm::enumerate(numbers))
-    memref::StoreOp::create(b, loc, toI32(number), list, ValueRange{toIndex(row), index(column)});
+  Value group = ascends ? place : sub(sub(groups, i32(1)), place);
+  Value numbers[] = {segment, mul(group, i32(countTiles()))};
+  for (auto [column, each] : llvm::enumerate(numbers))
+    memref::StoreOp::create(b, loc, each, list, ValueRange{toIndex(row), index(column)});
 }
 
 /// Signals in place of the programs of each head that are not among its `groups` groups, i32: what
@@ -165,7 +194,7 @@ void GroupLister::build(Value list, Value counter) {
   launchBlock();
   memref::StoreOp::create(b, loc, i32(0), counts, thread);
   gpu::BarrierOp::create(b, loc);
-  forEachSegment([&](Value, Value groups, Value key) { addTo(key, toI32(groups)); });
+  forEachSegment([&](Value, Value groups, Value key) { addTo(key, groups); });
   gpu::BarrierOp::create(b, loc);
   addLarger();
   Value most = toI32(sub(dim(list, 0), index(1)));
@@ -179,7 +208,7 @@ void GroupLister::build(Value list, Value counter) {
   gpu::BarrierOp::create(b, loc);
   // The segments of a key take their rows from the last to the first. Row 0 holds the number.
   forEachSegment([&](Value segment, Value groups, Value key) {
-    Value number = toI32(groups), end = addTo(key, sub(i32(0), number));
-    writeSegments(list, segment, groups, add(sub(end, number), i32(1)), most);
+    Value end = addTo(key, sub(i32(0), groups));
+    writeGroups(list, segment, groups, add(sub(end, groups), i32(1)), most);
   });
 }

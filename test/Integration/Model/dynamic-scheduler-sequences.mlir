@@ -8,6 +8,8 @@
 // Starts that decrease name more groups than the list has room for.
 // RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=2 --function=forward --input=random --input=random --input=random --input="0 669 0 669 0 669 0" | FileCheck %s --check-prefix=REPORT
 // RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=2 --function=backward --input=random --input=random --input=random --input=random --input=random --input=random --input="3 3 303 343 343 543 600" --verify --model-statistics | FileCheck %s --check-prefixes=CHECK,BACKWARD
+// A warp lists 32 sequences of equal lengths, and the next one some more.
+// RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=2 --function=many --input=random --input="0 3 6 9 12 15 18 21 24 27 30 33 36 39 42 45 48 51 54 57 60 63 66 69 72 75 78 81 84 87 90 93 96 99 102 105 108 111 114 117" --verify --model-statistics | FileCheck %s --check-prefixes=CHECK,FORWARD
 // REPORT: model: 1 interleaving from seed 1, no report
 // CHECK: hopper.claim {{.*}}: {{[1-9]}}
 // CHECK: model: {{1 interleaving|2 interleavings}} from seed 1, no report
@@ -23,6 +25,15 @@ func.func @forward(%q: memref<1x4x669x64xf16>, %k: memref<1x2x669x64xf16>, %v: m
       ins(%q, %k, %v : memref<1x4x669x64xf16>, memref<1x2x669x64xf16>, memref<1x2x669x64xf16>)
       cu_seqlens_q(%starts : memref<7xi32>) cu_seqlens_k(%starts : memref<7xi32>)
       outs(%o, %lse : memref<1x4x669x64xf16>, memref<1x4x669xf32>)
+  return
+}
+
+func.func @many(%q: memref<1x1x130x64xf16>, %starts: memref<40xi32>, %o: memref<1x1x130x64xf16>, %lse: memref<1x1x130xf32>) {
+  flashattn.attention mask(#flashattn.causal)
+      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 160, producer_registers = 56, rescale_threshold = 4, l2_head_group = 3, q_stages = 2, dynamic_scheduler_max_len = 2147483647>>)
+      ins(%q, %q, %q : memref<1x1x130x64xf16>, memref<1x1x130x64xf16>, memref<1x1x130x64xf16>)
+      cu_seqlens_q(%starts : memref<40xi32>) cu_seqlens_k(%starts : memref<40xi32>)
+      outs(%o, %lse : memref<1x1x130x64xf16>, memref<1x1x130xf32>)
   return
 }
 
