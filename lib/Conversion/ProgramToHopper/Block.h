@@ -180,7 +180,7 @@ private:
   void writeGroups(Value list, Value segment, Value groups, Value first, Value most);
 
   Value thread, lane; ///< index values
-  Value counts;       ///< memref<keys x i32> in shared memory: groups by sort key
+  Value counts;       ///< i32 in shared memory: groups by sort key, then sums of warps
 };
 
 /// Computes the key tiles that the programs of a group read together (SharedRanges.cpp). `interval`

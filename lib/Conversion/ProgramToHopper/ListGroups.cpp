@@ -24,7 +24,8 @@ Value GroupLister::allocate(Value most) {
 void GroupLister::launchBlock() {
   Value one = index(1);
   auto space = gpu::AddressSpaceAttr::get(b.getContext(), gpu::AddressSpace::Workgroup);
-  auto type = MemRefType::get({kKeys}, b.getI32Type(), MemRefLayoutAttrInterface{}, space);
+  auto type = MemRefType::get({kKeys + kKeys / kWarpThreads}, b.getI32Type(),
+                              MemRefLayoutAttrInterface{}, space);
   auto launch = gpu::LaunchOp::create(b, loc, one, one, one, index(kKeys), one, one,
                                       /*dynamicSharedMemorySize=*/{}, /*asyncTokenType=*/{},
                                       /*asyncDependencies=*/{}, TypeRange{type});
@@ -114,16 +115,18 @@ Value GroupLister::addTo(Value key, Value number) {
   return select(isSame, add(fromLane(before, i32(0)), sub(sum, number)), before);
 }
 
-/// Replaces the count of each key by the sum of the counts of this key and of larger ones.
+/// Replaces the count of each key by the sum of the counts of this key and of larger ones: first
+/// those of a warp's threads, then those of the warps before.
 void GroupLister::addLarger() {
-  for (int64_t distance = 1; distance < kKeys; distance *= 2) {
-    Value at = add(thread, index(distance)), exists = less(at, index(kKeys));
-    Value other = memref::LoadOp::create(b, loc, counts, min(at, index(kKeys - 1)));
-    Value own = memref::LoadOp::create(b, loc, counts, thread);
-    gpu::BarrierOp::create(b, loc);
-    memref::StoreOp::create(b, loc, add(own, select(exists, other, i32(0))), counts, thread);
-    gpu::BarrierOp::create(b, loc);
-  }
+  auto ofWarp = [&](Value warp) -> Value { return add(index(kKeys), warp); };
+  Value warp = div(thread, index(kWarpThreads)), key = sub(index(kKeys - 1), thread);
+  Value sum = sumUpTo(memref::LoadOp::create(b, loc, counts, key));
+  memref::StoreOp::create(b, loc, fromLane(sum, i32(kWarpThreads - 1)), counts, ofWarp(warp));
+  gpu::BarrierOp::create(b, loc);
+  Value number = memref::LoadOp::create(b, loc, counts, ofWarp(lane));
+  Value others = sub(fromLane(sumUpTo(number), toI32(warp)), fromLane(number, toI32(warp)));
+  memref::StoreOp::create(b, loc, add(sum, others), counts, key);
+  gpu::BarrierOp::create(b, loc);
 }
 
 /// Calls `body` in a branch that only one thread of several takes, the one for which `thread` is 0.
