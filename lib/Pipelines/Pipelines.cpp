@@ -170,6 +170,9 @@ void flashattn::buildFlashAttnSchedulePipeline(OpPassManager &pm, StringRef chip
   pm.addPass(createVerifyModule());
   pm.addNestedPass<func::FuncOp>(LLVM::createLLVMRequestCWrappersPass());
   addBufferization(pm, /*onGPU=*/chip != Machine::kCPU);
+  // Pinned fields are for one kernel.
+  if (chip != Machine::kCPU && schedule.empty())
+    pm.addPass(createSeparateDecode());
   SelectScheduleOptions options;
   options.chip = chip.str();
   options.vectorWidth = vectorWidth;

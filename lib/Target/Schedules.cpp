@@ -35,10 +35,17 @@ HopperFields mlir::flashattn::completeHopper(int64_t consumers, int64_t blocks, 
   return hopper;
 }
 
+static constexpr int64_t kMaxDecodeQueries = 16;
+
 bool mlir::flashattn::isDecode(AttentionOp op) {
-  constexpr int64_t kMaxQueries = 16;
-  int64_t queries = op.getStaticQueries();
-  return !ShapedType::isDynamic(queries) && queries <= kMaxQueries;
+  int64_t queries = op.getMostQueries().value_or(op.getStaticQueries());
+  return !ShapedType::isDynamic(queries) && queries <= kMaxDecodeQueries;
+}
+
+int64_t mlir::flashattn::getMostDecodeQueries(AttentionOp op) {
+  constexpr int64_t kTileRows = 64;
+  int64_t heads = llvm::PowerOf2Ceil(op.getKnownGroup());
+  return std::clamp<int64_t>(kTileRows / heads, 1, kMaxDecodeQueries);
 }
 
 //===----------------------------------------------------------------------===//
@@ -60,9 +67,11 @@ static std::string explainSequenceRefusal(AttentionOpInterface op, ScheduleAttr 
   if (schedule.getHopper() && isMixed && isa<AttentionBackwardOp>(*op))
     return "expected no warp specialization of gradients where only queries, or only keys, are "
            "packed";
+  // S7: programs of sequences, of which each stores its own rows.
+  bool hasPrograms = op.getMostQueries() && !op.getQLen();
   for (auto [field, value] :
        {std::pair("pack", schedule.getPack()), std::pair("splits", schedule.getSplits())})
-    if (value != 1)
+    if (value != 1 && !hasPrograms)
       return llvm::formatv("expected {0} 1 with {1} but got {2}", field, name, value);
   return "";
 }

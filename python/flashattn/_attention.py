@@ -79,6 +79,7 @@ def attention(
     cu_seqlens_k: Any = None,
     page_table: Any = None,
     leftpad_k: Any = None,
+    max_seqlen_q: Optional[int] = None,
     offset: Any = None,
     score_mod: Optional[_trace.ScoreMod] = None,
     aux_tensors: Optional[Sequence[Any]] = None,
@@ -159,6 +160,10 @@ def attention(
         leftpad_k have no gradients, and exclude bias, attn_mask and cu_seqlens_k.
       leftpad_k: `[B]`, i32: key j is row `leftpad_k[b] + j` of k[b], or of the pages of sequence b. kv_len counts
         keys from there.
+      max_seqlen_q: a promise that no sequence of cu_seqlens_q has more rows. It only makes calls without
+        cu_seqlens_k faster, if it is at most 16: without it, three kernels compute the sequences with one query,
+        with few and with many (docs/serving.md). With it, sequences with more rows are not computed, and rows of
+        no sequence are not written.
       offset: the position of query 0, an integer of 32 bits; replaces the position that `align` implies.
         One kernel serves all values. Or `[B]`, i32: one position for each batch element or packed sequence.
       score_mod: a function of (score, b, h, p, k) that returns the new score, such as
@@ -212,6 +217,8 @@ def attention(
             text, aux = _aux.prepare(score_mod, aux_tensors)
             operands.update(aux)
         operands["offset"] = offset
+        if max_seqlen_q is not None:
+            max_seqlen_q = _features.limit_queries(max_seqlen_q, operands)
         if not traces:
             names, values = _features.normalize(operands)
         elif aux_tensors is not None:
@@ -219,7 +226,8 @@ def attention(
     if schedule is not None and schedule.__class__ is not str and not traces:
         schedule = _options.hashable(schedule)
     fields: Tuple[Any, ...] = (
-        mask, align, layout, softcap, text, device, False, schedule, dtype, names, (), out is None, return_lse
+        mask, align, layout, softcap, text, device, max_seqlen_q, False, schedule, dtype, names, (), out is None,
+        return_lse,
     )  # fmt: skip
     if traces:
         return _attend_traced(q, k, v, out, stream, AttentionOptions(*fields), operands or {}, scale)

@@ -69,6 +69,18 @@ def check_sequences(operands: Iterable[str], layout: str) -> None:
                 )
 
 
+def limit_queries(most: Any, operands: Mapping[str, Any]) -> Optional[int]:
+    """Returns the number of queries for which a call with this `max_seqlen_q` compiles a kernel: a power of 2, or
+    None if the kernels do not depend on it."""
+    if isinstance(most, bool) or not isinstance(most, (int, numpy.integer)) or most < 0:
+        raise ArgumentError(f"expected an integer of at least 0 as max_seqlen_q but got {most!r}")
+    if operands.get("cu_seqlens_q") is None:
+        raise ArgumentError("expected cu_seqlens_q with max_seqlen_q but got None")
+    if operands.get("cu_seqlens_k") is not None or most > _module.MAX_FEW_QUERIES:
+        return None
+    return 1 << max(int(most) - 1, 0).bit_length()
+
+
 #: Keywords of other attention functions, and the equivalent in this package.
 _ELSEWHERE = {
     "is_causal": "mask=flashattn.causal",
@@ -85,7 +97,7 @@ _ELSEWHERE = {
     "dout": "do, the sixth argument,",
     "enable_gqa": "none: the head counts determine it",
     "seqused_k": "kv_len=",
-    "max_seqlen_q": "none: the tensors' shapes determine it",
+    "max_seqlen_q": "none: only flashattn.attention reads it",
     "max_seqlen_k": "none: the tensors' shapes determine it",
     "page_table": "none: only flashattn.attention reads pages",
     "leftpad_k": "none: only flashattn.attention shifts keys",
@@ -264,14 +276,19 @@ def _ordered(op: str, score_mod: Optional[str]) -> List[str]:
     return [*(n for n in names if n not in scalars), *_aux.loads_of(score_mod), *scalars]
 
 
-def check_starts(pointer: int, name: str, count: int, length: int) -> None:
-    """Checks the values of starts in host memory (rule S2)."""
+def check_starts(pointer: int, name: str, count: int, length: int, most: Optional[int] = None) -> None:
+    """Checks the values of starts in host memory (rules S2 and S7)."""
     if not pointer or not count:
         return
     memory = memoryview((ctypes.c_int32 * count).from_address(pointer))
     starts = numpy.frombuffer(memory, numpy.int32)
     if starts[0] >= 0 and starts[-1] <= length and (starts[1:] >= starts[:-1]).all():
-        return
+        longest = 0 if most is None else int((starts[1:] - starts[:-1]).max())
+        if most is None or longest <= most:
+            return
+        raise ArgumentError(
+            f"expected sequences of at most {most} rows in {name!r}, as in max_seqlen_q, but got {longest}"
+        )
     wrong = numpy.flatnonzero((starts < 0) | (starts > length))
     if wrong.size:
         raise ArgumentError(

@@ -232,7 +232,7 @@ class Kernel:
         for name, width, size in (
             ("D", problem.d, sizes["D"]),
             ("Dv", problem.dv, sizes["V"]),
-            ("Nq", problem.queries, sizes["N"]),
+            ("Nq", None if call.roles["q"].is_packed else problem.queries, sizes["N"]),
             ("the page size", problem.page_size, problem.page_size and sizes[PAGE]),
             ("P", 1 if has_slots else None, has_slots and sizes["T"]),
         ):
@@ -345,7 +345,7 @@ def compile(
       softcap, score_mod: as in `flashattn.attention`.
       aux_tensors: the pairs (dtype, rank) of the tensors that score_mod reads and each launch passes.
       queries: Nq, if the kernel is to serve this number of queries only; by default it serves every
-        number. On a GPU, a kernel for up to 16 queries is split-KV: several thread blocks share the keys,
+        number. With cu_seqlens_q, the most queries of a sequence, as in `max_seqlen_q`. On a GPU, a kernel for up to 16 queries is split-KV: several thread blocks share the keys,
         and the workspace for their partial outputs is allocated and freed in stream order. On the CPU, a
         kernel for few queries has a tile of as few rows.
       page_size: with `page_table=True`, the number of rows of a page, for tables of any number of columns. None
@@ -392,8 +392,8 @@ def compile(
     operands = _features.given("compile", operands)
     _features.check_sequences(operands, layout)
     text = _aux.parse(score_mod, aux_tensors)
-    if queries is not None and "cu_seqlens_q" in operands:
-        raise ArgumentError(f"expected no queries with cu_seqlens_q but got {queries}")
+    if queries is not None and "cu_seqlens_k" in operands:
+        raise ArgumentError(f"expected no queries with cu_seqlens_k but got {queries}")
     if page_size is not None and "page_table" not in operands:
         raise ArgumentError(f"expected page_table with page_size but got page_size {page_size} alone")
     problem = _module.Problem(

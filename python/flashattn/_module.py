@@ -76,7 +76,8 @@ class Problem(NamedTuple):
     softcap: Optional[float] = None
     operands: Tuple[Operand, ...] = ()  #: in the order of the function's arguments
     score_mod: Optional[str] = None  #: the region's block, as `_trace.trace` returns it
-    queries: Optional[int] = None  #: Nq; for up to 16 queries, a schedule may be split-KV
+    #: Nq, or the most queries of a packed sequence; for up to 16 queries, a schedule may be split-KV
+    queries: Optional[int] = None
     #: "attention", or "attention_backward", whose operands end with the GRADIENTS
     op: str = "attention"
     deterministic: bool = False
@@ -117,7 +118,9 @@ def canonicalize(problem: Problem, is_cpu: bool) -> Problem:
         if problem.align == "bottom_right" and not operands & {"offset", "offsets"}:
             problem = problem._replace(mask=None)
     is_even = problem.mask in (None, causal) and "attn_mask" not in operands
-    many = problem.queries is None and not is_cpu
+    # Without cu_seqlens_k, one of the kernels is for sequences with few queries.
+    is_served = "cu_seqlens_q" in operands and "cu_seqlens_k" not in operands
+    many = problem.queries is None and not is_cpu and not is_served
     return problem._replace(heads=None) if many and is_even else problem
 
 
@@ -238,7 +241,7 @@ def _type_of(problem: Problem, operand: Operand) -> str:
         known = {}  # as in the text of the score_mod
     has_rows, dims, strides = operand.dims[-1:] in ("D", "V"), operand.dims, ""
     if has_rows:
-        known["N"] = problem.queries or "?"
+        known["N"] = "?" if PACKED in dims else problem.queries or "?"
         if problem.layout == "bshd":
             dims = dims[0] + dims[2] + dims[1] + dims[3]
     sizes = [str(known.get(dim, "?")) for dim in dims]
@@ -264,6 +267,8 @@ def _clauses(problem: Problem) -> str:
         clauses.append(f"layout({problem.layout})")
     if problem.deterministic:
         clauses.append("deterministic")
+    if problem.queries and problem.operand("cu_seqlens_q"):
+        clauses.append(f"max_seqlen_q({problem.queries})")
     if problem.schedule:
         clauses.append(f"schedule(<{problem.schedule}>)")
     return " ".join(clauses)

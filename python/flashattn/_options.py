@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
         page_table: Any
         leftpad_k: Any
+        max_seqlen_q: Optional[int]
 
 
 class AttentionOptions(NamedTuple):
@@ -52,6 +53,7 @@ class AttentionOptions(NamedTuple):
     softcap: Optional[float] = None
     score_mod: Optional[str] = None  #: MLIR text
     model: Optional[str] = None  #: the GPU model that runs the call, which callers pass as `device`
+    max_seqlen_q: Optional[int] = None  #: the result of `_features.limit_queries`
     deterministic: bool = False
     schedule: Any = None  #: the result of `hashable`
     dtype: Any = None
@@ -88,6 +90,7 @@ SHARED = AttentionOptions._fields[: AttentionOptions._fields.index("deterministi
 def schema_of(*names: str) -> str:
     """Returns options as arguments in a schema of torch. Masks and score modifications are MLIR text."""
     types = {bool: "bool", Optional[float]: "float?", Optional[str]: "str?", Optional[Mask]: "str?"}
+    types[Optional[int]] = "int?"
     hints, defaults = get_type_hints(AttentionOptions), AttentionOptions._field_defaults
     return ", ".join(f"{types.get(hints[name], 'str')} {name}={defaults[name]!r}" for name in names)
 

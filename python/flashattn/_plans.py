@@ -49,8 +49,8 @@ class Plan:
         self.device = DEVICE_CPU if isinstance(device, str) else device
         self.scale_bits = kernel._scale_bits  #: the scale of a call without a scale
         #: The starts whose values each call checks (rule S2): the index of the argument, its name, the number of
-        #: starts and the number of rows. On a GPU, the host reads none.
-        self.starts: Tuple[Tuple[int, str, int, int], ...] = ()
+        #: starts, the number of rows, and the most rows of a sequence. On a GPU, the host reads none.
+        self.starts: Tuple[Tuple[int, str, int, int, Optional[int]], ...] = ()
         if self.device == DEVICE_CPU:
             self.starts = _starts_among(kernel.problem, values)
         #: The check of the page table at each call (rule P2). On a GPU, the host reads no entry.
@@ -79,8 +79,8 @@ class Plan:
 
     def start(self, stream: int, words: List[int]) -> None:
         """Launches the kernel. `words` are the addresses of the arguments, and the 64 bits of scalars."""
-        for index, name, count, length in self.starts:
-            _features.check_starts(words[index], name, count, length)
+        for index, *starts in self.starts:
+            _features.check_starts(words[index], *starts)
         if self.is_empty:
             return
         if self.pages is not None:
@@ -92,16 +92,18 @@ class Plan:
 
 def _starts_among(
     problem: _module.Problem, values: Sequence[Union[View, int]]
-) -> Tuple[Tuple[int, str, int, int], ...]:
+) -> Tuple[Tuple[int, str, int, int, Optional[int]], ...]:
     # Forward passes end with the operands. Backward passes begin with six tensors.
     first = 6 if problem.op != "attention" else len(values) - len(problem.operands)
     found = []
     for index, operand in enumerate(problem.operands, first):
         if operand.name in _module.STARTS:
-            starts, rows = values[index], values[0 if operand.name == "cu_seqlens_q" else 1]
+            is_queries = operand.name == "cu_seqlens_q"
+            starts, rows = values[index], values[0 if is_queries else 1]
             assert isinstance(starts, View) and isinstance(rows, View)
             length = rows.shape[2 if problem.layout == "bhsd" else 1]
-            found.append((index, operand.name, starts.shape[0], length))
+            most = problem.queries if is_queries else None
+            found.append((index, operand.name, starts.shape[0], length, most))
     return tuple(found)
 
 
@@ -287,9 +289,10 @@ def problem_of(call: Call, checked: _Checked, options: AttentionOptions) -> _mod
     view, sizes = call.views["q"], call.sizes
     is_cpu, is_forward = view.device == DEVICE_CPU, call.op == "attention"
     queries = None
-    # The number of packed queries is not that of a sequence.
-    if is_forward and options.schedule is None and not call.roles["q"].is_packed:
-        queries = _module.few_queries(sizes["N"], is_cpu)
+    if is_forward and options.schedule is None:
+        # The number of packed queries is not that of a sequence.
+        most = options.max_seqlen_q if call.roles["q"].is_packed else sizes["N"]
+        queries = _module.few_queries(most or 0, is_cpu)
     problem = _module.Problem(
         view.element,
         sizes["D"],

@@ -4,7 +4,7 @@
 
 The first three rules of `flashattn.flash_attn.flash_attn_interface` hold here too. In addition:
 
-- num_splits, pack_gqa, sm_margin, scheduler_metadata, max_seqlen_q and max_seqlen_k are not used:
+- num_splits, pack_gqa, sm_margin, scheduler_metadata, max_seqlen_k are not used, nor max_seqlen_q without a cache:
   the compiler chooses.
 - With `attention_chunk=c`, a query at position p sees keys of its chunk alone, from `c * (p // c)`
   to `c * (p // c) + c - 1`. Gradients are supported, unlike in FlashAttention-3.
@@ -218,7 +218,7 @@ def flash_attn_with_kvcache(
         page_table=page_table, cache_batch_idx=cache_batch_idx, cache_leftpad=cache_leftpad,
         cu_seqlens_q=cu_seqlens_q, cu_seqlens_k_new=cu_seqlens_k_new,
         rotary=(rotary_cos, rotary_sin), rotary_interleaved=rotary_interleaved,
-        rotary_seqlens=rotary_seqlens,
+        rotary_seqlens=rotary_seqlens, max_seqlen_q=max_seqlen_q,
     )  # fmt: skip
 
 

@@ -438,7 +438,7 @@ CASES = [
     (
         lambda: compile(head_dim=16, chip="cpu", queries=1, cu_seqlens_q=True),
         ArgumentError,
-        "expected no queries with cu_seqlens_q but got 1",
+        "expected no queries with cu_seqlens_k but got 1",
     ),
     (
         lambda: compile(head_dim=16, chip="cpu", q_len=True, bias=("f32", (None,) * 4)),

@@ -38,6 +38,7 @@ std::optional<CheckedOp> CheckedOp::create(Operation *operation) {
   if (auto combine = dyn_cast<CombineOp>(operation)) {
     op.kind = Kind::Combine;
     op.isBSHD = combine.getLayout() == Layout::BSHD;
+    op.attention.leastQueries = combine.getMinSeqlenQ();
     return op;
   }
   if (auto project = dyn_cast<ProjectOp>(operation)) {
@@ -56,6 +57,8 @@ std::optional<CheckedOp> CheckedOp::create(Operation *operation) {
   op.attention.sets = attention.getVisibleSets();
   if (std::optional<APFloat> softcap = attention.getSoftcap())
     op.attention.softcap = softcap->convertToFloat();
+  op.attention.leastQueries = attention.getLeastQueries();
+  op.attention.mostQueries = attention.getMostQueries();
   if (attention.hasScoreMod()) {
     Expected<ScoreMod> scoreMod = ScoreMod::create(attention.getScoreMod());
     if (scoreMod)
@@ -169,6 +172,8 @@ Expected<CombineProblem> flashattn::getCombineProblem(const CheckedOp &op,
   problem.lseParts = values.get("lse_parts");
   problem.lseRests = values.get("lse_rests");
   problem.sinkLogits = values.get("sink_logits");
+  problem.starts = values.get("cu_seqlens_q");
+  problem.leastQueries = op.attention.leastQueries.value_or(0);
   return problem;
 }
 
@@ -325,6 +330,8 @@ Expected<AttentionProblem> flashattn::getProblem(const CheckedOp &op, const Oper
   problem.scale = scale ? scale->get(0) : op.attention.scale;
   problem.sets = op.attention.sets;
   problem.softcap = op.attention.softcap;
+  problem.leastQueries = op.attention.leastQueries;
+  problem.mostQueries = op.attention.mostQueries;
   if (op.attention.scoreMod) {
     problem.scoreMod = op.attention.scoreMod;
     for (auto [i, value] : llvm::enumerate(values.captured))

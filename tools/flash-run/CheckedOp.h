@@ -16,6 +16,7 @@ struct AttentionAttributes {
   SmallVector<IntegerSet> sets;
   std::optional<double> softcap;
   std::optional<ScoreMod> scoreMod;
+  std::optional<int64_t> leastQueries, mostQueries; ///< S7
 };
 
 /// The properties of a flashattn.attention, attention_backward, combine or project op, independent

@@ -121,6 +121,26 @@ static void appendVisible(IntegerSet set, const Point &point,
   }
 }
 
+std::optional<PackedRow> flashattn::findPackedRow(const HostTensor &starts, int64_t row,
+                                                  int64_t size) {
+  for (int64_t number = 0; number + 1 < starts.getNumElements(); ++number) {
+    int64_t first = std::clamp<int64_t>(starts.get(number), 0, size);
+    int64_t end = std::clamp<int64_t>(starts.get(number + 1), first, size);
+    if (first <= row && row < end)
+      return PackedRow{number, row - first, end - first};
+  }
+  return std::nullopt;
+}
+
+bool AttentionProblem::keepsRow(int64_t row) const {
+  if (!leastQueries && !mostQueries)
+    return false;
+  std::optional<PackedRow> found = findPackedRow(*getOperand("cu_seqlens_q"), row, numQueries);
+  if (!found)
+    return mostQueries.has_value();
+  return found->rows < leastQueries.value_or(0) || found->rows > mostQueries.value_or(numQueries);
+}
+
 SmallVector<AttentionProblem::Sequence, 1> AttentionProblem::getSequences(int64_t b) const {
   const HostTensor *starts = getOperand("cu_seqlens_q");
   int64_t first = starts ? 0 : b, end = starts ? starts->getNumElements() - 1 : b + 1;

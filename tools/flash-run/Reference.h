@@ -37,6 +37,8 @@ struct AttentionProblem {
   SmallVector<std::pair<StringRef, const HostTensor *>> operands;
   /// Whether the last query is aligned with the last key of its sequence. `offset` is then ignored.
   bool followsLengths = false;
+  /// S7: the numbers of rows that a computed sequence has at least and at most.
+  std::optional<int64_t> leastQueries, mostQueries;
   /// The operands that differ from those of the op: keys and values that were in pages.
   SmallVector<std::shared_ptr<HostTensor>> gathered;
 
@@ -56,11 +58,21 @@ struct AttentionProblem {
 
     bool hasKey(int64_t k) const { return firstKey <= k && k < firstKey + numKeys; }
   };
+  /// Whether `o` and `lse` keep the values of row `row` (S7).
+  bool keepsRow(int64_t row) const;
   /// Returns the sequences of batch `b` of `q`.
   SmallVector<Sequence, 1> getSequences(int64_t b) const;
   /// Returns the sequence of query `row` of batch `b`; nullopt if the query belongs to none (S3).
   std::optional<Sequence> getSequence(int64_t b, int64_t row) const;
 };
+
+/// A row of a packed sequence.
+struct PackedRow {
+  int64_t sequence, row; ///< `row` counts from the first row of the sequence
+  int64_t rows;          ///< number of rows of the sequence
+};
+/// Returns row `row` of `size` rows; nullopt if it belongs to no sequence.
+std::optional<PackedRow> findPackedRow(const HostTensor &starts, int64_t row, int64_t size);
 
 /// Returns the index of the first element of row `s` of head `h` of batch `b`, in a tensor with
 /// `heads` heads, `length` rows and `width` elements per row.
@@ -78,8 +90,8 @@ struct KeyInterval {
   int64_t begin, end;
 };
 
-/// Whether the mask has a set with mod, floordiv or multiples of p or k, for which a compiled op may
-/// use larger ranges of rows (rules A7, P2).
+/// Whether the mask has a set with mod, floordiv or multiples of p or k, for which a compiled op
+/// may use larger ranges of rows (rules A7, P2).
 bool mayCountMoreRows(const AttentionProblem &problem);
 
 /// Returns the keys that the mask shows to query `row` of batch `b`, as disjoint intervals in
@@ -246,8 +258,10 @@ private:
 struct CombineProblem {
   int64_t parts, batch, heads, numQueries, valueDim;
   const HostTensor *oParts, *lseParts;
-  const HostTensor *lseRests;   ///< null if absent
-  const HostTensor *sinkLogits; ///< null if absent
+  const HostTensor *lseRests;         ///< null if absent
+  const HostTensor *sinkLogits;       ///< null if absent
+  const HostTensor *starts = nullptr; ///< of packed sequences in the output, if it has any
+  int64_t leastQueries = 0;           ///< S7: the least number of rows of a merged sequence
 };
 
 /// Computes row `row` of head `h` of batch `b`. The naive row is computed in f32 and rounded to

@@ -124,10 +124,12 @@ static double getLseTolerance(const Difference &lse, Scalar inputs, bool bends) 
   return isApproximate ? kBent : std::min(kBent, 2 * lse.maxNaive + kLeastTolerance);
 }
 
-/// Compares rows of the results o and lse, as far as present, with `compute(b, h, i)`. `load(b, h)`
-/// is called before the rows of a head. `bends`: whether scores have a softcap.
+/// Compares rows of the results o and lse, as far as present, with `compute(b, h, i)`, unless they
+/// keep their values (S7). `load(b, h)` is called before the rows of a head. `bends`: whether
+/// scores have a softcap.
 static void compareRows(const ResultShape &shape, const OperandValues &values, Scalar inputs,
                         bool bends, double work, double maxWork,
+                        llvm::function_ref<bool(int64_t i)> keeps,
                         llvm::function_ref<void(int64_t b, int64_t h)> load,
                         llvm::function_ref<ReferenceRow(int64_t b, int64_t h, int64_t i)> compute,
                         llvm::function_ref<bool()> isFinite, Comparison &comparison) {
@@ -141,6 +143,8 @@ static void compareRows(const ResultShape &shape, const OperandValues &values, S
     load(b, h);
     llvm::parallelFor(begin, end, [&](size_t n) {
       int64_t i = rows[n].i;
+      if (keeps(i))
+        return;
       ReferenceRow row = compute(b, h, i);
       if (o) {
         int64_t start =
@@ -181,9 +185,10 @@ static void compareAttention(const AttentionProblem &problem, const OperandValue
   compareRows(
       {problem.batch, problem.queryHeads, problem.numQueries, problem.valueDim, problem.isBSHD},
       values, problem.scalar, problem.softcap.has_value(), work, maxWork,
+      [&](int64_t i) { return problem.keepsRow(i); },
       [&](int64_t b, int64_t h) { head.load(b, h); },
-      [&](int64_t, int64_t, int64_t i) { return head.compute(i); }, [&] { return head.isFinite(); },
-      comparison);
+      [&](int64_t, int64_t, int64_t i) { return head.compute(i); },
+      [&] { return !problem.leastQueries && !problem.mostQueries && head.isFinite(); }, comparison);
 }
 
 static void compareCombine(const CheckedOp &op, const CombineProblem &problem,
@@ -192,11 +197,27 @@ static void compareCombine(const CheckedOp &op, const CombineProblem &problem,
   Scalar scalar = o ? o->getScalar() : Scalar::F32;
   double work =
       double(problem.batch) * problem.heads * problem.numQueries * problem.parts * problem.valueDim;
+  ResultShape shape{problem.batch, problem.heads, problem.numQueries, problem.valueDim, op.isBSHD};
+  const HostTensor *starts = problem.starts, *result = o ? o : values.get("lse");
+  if (starts) {
+    shape.batch = 1;
+    shape.numQueries = result->getShape()[op.isBSHD && o ? 1 : 2];
+  }
+  auto find = [&](int64_t i) { return findPackedRow(*starts, i, shape.numQueries); };
   compareRows(
-      {problem.batch, problem.heads, problem.numQueries, problem.valueDim, op.isBSHD}, values,
-      Scalar::F32, /*bends=*/false, work, maxWork, [](int64_t, int64_t) {},
-      [&](int64_t b, int64_t h, int64_t i) { return computeCombinedRow(problem, scalar, b, h, i); },
-      [&] { return isAllFinite(*problem.oParts); }, comparison);
+      shape, values, Scalar::F32, /*bends=*/false, work, maxWork,
+      [&](int64_t i) {
+        if (!starts)
+          return false;
+        std::optional<PackedRow> found = find(i);
+        return !found || found->rows > problem.numQueries || found->rows < problem.leastQueries;
+      },
+      [](int64_t, int64_t) {},
+      [&](int64_t b, int64_t h, int64_t i) {
+        PackedRow at = starts ? *find(i) : PackedRow{b, i, 0};
+        return computeCombinedRow(problem, scalar, at.sequence, h, at.row);
+      },
+      [&] { return !starts && isAllFinite(*problem.oParts); }, comparison);
 }
 
 /// Compares p[b,n,e] = sum over h and d of o[b,h,n,d] w[h,d,e], with o from `head`. `workOfO` is

@@ -20,6 +20,9 @@ int64_t getDefaultRescale(FloatType element);
 
 /// Whether the type of `op` states at most 16 queries, so that its time is that of reading K and V.
 bool isDecode(AttentionOp op);
+/// Returns the largest number of queries of a sequence for which a tile has rows for all heads of a
+/// key/value head, so that a decode kernel reads the keys once.
+int64_t getMostDecodeQueries(AttentionOp op);
 
 /// Whether the mask of `op` has so many divisions per (query, key) pair that a kernel with large
 /// tiles would take too long to compile.

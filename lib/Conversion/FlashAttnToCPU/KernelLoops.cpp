@@ -146,11 +146,12 @@ void ListLoops::build() {
 static void buildRows(OpBuilder &b, CombineOp op) {
   RowMerger merger(b, op);
   auto size = [&](int64_t i) { return merger.dim(op.getOParts(), i); };
-  Value sizes[] = {size(1), size(2)}, queries = size(3);
+  Value sizes[] = {size(1), size(2)};
   ProgramAxis axes[] = {ProgramAxis::Batch, ProgramAxis::Head};
   auto program = ProgramOp::create(b, op.getLoc(), sizes, axes, /*schedule=*/ScheduleAttr());
   b.setInsertionPointToStart(program.getBody());
-  auto loop = scf::ForOp::create(b, op.getLoc(), merger.index(0), queries, merger.index(1));
+  RowMerger::Rows rows = merger.getRows(program.getNumbers()[0]);
+  auto loop = scf::ForOp::create(b, op.getLoc(), merger.index(0), rows.count, merger.index(1));
   b.setInsertionPointToStart(loop.getBody());
   SmallVector<Value> row = llvm::to_vector_of<Value>(program.getNumbers());
   row.push_back(loop.getInductionVar());
@@ -158,7 +159,7 @@ static void buildRows(OpBuilder &b, CombineOp op) {
   Value first = merger.index(0);
   PartialRow merged = merger.mergeParts(merger.mergeSink(row, columns), row, first, columns, first,
                                         /*stride=*/1, /*partsAtOnce=*/1);
-  merger.finish(merged, row, first, /*writesLse=*/{});
+  merger.finish(merged, row, rows, first, /*writesLse=*/{});
 }
 
 namespace {

@@ -12,9 +12,9 @@ namespace {
 
 constexpr int64_t kWarp = 32, kMaxThreads = 1024, kGroups = 4, kPartsAtOnce = 8;
 
-/// A kernel with one block per row. Each of `groups` groups of threads merges every `groups`-th
-/// split, `width` columns per thread. Shared memory combines the groups' results, one thread per
-/// column.
+/// A kernel with one block per row or, with packed sequences, one block per head for the few rows
+/// of a sequence. Each of `groups` groups of threads merges every `groups`-th split, `width`
+/// columns per thread. Shared memory combines the groups' results, one thread per column.
 class CombineKernel : RowMerger {
 public:
   CombineKernel(OpBuilder &b, CombineOp op)
@@ -26,7 +26,9 @@ public:
 
 private:
   gpu::LaunchOp launchBlocks();
+  void allocate(gpu::LaunchOp launch);
   SmallVector<Value> getRow(gpu::LaunchOp launch, Value heads, Value queries);
+  void buildRow(gpu::LaunchOp launch, ArrayRef<Value> row);
   void buildColumns(ArrayRef<Value> row, Value thread, Value isFirst);
   void buildGroups(gpu::LaunchOp launch, ArrayRef<Value> row, Value isFirst);
   void share(PartialRow merged, Value group, Value lane, Value column);
@@ -37,6 +39,7 @@ private:
   }
 
   int64_t dv, width, groups;
+  Rows rows; ///< of the block's batch
   /// The groups' partial results in shared memory: outputs, f32[groups][dv], and bases and sums,
   /// f32[groups][2 or 3].
   Value outs, scalars;
@@ -51,7 +54,7 @@ void CombineKernel::buildColumns(ArrayRef<Value> row, Value thread, Value isFirs
   Value column = columns.getInductionVar();
   PartialRow merged = mergeParts(mergeSink(row, 1), row, column, /*columns=*/1, /*first=*/index(0),
                                  /*stride=*/1, kPartsAtOnce);
-  finish(merged, row, column, isFirst);
+  finish(merged, row, rows, column, isFirst);
 }
 
 /// Writes a thread's partial result to shared memory.
@@ -72,15 +75,6 @@ void CombineKernel::share(PartialRow merged, Value group, Value lane, Value colu
 }
 
 void CombineKernel::buildGroups(gpu::LaunchOp launch, ArrayRef<Value> row, Value isFirst) {
-  auto space = gpu::AddressSpaceAttr::get(b.getContext(), gpu::AddressSpace::Workgroup);
-  auto allocate = [&](int64_t columns) {
-    return launch.addWorkgroupAttribution(
-        MemRefType::get({groups, columns}, b.getF32Type(), MemRefLayoutAttrInterface(), space),
-        loc);
-  };
-  outs = allocate(dv);
-  scalars = allocate(op.getLseRests() ? 3 : 2);
-
   Value thread = launch.getThreadIds().x;
   Value group = arith::DivUIOp::create(b, loc, thread, index(getThreadsPerRow()));
   Value lane = arith::RemUIOp::create(b, loc, thread, index(getThreadsPerRow()));
@@ -104,23 +98,35 @@ void CombineKernel::buildGroups(gpu::LaunchOp launch, ArrayRef<Value> row, Value
     values.push_back(load(outs, {index(i), thread}, 1));
     others.push_back(merged.with(values));
   }
-  finish(merge(mergeSink(row, 1), others), row, thread, isFirst);
+  finish(merge(mergeSink(row, 1), others), row, rows, thread, isFirst);
 }
 
-/// Launches one block per row, unless there are no rows: the driver rejects a grid of 0 blocks.
+/// Allocates the shared memory of a block.
+void CombineKernel::allocate(gpu::LaunchOp launch) {
+  auto space = gpu::AddressSpaceAttr::get(b.getContext(), gpu::AddressSpace::Workgroup);
+  auto allocateColumns = [&](int64_t columns) {
+    return launch.addWorkgroupAttribution(
+        MemRefType::get({groups, columns}, b.getF32Type(), MemRefLayoutAttrInterface(), space),
+        loc);
+  };
+  outs = allocateColumns(dv);
+  scalars = allocateColumns(op.getLseRests() ? 3 : 2);
+}
+
+/// Launches the blocks, unless there are no rows: the driver rejects a grid of 0 blocks.
 gpu::LaunchOp CombineKernel::launchBlocks() {
   int64_t threads = groups == 1 ? std::min<int64_t>(llvm::alignTo(dv, kWarp), kMaxThreads)
                                 : getThreadsPerRow() * groups;
-  Value rows = index(1), one = index(1);
-  for (int64_t i : {1, 2, 3})
-    rows = mul(rows, dim(op.getOParts(), i));
-  Value any = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ugt, rows, index(0));
+  Value blocks = index(1), one = index(1);
+  for (int64_t i = 1; i < (op.getCuSeqlensQ() ? 3 : 4); ++i)
+    blocks = mul(blocks, dim(op.getOParts(), i));
+  Value any = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ugt, blocks, index(0));
   auto guarded = scf::IfOp::create(b, loc, any, /*withElseRegion=*/false);
   b.setInsertionPointToStart(guarded.thenBlock());
-  return gpu::LaunchOp::create(b, loc, rows, one, one, index(threads), one, one);
+  return gpu::LaunchOp::create(b, loc, blocks, one, one, index(threads), one, one);
 }
 
-/// Returns the batch, head and query of the block's row.
+/// Returns the batch, head and query of the block's row, or of its first one.
 SmallVector<Value> CombineKernel::getRow(gpu::LaunchOp launch, Value heads, Value queries) {
   // 32-bit division: a 64-bit division takes as much code as a call.
   Value block = toI32(launch.getBlockIds().x);
@@ -131,17 +137,33 @@ SmallVector<Value> CombineKernel::getRow(gpu::LaunchOp launch, Value heads, Valu
   return {toIndex(batch), toIndex(head), toIndex(query)};
 }
 
-void CombineKernel::build() {
-  Value heads = dim(op.getOParts(), 2), queries = dim(op.getOParts(), 3);
-  gpu::LaunchOp launch = launchBlocks();
-  b.setInsertionPointToStart(&launch.getBody().front());
-  SmallVector<Value> row = getRow(launch, heads, queries);
-  b.setInsertionPoint(gpu::TerminatorOp::create(b, loc));
+void CombineKernel::buildRow(gpu::LaunchOp launch, ArrayRef<Value> row) {
   Value thread = launch.getThreadIds().x, isFirst = equals(thread, index(0));
   if (groups == 1)
     buildColumns(row, thread, isFirst);
   else
     buildGroups(launch, row, isFirst);
+}
+
+void CombineKernel::build() {
+  bool isPacked = op.getCuSeqlensQ() != nullptr;
+  Value heads = dim(op.getOParts(), 2), queries = isPacked ? index(1) : dim(op.getOParts(), 3);
+  gpu::LaunchOp launch = launchBlocks();
+  if (groups != 1)
+    allocate(launch);
+  b.setInsertionPointToStart(&launch.getBody().front());
+  SmallVector<Value> row = getRow(launch, heads, queries);
+  rows = getRows(row[0]);
+  b.setInsertionPoint(gpu::TerminatorOp::create(b, loc));
+  if (isPacked) {
+    auto loop = scf::ForOp::create(b, loc, index(0), rows.count, index(1));
+    b.setInsertionPointToStart(loop.getBody());
+    row[2] = loop.getInductionVar();
+    // The threads of a block still read the results of the row before.
+    if (groups != 1)
+      gpu::BarrierOp::create(b, loc);
+  }
+  buildRow(launch, row);
   // The previous kernel computes the splits.
   addWaitForPrerequisites(launch.getBody().front());
 }

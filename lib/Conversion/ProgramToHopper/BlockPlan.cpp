@@ -49,18 +49,20 @@ template <typename AccessOp> static StringRef getObstacle(AccessOp access) {
   return "";
 }
 
-RowView mlir::flashattn::getRowView(Value memref, std::optional<unsigned> rowDim) {
+RowView mlir::flashattn::getRowView(Value memref, ArrayRef<int64_t> dims) {
   auto view = memref.getDefiningOp<memref::SubViewOp>();
-  if (!view || !rowDim || view.getSourceType().getRank() != view.getType().getRank())
-    return {memref, Value()};
-  for (auto [dim, offset] : llvm::enumerate(view.getMixedOffsets()))
-    if (dim != *rowDim && !isConstantIntValue(offset, 0))
-      return {memref, Value()};
-  if (llvm::any_of(view.getMixedStrides(),
-                   [](OpFoldResult stride) { return !isConstantIntValue(stride, 1); }))
-    return {memref, Value()};
-  auto first = dyn_cast<Value>(view.getMixedOffsets()[*rowDim]);
-  return first ? RowView{view.getSource(), first} : RowView{memref, Value()};
+  RowView none{memref, Value()}, found = none;
+  if (!view || !view.hasUnitStride() || view.getDroppedDims().any())
+    return none;
+  for (auto [dim, offset] : llvm::enumerate(view.getMixedOffsets())) {
+    if (isConstantIntValue(offset, 0))
+      continue;
+    auto first = dyn_cast<Value>(offset);
+    if (!first || found.firstRow || !llvm::is_contained(dims, int64_t(dim)))
+      return none;
+    found = {view.getSource(), first, unsigned(dim)};
+  }
+  return found;
 }
 
 /// Whether TMA can write the tile of `store`, usually from the buffer of the program's residents.
@@ -68,15 +70,15 @@ static bool isCopied(StoreTileOp store, const BlockPlan &plan) {
   // If each consumer runs its own program, that buffer already receives the next group's residents.
   if (plan.reusesResidentBuffers() && !plan.sharesProgram())
     return false;
+  VectorType tile = store.getTileType();
   if (store->getBlock() != plan.loop->getBlock() || !plan.loop->isBeforeInBlock(store) ||
-      store.getTileType().getElementType() != plan.schedule.getDotType() ||
-      !getObstacle(store).empty() || !hasAlignedRows(store.getTarget()))
+      tile.getElementType() != plan.schedule.getDotType() || !getObstacle(store).empty() ||
+      !hasAlignedRows(store.getTarget()))
     return false;
   // TMA writes whole panels. Columns beyond the tile must lie past the end of the row.
-  int64_t columns = store.getTileType().getDimSize(1);
-  int64_t written = llvm::alignTo(columns, getPanelColumns(store.getTileType()));
+  int64_t columns = tile.getDimSize(1), written = llvm::alignTo(columns, getPanelColumns(tile));
   int64_t width = store.getMemRefType().getShape().back();
-  return store.getTileType().getDimSize(0) == plan.schedule.getTileM() &&
+  return tile.getDimSize(0) == plan.schedule.getTileM() &&
          (written == columns || (!ShapedType::isDynamic(width) && width <= columns));
 }
 
@@ -109,9 +111,8 @@ static bool isLeftFactor(LoadTileOp load) {
 static LeftOut getLeftOut(LoadTileOp load, bool inBlock) {
   if (!sumsOverRows(load) && !isLeftFactor(load))
     return {};
-  Operation *scope = load->getParentOfType<ProgramOp>();
-  if (!scope)
-    scope = load->getParentOfType<gpu::LaunchOp>();
+  Operation *program = load->getParentOfType<ProgramOp>(),
+            *scope = program ? program : load->getParentOfType<gpu::LaunchOp>();
   auto get = [&](Value end) {
     return end && scope->isAncestor(end.getParentRegion()->getParentOp()) == inBlock ? end
                                                                                      : Value();
@@ -230,7 +231,7 @@ static LogicalResult verifyShared(LoadTileOp load, const BlockPlan &plan) {
     return load.emitOpError()
            << "expected the ends of compacted rows to be defined outside of the program but got '"
            << (missing.begin ? "from" : "below") << "' defined inside";
-  Operation *source = getRowView(load.getSource(), load.getRowDim()).base.getDefiningOp();
+  Operation *source = getRowView(load.getSource(), load.getDims()).base.getDefiningOp();
   if (source && plan.program->isProperAncestor(source))
     return load.emitOpError() << "expected a memref that is defined outside of the program, for a "
                                  "tensor map, but got a result of '"

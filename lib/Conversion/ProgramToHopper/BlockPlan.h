@@ -149,9 +149,10 @@ LeftOut getLeftOutInBlock(LoadTileOp load);
 /// tensor map is that of a memref that the host knows.
 struct RowView {
   Value base, firstRow;
+  unsigned dim = 0; ///< the dimension of these rows, if there is a `firstRow`
 };
-/// Returns the view that `memref` is, along `rowDim`.
-RowView getRowView(Value memref, std::optional<unsigned> rowDim);
+/// Returns the view that `memref` is, along one of the dimensions `dims` of a tile.
+RowView getRowView(Value memref, ArrayRef<int64_t> dims);
 
 /// Returns the `flashattn.stage` op that begins the stage of `op`, or null in the first stage.
 StageOp getStage(Operation *op);

@@ -321,12 +321,12 @@ void ConsumerBuilder::awaitStaging(Value step) {
 /// threads store the tile if some of its rows are past the end, and the insertion point is then in
 /// the other region.
 void ConsumerBuilder::storePartial(StoreTileOp output) {
-  RowView view = getRowView(output.getTarget(), output.getRowDim());
+  RowView view = getRowView(output.getTarget(), output.getDims());
   if (!view.firstRow)
     return;
-  Value end = mul(add(output.getIndices()[*output.getRowDim()], index(1)), output.getInnerRows());
-  Value isWhole =
-      compare(arith::CmpIPredicate::sle, end, dim(output.getTarget(), *output.getRowDim()));
+  int64_t at = llvm::find(output.getDims(), int64_t(view.dim)) - output.getDims().begin();
+  Value end = mul(add(output.getIndices()[view.dim], index(1)), output.getTileShape()[at]);
+  Value isWhole = compare(arith::CmpIPredicate::sle, end, dim(output.getTarget(), view.dim));
   auto whole = scf::IfOp::create(b, loc, isWhole, /*withElseRegion=*/true);
   b.setInsertionPointToStart(whole.elseBlock());
   b.clone(*output);
@@ -372,8 +372,8 @@ void ConsumerBuilder::storeOutputs(const Held &held, Value consumer, Value step)
     b.setInsertionPointToStart(one.thenBlock());
     IRMapping none;
     SmallVector<Value> origin = getOrigin(output, none);
-    if (Value first = getRowView(output.getTarget(), output.getRowDim()).firstRow)
-      origin[*output.getRowDim()] = add(origin[*output.getRowDim()], first);
+    if (RowView view = getRowView(output.getTarget(), output.getDims()); view.firstRow)
+      origin[view.dim] = add(origin[view.dim], view.firstRow);
     hopper::TmaStoreOp::create(b, loc, tile, map, origin);
     // The buffer must not be overwritten before the store has read it.
     if (!waitsLater)

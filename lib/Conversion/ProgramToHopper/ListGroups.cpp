@@ -59,6 +59,11 @@ Value GroupLister::countGroups(Value segment) {
   Value begin = load(sub(segment, index(1)), isFirst, index(0));
   Value end = load(segment, isLast, rows);
   Value left = toI32(max(sub(end, begin), index(0)));
+  if (int64_t least = program.getLeastRows(); least != 1) {
+    Value has = compare(arith::CmpIPredicate::sge, left, i32(least));
+    has = arith::OrIOp::create(b, loc, has, arith::OrIOp::create(b, loc, isFirst, isLast));
+    left = select(has, left, i32(0));
+  }
   int64_t groupRows = countTiles() * program.getTileRows();
   return toIndex(div(add(left, i32(groupRows - 1)), i32(groupRows)));
 }

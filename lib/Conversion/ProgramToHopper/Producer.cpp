@@ -8,8 +8,9 @@ using namespace mlir::flashattn;
 /// Returns the index of `row` in the tensor map of `load`, which may begin before its memref, or
 /// omit leading rows. Rows before the map have negative indices.
 Value ProducerBuilder::toMap(LoadTileOp load, Value row, IRMapping &mapping) {
-  if (Value first = getRowView(load.getSource(), load.getRowDim()).firstRow)
-    row = add(row, clone(first, mapping));
+  if (RowView view = getRowView(load.getSource(), load.getDims());
+      view.firstRow && view.dim == load.getRowDim())
+    row = add(row, clone(view.firstRow, mapping));
   Value begin = getLeftOutByMap(load).begin;
   return begin ? sub(row, begin) : row;
 }
@@ -34,6 +35,12 @@ void ProducerBuilder::loadResidents(MutableArrayRef<IRMapping> programs, Value s
       coordinates.push_back(getOrigin(resident, mapping));
       Value &row = coordinates.back()[*resident.getRowDim()];
       row = toMap(resident, row, mapping);
+      // With packed heads, the first rows may be along the outer dimension.
+      if (RowView view = getRowView(resident.getSource(), resident.getDims());
+          view.firstRow && view.dim != resident.getRowDim()) {
+        Value &outer = coordinates.back()[view.dim];
+        outer = add(outer, clone(view.firstRow, mapping));
+      }
       bytes += hopper::SharedTile::get(tiles.back().getType())->getBytes();
     }
     hopper::BarrierExpectOp::create(b, loc, block.barriers, full, b.getI64IntegerAttr(bytes));
@@ -179,7 +186,7 @@ Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value inte
   };
   for (LoadTileOp load : plan.streams) {
     SmallVector<Value> values(load.getIndices());
-    if (Value first = getRowView(load.getSource(), load.getRowDim()).firstRow)
+    if (Value first = getRowView(load.getSource(), load.getDims()).firstRow)
       values.push_back(first);
     SmallVector<RowSegment> segments = load.getSegments();
     for (const RowSegment &segment : segments)

@@ -59,7 +59,7 @@ void LaunchBuilder::makeMaps() {
   auto getSource = [&](LoadTileOp load) -> Value {
     LeftOut rows = getLeftOutByMap(load);
     if (!rows.begin && !rows.end)
-      return getRowView(load.getSource(), load.getRowDim()).base;
+      return getRowView(load.getSource(), load.getDims()).base;
     // A tensor map cannot be empty. If no row is to be read, no copy is issued, so map all rows.
     Value begin = rows.begin ? rows.begin : index(0);
     Value all = dim(load.getSource(), *load.getRowDim()), end = rows.end ? rows.end : all;
@@ -78,7 +78,7 @@ void LaunchBuilder::makeMaps() {
   }
   for (StoreTileOp store : plan.outputs)
     values.outputMaps.push_back(
-        make(store, getRowView(store.getTarget(), store.getRowDim()).base, rowsOf(store)));
+        make(store, getRowView(store.getTarget(), store.getDims()).base, rowsOf(store)));
 }
 
 /// Returns the primary program of the programmatic dependent launch of `program`, the program right

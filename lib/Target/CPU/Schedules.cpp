@@ -29,8 +29,9 @@ Candidates cpu::getCandidates(AttentionOp op, const Machine &machine) {
   // Fewer queries form one tile with as few rows as possible: rows without a query cost as much as
   // the others.
   constexpr int64_t kFewest = 2, kColumns = 64;
-  int64_t queries = op.getStaticQueries();
-  if (ShapedType::isDynamic(queries) || op.hasPackedSequences() || op.getQLen())
+  int64_t queries = op.getMostQueries().value_or(op.getStaticQueries());
+  if (ShapedType::isDynamic(queries) || op.getQLen() ||
+      (op.hasPackedSequences() && !op.getMostQueries()))
     return {ScheduleAttr::get(ctx, makeFields(rows, kColumns, ctx))};
   int64_t positions = llvm::PowerOf2Ceil(std::max<int64_t>(queries, 1));
   Candidates candidates;

@@ -51,7 +51,7 @@ static int64_t getDecodePack(AttentionOp op) {
   // explainRefusal states the reason.
   if (!op.findInputOfHeads(/*inParts=*/true).empty())
     return 1;
-  int64_t queries = op.getStaticQueries();
+  int64_t queries = op.getMostQueries().value_or(op.getStaticQueries());
   int64_t pack =
       std::min<int64_t>(kMaxPack, kRows / llvm::PowerOf2Ceil(std::max<int64_t>(queries, 1)));
   int64_t heads = op.getQ().getType().getDimSize(op.getHeadDim());
@@ -216,7 +216,7 @@ SharedMemoryPlan warpgroups::planSharedMemory(AttentionOp op, ScheduleAttr sched
   block.stages = schedule.getStages();
   block.slots = hopper.getQStages();
   block.claims = hopper.getDynamicSchedulerMaxLen() > 0;
-  block.segments = op.getCuSeqlensQ() != nullptr;
+  block.segments = op.getCuSeqlensQ() && !op.getMostQueries();
   block.intervals = countIntervals(op, schedule);
   return planWarpgroupBlock(block).memory;
 }

@@ -100,10 +100,12 @@ def attend(
     aux_tensors: Sequence[Tensor] = (),
     align: str = "bottom_right",
     page_table: Optional[Tensor] = None,
+    max_seqlen_q: Optional[int] = None,
 ) -> Tuple[Tensor, Optional[Tensor]]:
     """Returns o and, with return_lse, lse. Sequences are packed if `cu_seqlens_q`, `cu_seqlens_k`
     or `seqused_q` is given. A side without starts is then batched. With `page_table`, k and v are
-    pools of pages, without gradients, and `cu_seqlens_k` only says how many keys a sequence has."""
+    pools of pages, without gradients, and `cu_seqlens_k` only says how many keys a sequence has.
+    `max_seqlen_q` counts with `page_table` alone."""
     _check_rows(q=q, k=k, v=v)
     options: Dict[str, Any] = {
         "mask": mask,
@@ -132,6 +134,8 @@ def attend(
             layout="bshd" if cu_seqlens_q is None else "thd", cu_seqlens_q=cu_seqlens_q,
             q_len=seqused_q, kv_len=seqused_k, page_table=page_table,
         )  # fmt: skip
+        if cu_seqlens_q is not None:
+            options["max_seqlen_q"] = limit_of(max_seqlen_q)
     elif cu_seqlens_q is None and cu_seqlens_k is None and seqused_q is None:
         options["layout"] = "bshd"
     else:
@@ -291,6 +295,7 @@ def with_cache(
     rotary_interleaved: bool = True,
     rotary_seqlens: Optional[Tensor] = None,
     alibi: Mapping[str, Any] = MappingProxyType({}),
+    max_seqlen_q: Optional[int] = None,
 ) -> Any:
     """Returns o, or (o, lse), of queries against caches, to which k and v are appended first.
     `alibi` is a result of `alibi_of`. Lengths and positions in the cache include its left padding,
@@ -356,11 +361,18 @@ def with_cache(
     found = attention(
         q, k_cache, v_cache, mask=mask, scale=scale, softcap=softcap or None, kv_len=lengths,
         layout="bshd" if cu_seqlens_q is None else "thd", cu_seqlens_q=cu_seqlens_q,
-        page_table=page_table, leftpad_k=cache_leftpad, return_lse=return_lse, **alibi,
+        page_table=page_table, leftpad_k=cache_leftpad, return_lse=return_lse,
+        max_seqlen_q=None if cu_seqlens_q is None else limit_of(max_seqlen_q), **alibi,
     )  # fmt: skip
     if not is_padded:
         return found
     return (found[0][..., :value_dim], found[1]) if return_lse else found[..., :value_dim]
+
+
+def limit_of(most: Any) -> Optional[int]:
+    """Returns the `max_seqlen_q` of a call that keeps FlashAttention's promise: at least 1 row. A number that
+    is a tensor is not read."""
+    return None if most is None or isinstance(most, Tensor) else max(int(most), 1)
 
 
 def _rotate_queries(

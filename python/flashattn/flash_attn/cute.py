@@ -135,7 +135,7 @@ def flash_attn_varlen_func(
         sink=learnable_sink, return_lse=return_lse or _requires_grad(q, k, v),
         aux_tensors=aux_tensors or (),
         cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, seqused_q=seqused_q,
-        seqused_k=seqused_k, page_table=page_table,
+        seqused_k=seqused_k, page_table=page_table, max_seqlen_q=max_seqlen_q,
         **_scores(q, k, causal, window_size, score_mod, mask_mod, is_packed),
     )  # fmt: skip
 

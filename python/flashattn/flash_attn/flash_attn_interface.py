@@ -136,17 +136,18 @@ def flash_attn_varlen_func(
     Args:
       cu_seqlens_q, cu_seqlens_k: `[B + 1]`, i32. The host does not read them on a GPU. With
         block_table, the differences of cu_seqlens_k are the numbers of keys.
-      max_seqlen_q, max_seqlen_k: not used; there is no maximum length.
+      max_seqlen_q, max_seqlen_k: not used, except that a max_seqlen_q of at most 16 makes calls with
+        block_table faster.
 
     Returns:
       o, `[Tq, Hq, D]`, or (o, softmax_lse, None) with return_attn_probs. Rows of no sequence have o
-      = 0.
+      = 0, unless block_table and such a max_seqlen_q are given.
     """
     _core.refuse(dropout_p=dropout_p)
     o, lse = _core.attend(
         q, k, v, scale=softmax_scale, mask=_core.mask_of(causal, window_size), softcap=softcap,
         deterministic=deterministic, return_lse=return_attn_probs, cu_seqlens_q=cu_seqlens_q,
-        cu_seqlens_k=cu_seqlens_k, page_table=block_table,
+        cu_seqlens_k=cu_seqlens_k, page_table=block_table, max_seqlen_q=max_seqlen_q,
         **_core.alibi_of(alibi_slopes, q, causal, cu_seqlens_q),
     )  # fmt: skip
     return (o, lse, None) if return_attn_probs else o

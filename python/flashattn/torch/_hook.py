@@ -232,8 +232,8 @@ def _attend_rows(
     block_table: Optional[Tensor] = None,
     num_splits: Optional[int] = None,
 ) -> Tuple[Tensor, Tensor]:
-    """Returns o, which is `out` unless that is None, and lse, `[Hq, T]` or `[B, Hq, N]`. There are no maximum
-    lengths, and the kernels for packed queries never split the keys, whatever num_splits is."""
+    """Returns o, which is `out` unless that is None, and lse, `[Hq, T]` or `[B, Hq, N]`. max_q only
+    counts with block_table, and the kernels decide how to split the keys, whatever num_splits is."""
     _refuse_dropout(dropout_p)
     if return_debug_mask:
         raise UnsupportedError("expected return_debug_mask False but got True")
@@ -250,6 +250,8 @@ def _attend_rows(
         if seqused_k is None and starts is not None:
             seqused_k = starts.diff()
         keywords["page_table"] = block_table
+        if cum_seq_q is not None:
+            keywords["max_seqlen_q"] = max(max_q, 1)
     both = None
     if out is not None:
         *batch, length, heads = query.shape[:-1]

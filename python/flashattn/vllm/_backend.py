@@ -80,6 +80,7 @@ class FlashAttnMetadata(AttentionMetadata):
     block_table: Tensor  #: `[B, P]`
     slot_mapping: Tensor
     is_decode: bool  #: each request has one new token
+    max_query_len: int  #: the most new tokens of a request
 
 
 class FlashAttnMetadataBuilder(AttentionMetadataBuilder):
@@ -108,6 +109,7 @@ class FlashAttnMetadataBuilder(AttentionMetadataBuilder):
             block_table=given.block_table_tensor,
             slot_mapping=given.slot_mapping,
             is_decode=is_decode,
+            max_query_len=given.max_query_len,
         )
 
     def update_block_table(
@@ -220,6 +222,7 @@ class FlashAttnImpl(AttentionImpl):
         else:
             places["layout"] = "thd"
             places["cu_seqlens_q"] = attn_metadata.query_start_loc
+            places["max_seqlen_q"] = max(attn_metadata.max_query_len, 1)
         if self.sinks is not None:
             logits = self._sink_logits
             places["sink_logits"] = self.sinks.detach().float() if logits is None else logits

@@ -13,7 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 func.func @unknown(%q: tensor<1x2x8x16xf32>) {
-  // expected-error@+1 {{expected one of the clauses mask, scale, softcap, align, layout, schedule, ins, bias, attn_mask, sink_logits, kv_len, q_len, cu_seqlens_q, cu_seqlens_k, page_table, leftpad_k, offset, score_mod or outs but got 'maks'; did you mean 'mask'?}}
+  // expected-error@+1 {{expected one of the clauses mask, scale, softcap, align, layout, schedule, ins, bias, attn_mask, sink_logits, kv_len, q_len, cu_seqlens_q, cu_seqlens_k, min_seqlen_q, max_seqlen_q, page_table, leftpad_k, offset, score_mod or outs but got 'maks'; did you mean 'mask'?}}
   %r = flashattn.attention maks(causal) ins(%q, %q, %q : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
       outs(%q : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
   return
@@ -69,7 +69,7 @@ func.func @of_another(%q: memref<1x2x8x16xf32>, %b: memref<1x2x8x8xf32>, %o: mem
 // -----
 
 func.func @combine(%op: memref<3x2x8x1x64xf32>, %lp: memref<3x2x8x1xf32>, %o: memref<2x8x1x64xf16>) {
-  // expected-error@+1 {{expected one of the clauses layout, ins, lse_rests, sink_logits or outs but got 'mask', a clause of 'flashattn.attention'}}
+  // expected-error@+1 {{expected one of the clauses layout, ins, lse_rests, sink_logits, cu_seqlens_q, min_seqlen_q or outs but got 'mask', a clause of 'flashattn.attention'}}
   flashattn.combine mask(causal) ins(%op, %lp : memref<3x2x8x1x64xf32>, memref<3x2x8x1xf32>) outs(%o : memref<2x8x1x64xf16>)
   return
 }

@@ -130,3 +130,19 @@ func.func @rests(%op: memref<3x2x8x1x64xf32>, %lp: memref<3x2x8x1xf32>, %lr: mem
   flashattn.combine ins(%op, %lp : memref<3x2x8x1x64xf32>, memref<3x2x8x1xf32>) lse_rests(%lr : memref<3x2x4x1xf32>) outs(%o : memref<2x8x1x64xf16>)
   return
 }
+
+// -----
+
+func.func @limit(%op: memref<3x2x8x4x64xf32>, %lp: memref<3x2x8x4xf32>, %o: memref<2x8x4x64xf16>) {
+  // expected-error@+1 {{expected 'cu_seqlens_q' with 'min_seqlen_q' but got none}}
+  flashattn.combine ins(%op, %lp : memref<3x2x8x4x64xf32>, memref<3x2x8x4xf32>) min_seqlen_q(2) outs(%o : memref<2x8x4x64xf16>)
+  return
+}
+
+// -----
+
+func.func @starts(%op: memref<3x2x8x4x64xf32>, %lp: memref<3x2x8x4xf32>, %starts: memref<4xi32>, %o: memref<1x8x?x64xf16>) {
+  // expected-error@+1 {{expected number of starts of 'cu_seqlens_q' to be 3, for the batch size 2 of 'o_parts', but got 4}}
+  flashattn.combine ins(%op, %lp : memref<3x2x8x4x64xf32>, memref<3x2x8x4xf32>) cu_seqlens_q(%starts : memref<4xi32>) outs(%o : memref<1x8x?x64xf16>)
+  return
+}

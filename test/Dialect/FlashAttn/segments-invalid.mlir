@@ -81,7 +81,7 @@ func.func @f(%q: memref<1x2x8x16xf32>, %lse: memref<1x2x8xf32>) {
 
 func.func @f(%op: memref<3x2x8x1x64xf32>, %lp: memref<3x2x8x1xf32>, %o: memref<2x8x1x64xf16>) {
   // expected-error@+1 {{expected 1 operand 'lseParts' in 'operandSegmentSizes' but got 2}}
-  "flashattn.combine"(%op, %lp, %lp, %o) <{operandSegmentSizes = array<i32: 1, 2, 0, 0, 1, 0>}>
+  "flashattn.combine"(%op, %lp, %lp, %o) <{operandSegmentSizes = array<i32: 1, 2, 0, 0, 0, 1, 0>}>
     : (memref<3x2x8x1x64xf32>, memref<3x2x8x1xf32>, memref<3x2x8x1xf32>, memref<2x8x1x64xf16>) -> ()
   return
 }

@@ -73,3 +73,58 @@ func.func @attn_mask(%q: memref<3x2x?x64xf16>, %len: memref<?xi32>, %shown: memr
       attn_mask(%shown : memref<1x1x?x?xi1>) q_len(%len : memref<?xi32>) outs(%o : memref<3x2x?x64xf16>)
   return
 }
+
+// -----
+
+func.func @limit_without_starts(%q: memref<1x2x?x64xf16>, %o: memref<1x2x?x64xf16>) {
+  // expected-error @+1 {{expected 'cu_seqlens_q' with 'max_seqlen_q' but got none}}
+  flashattn.attention ins(%q, %q, %q : memref<1x2x?x64xf16>, memref<1x2x?x64xf16>, memref<1x2x?x64xf16>)
+      max_seqlen_q(4) outs(%o : memref<1x2x?x64xf16>)
+  return
+}
+
+// -----
+
+func.func @limit_of_packed_keys(%q: memref<1x2x?x64xf16>, %starts: memref<?xi32>, %o: memref<1x2x?x64xf16>) {
+  // expected-error @+1 {{expected no 'cu_seqlens_k' with 'min_seqlen_q' but got one}}
+  flashattn.attention ins(%q, %q, %q : memref<1x2x?x64xf16>, memref<1x2x?x64xf16>, memref<1x2x?x64xf16>)
+      cu_seqlens_q(%starts : memref<?xi32>) cu_seqlens_k(%starts : memref<?xi32>) min_seqlen_q(4)
+      outs(%o : memref<1x2x?x64xf16>)
+  return
+}
+
+// -----
+
+func.func @no_length(%q: memref<1x2x?x64xf16>, %k: memref<?x2x?x64xf16>, %starts: memref<?xi32>, %o: memref<1x2x?x64xf16>) {
+  // expected-error @+1 {{expected 'min_seqlen_q' of at most 'max_seqlen_q', 4, but got 5}}
+  flashattn.attention ins(%q, %k, %k : memref<1x2x?x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>)
+      cu_seqlens_q(%starts : memref<?xi32>) min_seqlen_q(5) max_seqlen_q(4) outs(%o : memref<1x2x?x64xf16>)
+  return
+}
+
+// -----
+
+func.func @large_limit(%q: memref<1x2x?x64xf16>, %k: memref<?x2x?x64xf16>, %starts: memref<?xi32>, %o: memref<1x2x?x64xf16>) {
+  // expected-error @+1 {{expected 'max_seqlen_q' of at most 2147483647 but got 2147483648}}
+  flashattn.attention ins(%q, %k, %k : memref<1x2x?x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>)
+      cu_seqlens_q(%starts : memref<?xi32>) max_seqlen_q(2147483648) outs(%o : memref<1x2x?x64xf16>)
+  return
+}
+
+// -----
+
+func.func @zero_limit(%q: memref<1x2x?x64xf16>, %k: memref<?x2x?x64xf16>, %starts: memref<?xi32>, %o: memref<1x2x?x64xf16>) {
+  // expected-error @+1 {{attribute 'max_seqlen_q' failed to satisfy constraint}}
+  flashattn.attention ins(%q, %k, %k : memref<1x2x?x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>)
+      cu_seqlens_q(%starts : memref<?xi32>) max_seqlen_q(0) outs(%o : memref<1x2x?x64xf16>)
+  return
+}
+
+// -----
+
+func.func @limit_is_a_number(%q: memref<1x2x?x64xf16>, %starts: memref<?xi32>, %o: memref<1x2x?x64xf16>) {
+  flashattn.attention ins(%q, %q, %q : memref<1x2x?x64xf16>, memref<1x2x?x64xf16>, memref<1x2x?x64xf16>)
+      // expected-error @+1 {{invalid kind of attribute specified}}
+      cu_seqlens_q(%starts : memref<?xi32>) max_seqlen_q("x") outs(%o : memref<1x2x?x64xf16>)
+  return
+}

@@ -45,6 +45,18 @@ static void printF32(OpAsmPrinter &printer, Attribute attribute) {
   printer.printAttributeWithoutType(attribute);
 }
 
+static ParseResult parseI64(OpAsmParser &parser, Attribute &attribute) {
+  IntegerAttr number;
+  if (parser.parseAttribute(number, parser.getBuilder().getI64Type()))
+    return failure();
+  attribute = number;
+  return success();
+}
+
+static void printI64(OpAsmPrinter &printer, Attribute attribute) {
+  printer.printAttributeWithoutType(attribute);
+}
+
 /// Parses the bare keyword; the attribute's own printer would print a space before it.
 template <typename EnumAttrT>
 static ParseResult parseEnum(OpAsmParser &parser, Attribute &attribute) {
@@ -99,6 +111,8 @@ static const AttributeClause *findAttributeClause(StringRef name) {
       {"align", parseEnum<AlignAttr>, printEnum<AlignAttr>, getEnum<AlignAttr, Align::BottomRight>},
       {"layout", parseEnum<LayoutAttr>, printEnum<LayoutAttr>, getEnum<LayoutAttr, Layout::BHSD>},
       {"deterministic"},
+      {"min_seqlen_q", parseI64, printI64},
+      {"max_seqlen_q", parseI64, printI64},
       {"schedule", parseSchedule, [](OpAsmPrinter &printer, Attribute schedule) {
          printer.printStrippedAttrOrType(cast<ScheduleAttr>(schedule));
        }}};
@@ -111,9 +125,10 @@ static const AttributeClause *findAttributeClause(StringRef name) {
 //===----------------------------------------------------------------------===//
 
 static constexpr llvm::StringLiteral kAttention[] = {
-    "mask",       "scale",     "softcap",     "align",     "layout", "schedule",     "ins",
-    "bias",       "attn_mask", "sink_logits", "kv_len",    "q_len",  "cu_seqlens_q", "cu_seqlens_k",
-    "page_table", "leftpad_k", "offset",      "score_mod", "outs"};
+    "mask",         "scale",        "softcap",      "align",        "layout",     "schedule",
+    "ins",          "bias",         "attn_mask",    "sink_logits",  "kv_len",     "q_len",
+    "cu_seqlens_q", "cu_seqlens_k", "min_seqlen_q", "max_seqlen_q", "page_table", "leftpad_k",
+    "offset",       "score_mod",    "outs"};
 
 static constexpr llvm::StringLiteral kAttentionBackward[] = {
     "mask",     "scale",  "softcap",      "align",        "layout",    "deterministic",
@@ -121,8 +136,8 @@ static constexpr llvm::StringLiteral kAttentionBackward[] = {
     "kv_len",   "q_len",  "cu_seqlens_q", "cu_seqlens_k", "offset",    "score_mod",
     "outs",     "d_bias", "d_sink_logits"};
 
-static constexpr llvm::StringLiteral kCombine[] = {"layout", "ins", "lse_rests", "sink_logits",
-                                                   "outs"};
+static constexpr llvm::StringLiteral kCombine[] = {
+    "layout", "ins", "lse_rests", "sink_logits", "cu_seqlens_q", "min_seqlen_q", "outs"};
 
 static constexpr llvm::StringLiteral kProject[] = {"layout", "schedule", "ins", "outs"};
 

@@ -11,5 +11,7 @@ LogicalResult CombineOp::verify() {
     return failure();
   if (sizes.get('S') == 0)
     return emitOpError() << "expected at least 1 part but got 0";
+  if (getMinSeqlenQ() && !getCuSeqlensQ())
+    return emitOpError() << "expected 'cu_seqlens_q' with 'min_seqlen_q' but got none";
   return verifyResults(*this);
 }

@@ -23,8 +23,11 @@ static void getDestinationEffects(
   for (OpOperand *input : op.getDpsInputOperands())
     if (isa<MemRefType>(input->get().getType()))
       effects.emplace_back(MemoryEffects::Read::get(), input, SideEffects::DefaultResource::get());
-  for (OpOperand &init : op.getDpsInitsMutable())
+  for (OpOperand &init : op.getDpsInitsMutable()) {
+    if (keepsOutputs(op))
+      effects.emplace_back(MemoryEffects::Read::get(), &init, SideEffects::DefaultResource::get());
     effects.emplace_back(MemoryEffects::Write::get(), &init, SideEffects::DefaultResource::get());
+  }
   // Memory that a score modification reads is no operand of the op.
   for (Region &region : op->getRegions())
     for (auto load : region.getOps<memref::LoadOp>())
@@ -49,6 +52,11 @@ int64_t flashattn::getKnownGroup(AttentionOpInterface op) {
   int64_t kvHeads = op.getK().getType().getDimSize(op.getHeadDim());
   bool known = !ShapedType::isDynamic(heads) && !ShapedType::isDynamic(kvHeads) && kvHeads > 0;
   return known ? heads / kvHeads : 1;
+}
+
+std::optional<int64_t> flashattn::getLimit(Operation *op, StringRef name) {
+  auto limit = op->getAttrOfType<IntegerAttr>(name);
+  return limit ? std::optional(limit.getInt()) : std::nullopt;
 }
 
 double flashattn::getScaleOrDefault(AttentionOpInterface op) {
@@ -143,6 +151,33 @@ static LogicalResult verifyPages(AttentionOpInterface op, const OperandSizes &si
   return success();
 }
 
+/// S7.
+static LogicalResult verifyLimits(AttentionOpInterface op) {
+  std::optional<int64_t> least = op.getLeastQueries(), most = op.getMostQueries();
+  for (auto [name, limit] : {std::pair("min_seqlen_q", least), std::pair("max_seqlen_q", most)}) {
+    if (!limit)
+      continue;
+    if (!op.getCuSeqlensQ())
+      return op->emitOpError() << "expected 'cu_seqlens_q' with '" << name << "' but got none";
+    if (op.getCuSeqlensK())
+      return op->emitOpError() << "expected no 'cu_seqlens_k' with '" << name << "' but got one";
+    if (*limit > INT32_MAX)
+      return op->emitOpError() << "expected '" << name << "' of at most " << INT32_MAX
+                               << " but got " << *limit;
+  }
+  if (least && most && *least > *most)
+    return op->emitOpError() << "expected 'min_seqlen_q' of at most 'max_seqlen_q', " << *most
+                             << ", but got " << *least;
+  return success();
+}
+
+bool flashattn::keepsOutputs(Operation *op) {
+  if (auto combine = dyn_cast<CombineOp>(op))
+    return combine.getCuSeqlensQ() != nullptr;
+  auto attention = dyn_cast<AttentionOpInterface>(op);
+  return attention && (attention.getLeastQueries() || attention.getMostQueries());
+}
+
 /// Verifies attention of either direction. Adds the known sizes of the operands to `sizes`.
 static LogicalResult verifyAttention(AttentionOpInterface op, OperandSizes &sizes) {
   if (failed(verifyOperands(op, sizes)))
@@ -181,7 +216,7 @@ static LogicalResult verifyAttention(AttentionOpInterface op, OperandSizes &size
                                                   : "";
         value && !other.empty())
       return op->emitOpError() << "expected no '" << name << "' with " << other << " but got one";
-  if (failed(verifyPages(op, sizes)))
+  if (failed(verifyPages(op, sizes)) || failed(verifyLimits(op)))
     return failure();
   // A mask attribute of another dialect may return invalid sets.
   if (failed(verifyVisibleSets([&] { return op->emitOpError(); }, op.getVisibleSets())))

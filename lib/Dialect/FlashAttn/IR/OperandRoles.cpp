@@ -71,8 +71,9 @@ ArrayRef<OperandRule> CombineOp::getOperandRules() {
       {"lse_parts", ElementRule::F32, "SBHN"},
       {"lse_rests", ElementRule::F32, "SBHN", Rule::Optional},
       {"sink_logits", ElementRule::F32, "H", Rule::Optional},
-      {"o", ElementRule::Float, "BHNV", Rule::Output | Rule::FollowsLayout},
-      {"lse", ElementRule::F32, "BHN", Rule::Output | Rule::Optional}};
+      {"cu_seqlens_q", ElementRule::I32, "C", Rule::Optional, /*limit=*/'R'},
+      {"o", ElementRule::Float, "BHRV", Rule::Output | Rule::FollowsLayout},
+      {"lse", ElementRule::F32, "BHR", Rule::Output | Rule::Optional}};
   return rules;
 }
 
@@ -96,6 +97,7 @@ llvm::StringLiteral flashattn::getSizeName(char dim) {
   case 'G':
     return "head count";
   case 'N':
+  case 'R':
     return "query length";
   case 'K':
     return "key length";
@@ -139,6 +141,9 @@ flashattn::collectOperandRoles(ArrayRef<OperandRule> rules, Layout layout,
     if (StringRef(role.dims).starts_with("B") &&
         StringRef(role.dims).find_first_of(packed) != StringRef::npos)
       role.dims[0] = 'P';
+    // Rows that are not packed are those of the queries.
+    if (!StringRef(packed).contains('R'))
+      llvm::replace(role.dims, 'R', 'N');
     // P1: k and v, the operands with key rows that follow the layout, are pools.
     if (inPages && rule.is(OperandRule::FollowsLayout) && StringRef(role.dims).contains('K')) {
       role.dims[0] = 'L';

@@ -52,18 +52,25 @@ static void printSchedule(OpAsmPrinter &printer, ScheduleAttr schedule) {
   printer << ")";
 }
 
-/// Parses `segments(%starts : memref<?xi32>, rows 64, tiles 1)` or nothing.
+/// Parses `segments(%starts : memref<?xi32>, rows 64, tiles 1, least 9)` or nothing.
 static ParseResult parseOptionalSegments(OpAsmParser &parser, OperationState &state,
                                          ProgramOp::Properties &properties) {
   if (failed(parser.parseOptionalKeyword("segments")))
     return success();
   OpAsmParser::UnresolvedOperand starts;
   Type type;
-  int64_t rows, tiles;
+  int64_t rows, tiles, least;
   if (parser.parseLParen() || parser.parseOperand(starts) || parser.parseColonType(type) ||
       parser.resolveOperand(starts, type, state.operands) || parser.parseComma() ||
       parser.parseKeyword("rows") || parser.parseInteger(rows) || parser.parseComma() ||
-      parser.parseKeyword("tiles") || parser.parseInteger(tiles) || parser.parseRParen())
+      parser.parseKeyword("tiles") || parser.parseInteger(tiles))
+    return failure();
+  if (succeeded(parser.parseOptionalComma())) {
+    if (parser.parseKeyword("least") || parser.parseInteger(least))
+      return failure();
+    properties.least_rows = parser.getBuilder().getI64IntegerAttr(least);
+  }
+  if (parser.parseRParen())
     return failure();
   properties.tile_rows = parser.getBuilder().getI64IntegerAttr(rows);
   properties.segment_tiles = parser.getBuilder().getI64IntegerAttr(tiles);
@@ -125,9 +132,13 @@ void ProgramOp::print(OpAsmPrinter &printer) {
   llvm::interleaveComma(getAxes().getAsRange<ProgramAxisAttr>(), printer,
                         [&](ProgramAxisAttr axis) { printer << stringifyEnum(axis.getValue()); });
   printer << ")";
-  if (getStarts())
+  if (getStarts()) {
     printer << " segments(" << getStarts() << " : " << getStarts().getType() << ", rows "
-            << getTileRows() << ", tiles " << getSegmentTiles() << ")";
+            << getTileRows() << ", tiles " << getSegmentTiles();
+    if (getLeastRows() != 1)
+      printer << ", least " << getLeastRows();
+    printer << ")";
+  }
   if (getScheduleAttr())
     printSchedule(printer, getScheduleAttr());
   if (getPdlSecondary())
@@ -136,9 +147,10 @@ void ProgramOp::print(OpAsmPrinter &printer) {
     printer << " pdl_primary";
   if (getUnusedRowHalf())
     printer << " unused_row_half";
-  printer.printOptionalAttrDictWithKeyword(
-      (*this)->getAttrs(), {"axes", "schedule", "pdl_secondary", "pdl_primary", "unused_row_half",
-                            "tile_rows", "segment_tiles", getOperandSegmentSizesAttrName()});
+  printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(),
+                                           {"axes", "schedule", "pdl_secondary", "pdl_primary",
+                                            "unused_row_half", "tile_rows", "segment_tiles",
+                                            "least_rows", getOperandSegmentSizesAttrName()});
   printer << " ";
   printer.printRegion(getRegion(), /*printEntryBlockArgs=*/false,
                       /*printBlockTerminators=*/false);

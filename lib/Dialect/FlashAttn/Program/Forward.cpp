@@ -120,7 +120,7 @@ void ForwardBuilder::makeSplits(Value programs) {
   Value rows = parts;
   SmallVector<int64_t> shape = {ShapedType::kDynamic};
   SmallVector<Value> dynamicSizes = {parts};
-  for (Value size : {sizes.batches, sizes.heads, sizes.queries}) {
+  for (Value size : {sizes.batches, sizes.heads, operands.getRowsPerSequence(TileAxis::Queries)}) {
     rows = mul(rows, size);
     shape.push_back(getConstantIntValue(size).value_or(ShapedType::kDynamic));
     if (ShapedType::isDynamic(shape.back()))
@@ -155,7 +155,8 @@ void ForwardBuilder::makeSplits(Value programs) {
 /// Merges the results of all splits, after their programs.
 void ForwardBuilder::combineSplits() {
   CombineOp::create(b, loc, TypeRange(), oParts, lseParts, lseRests, op.getSinkLogits(),
-                    op.getOInit(), op.getLseInit(), op.getLayoutAttr());
+                    op.getCuSeqlensQ(), op.getOInit(), op.getLseInit(), op.getLayoutAttr(),
+                    op.getMinSeqlenQAttr());
   memref::DeallocOp::create(b, loc, partsBuffer);
 }
 
@@ -328,11 +329,11 @@ void ForwardBuilder::buildProgram(ProgramPoint at, const ScoreBuilder &scores,
   operands.storeOutput(operands.hideMissingQueries(finished.out, at, 0), to, at);
   if (to.lseRest) {
     auto [lse, rest] = softmax.logSumExpParts(finished);
-    operands.storePerRow(lse, to.lse, at);
-    operands.storePerRow(rest, to.lseRest, at);
+    operands.storePerRow(lse, to.lse, to, at);
+    operands.storePerRow(rest, to.lseRest, to, at);
   } else if (to.lse) {
     operands.storePerRow(operands.hideMissingQueries(softmax.logSumExp(finished), at, -INFINITY),
-                         to.lse, at);
+                         to.lse, to, at);
   }
 }
 

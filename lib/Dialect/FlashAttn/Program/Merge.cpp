@@ -130,7 +130,26 @@ PartialRow RowMerger::mergeParts(PartialRow merged, ArrayRef<Value> row, Value c
   return merged.with(loop.getResults());
 }
 
-void RowMerger::finish(PartialRow merged, ArrayRef<Value> row, Value column, Value writesLse) {
+RowMerger::Rows RowMerger::getRows(Value batch) {
+  Value starts = op.getCuSeqlensQ(), most = dim(op.getOParts(), 3);
+  if (!starts)
+    return {Value(), most};
+  // S2: other starts are clamped.
+  Value size = dim(op.getOInit(), op.getSeqDim());
+  auto load = [&](Value at) {
+    return min(max(toIndex(memref::LoadOp::create(b, loc, starts, at)), index(0)), size);
+  };
+  Value first = load(batch), count = max(sub(load(add(batch, index(1))), first), index(0));
+  Value fits = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, count, most);
+  if (std::optional<int64_t> least = op.getMinSeqlenQ())
+    fits = arith::AndIOp::create(
+        b, loc, fits,
+        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, count, index(*least)));
+  return {first, select(fits, count, index(0))};
+}
+
+void RowMerger::finish(PartialRow merged, ArrayRef<Value> row, const Rows &rows, Value column,
+                       Value writesLse) {
   Value empty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, merged.sum, number(0));
   Value inverse = arith::DivFOp::create(b, loc, number(1), merged.sum);
   inverse = arith::SelectOp::create(b, loc, empty, number(0), inverse);
@@ -139,7 +158,12 @@ void RowMerger::finish(PartialRow merged, ArrayRef<Value> row, Value column, Val
   Type element = op.getOInit().getType().getElementType();
   if (!element.isF32())
     out = arith::TruncFOp::create(b, loc, columns ? columns.clone(element) : element, out);
-  SmallVector<Value> at = {row[0], row[1], row[2], column};
+  SmallVector<Value> to(row);
+  if (rows.first) {
+    to[0] = index(0);
+    to[2] = add(rows.first, row[2]);
+  }
+  SmallVector<Value> at = {to[0], to[1], to[2], column};
   if (op.getLayout() == Layout::BSHD)
     std::swap(at[1], at[2]);
   if (columns)
@@ -162,5 +186,5 @@ void RowMerger::finish(PartialRow merged, ArrayRef<Value> row, Value column, Val
     lse = math::FmaOp::create(b, loc, log, number(M_LN2), merged.max);
   }
   lse = arith::SelectOp::create(b, loc, empty, number(-INFINITY), lse);
-  memref::StoreOp::create(b, loc, lse, op.getLseInit(), row);
+  memref::StoreOp::create(b, loc, lse, op.getLseInit(), to);
 }

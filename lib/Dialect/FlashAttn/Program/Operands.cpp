@@ -87,6 +87,10 @@ Value Operands::getStarts(TileAxis axis) const {
   return axis == TileAxis::Queries ? op.getCuSeqlensQ() : op.getCuSeqlensK();
 }
 
+Value Operands::getSegmentStarts(TileAxis axis) const {
+  return op.getMostQueries() ? Value() : getStarts(axis);
+}
+
 Sequence Operands::getSequence(const Sequence &all, Value batch, TileAxis axis) const {
   Sequence own = all;
   own.batch = batch;
@@ -99,7 +103,7 @@ Sequence Operands::getSequence(const Sequence &all, Value batch, TileAxis axis) 
   auto clamp = [&](Value length, Value most) { return min(max(length, index(0)), most); };
   // S3: the first segment has the rows before all sequences, and the last one those after them.
   Value isSequence;
-  if (Value starts = getStarts(axis)) {
+  if (Value starts = getSegmentStarts(axis)) {
     Value before = sub(batch, index(1)), last = sub(dim(starts, 0), index(2));
     own.batch = clamp(before, last);
     isSequence = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, before, own.batch);
@@ -111,7 +115,7 @@ Sequence Operands::getSequence(const Sequence &all, Value batch, TileAxis axis) 
       Value rows = count, after = add(own.batch, index(1));
       Sequence::Packed packed{clamp(load(starts, own.batch), rows), Value(), after};
       Value end = max(min(load(starts, after), rows), packed.first);
-      if (of == axis) {
+      if (of == axis && isSequence) {
         packed.segment = batch;
         Value isFirst = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, batch, index(0));
         // In the first segment, `first` is the end, and in the last one, `end` is the first row.
@@ -119,7 +123,10 @@ Sequence Operands::getSequence(const Sequence &all, Value batch, TileAxis axis) 
         packed.first = select(isSequence, first, select(isFirst, index(0), end));
         end = select(isSequence, end, select(isFirst, first, rows));
       }
-      count = packed.count = sub(end, packed.first);
+      packed.count = sub(end, packed.first);
+      if (isQueries)
+        packed.count = limitQueries(packed.count, isSequence);
+      count = packed.count;
       (isQueries ? own.packedQueries : own.packedKeys) = packed;
     }
     if (Value given = isQueries ? Value() : op.getLeftpadK()) {
@@ -160,11 +167,28 @@ Sequence Operands::getSequence(const Sequence &all, Value batch, TileAxis axis) 
   return own;
 }
 
+Value Operands::limitQueries(Value count, Value isSequence) const {
+  std::optional<int64_t> least = op.getLeastQueries(), most = op.getMostQueries();
+  Value isComputed;
+  auto require = [&](arith::CmpIPredicate predicate, std::optional<int64_t> limit) {
+    if (!limit)
+      return;
+    Value fits = arith::CmpIOp::create(b, loc, predicate, count, index(*limit));
+    isComputed = isComputed ? arith::AndIOp::create(b, loc, isComputed, fits).getResult() : fits;
+  };
+  require(arith::CmpIPredicate::sge, least);
+  require(arith::CmpIPredicate::sle, most);
+  if (!isComputed)
+    return count;
+  Value limited = select(isComputed, count, index(0));
+  return isSequence ? select(isSequence, limited, count) : limited;
+}
+
 Value Operands::countTiles(TileAxis axis, int64_t rows, int64_t whole) const {
   Value size = axis == TileAxis::Queries ? sizes.queries : sizes.keys;
-  Value starts = getStarts(axis);
+  Value starts = getSegmentStarts(axis);
   if (!starts)
-    return ceilDiv(size, rows);
+    return ceilDiv(getRowsPerSequence(axis), rows);
   // One segment more than starts. Segment i begins at multiple `first row / whole + i` of `whole`.
   Value segments = add(dim(starts, 0), index(1));
   Value tiles = mul(add(div(size, index(whole)), segments), whole / rows);
@@ -174,7 +198,7 @@ Value Operands::countTiles(TileAxis axis, int64_t rows, int64_t whole) const {
 
 ProgramOp Operands::createProgram(TileAxis axis, Value heads, Value tiles, int64_t rows,
                                   int64_t whole, ScheduleAttr of) const {
-  Value starts = getStarts(axis);
+  Value starts = getSegmentStarts(axis);
   auto program =
       ProgramOp::create(b, loc, ValueRange{starts ? index(1) : sizes.batches, heads, tiles},
                         ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head,
@@ -185,6 +209,7 @@ ProgramOp Operands::createProgram(TileAxis axis, Value heads, Value tiles, int64
     program.getStartsMutable().assign(starts);
     program.setTileRows(rows);
     program.setSegmentTiles(whole / rows);
+    program.setLeastRows(op.getLeastQueries().value_or(1));
   }
   return program;
 }
@@ -206,7 +231,13 @@ std::pair<Value, Value> Operands::takeRows(Value memref, TileAxis axis, const Se
   if (!packed)
     return {memref, sequence.batch};
   unsigned rank = cast<MemRefType>(memref.getType()).getRank();
-  unsigned rowDim = rank == 4 ? op.getSeqDim() : 2;
+  return takePackedRows(memref, rank == 4 ? op.getSeqDim() : 2, axis, sequence, exist);
+}
+
+std::pair<Value, Value> Operands::takePackedRows(Value memref, unsigned rowDim, TileAxis axis,
+                                                 const Sequence &sequence, bool exist) const {
+  const auto &packed = axis == TileAxis::Queries ? sequence.packedQueries : sequence.packedKeys;
+  unsigned rank = cast<MemRefType>(memref.getType()).getRank();
   SmallVector<OpFoldResult> lengths = memref::getMixedSizes(b, loc, memref);
   SmallVector<OpFoldResult> offsets(rank, b.getIndexAttr(0)), strides(rank, b.getIndexAttr(1));
   Value first = packed->first, count = packed->count;
@@ -306,6 +337,34 @@ Operands::Packed Operands::pack(Value memref, Layout memory, Value batch,
   return packed;
 }
 
+/// Returns the dimension of positions of a memref with split heads.
+static unsigned getPositionDim(Value memref, Layout memory) {
+  bool isLse = cast<MemRefType>(memref.getType()).getRank() == 4;
+  return memory == Layout::BSHD && !isLse ? 1 : 3;
+}
+
+std::pair<Value, Value> Operands::takePacked(Value memref, Layout memory, const ProgramPoint &at,
+                                             bool exist) const {
+  if (!at.sequence.packedQueries)
+    return {memref, at.sequence.batch};
+  return takePackedRows(memref, getPositionDim(memref, memory), TileAxis::Queries, at.sequence,
+                        exist);
+}
+
+std::pair<Value, Value> Operands::takeOutput(Value memref, const Destination &to,
+                                             const ProgramPoint &at) const {
+  bool isPacked = at.sequence.packedQueries.has_value();
+  if (isPacked && to.isOfSplits()) {
+    // Rows past the end of the sequence are not merged.
+    unsigned rowDim = packsHeads() ? 3 : 2;
+    return {flashattn::takeRows(b, loc, memref, rowDim, Value(), at.sequence.queries), at.outBatch};
+  }
+  if (!isPacked)
+    return {memref, at.outBatch};
+  return packsHeads() ? takePacked(memref, to.layout, at, /*exist=*/false)
+                      : takeRows(memref, TileAxis::Queries, at.sequence, /*exist=*/false);
+}
+
 Value Operands::buildRowMap(const IndexRange &existing, ArrayRef<RowSegment> segments) const {
   if (segments.empty())
     return existing.begin || existing.end
@@ -345,7 +404,7 @@ Value Operands::loadRows(Value memref, TileAxis axis, const Sequence &sequence, 
 }
 
 Value Operands::loadQueries(const ProgramPoint &at, bool exist) const {
-  bool mayLack = op.getQLen() || at.sequence.packedQueries;
+  bool mayLack = !packsHeads() && (op.getQLen() || at.sequence.packedQueries);
   return loadQueryTile(q, at,
                        exist && mayLack ? buildRowMap({Value(), at.sequence.queries}) : Value());
 }
@@ -356,8 +415,9 @@ Value Operands::loadQueryTile(Value memref, const ProgramPoint &at, Value rows) 
                     rows);
   auto type =
       VectorType::get({schedule.getTileM(), padColumns(getColumns(memref))}, op.getElementType());
-  Packed packed = pack(memref, op.getLayout(), at.sequence.batch, at);
-  return toDotType(LoadTileOp::create(b, loc, type, memref, packed.indices, packed.dims,
+  auto [source, batch] = takePacked(memref, op.getLayout(), at, /*exist=*/true);
+  Packed packed = pack(source, op.getLayout(), batch, at);
+  return toDotType(LoadTileOp::create(b, loc, type, source, packed.indices, packed.dims,
                                       packed.inBounds, packed.rows));
 }
 
@@ -383,7 +443,7 @@ RowPattern Operands::getPattern() const {
 
 bool Operands::leavesRowHalfUnused() const {
   constexpr int64_t kBlock = 16, kHalf = 8;
-  std::optional<int64_t> queries = getConstantIntValue(sizes.queries);
+  std::optional<int64_t> queries = getConstantIntValue(getRowsPerSequence(TileAxis::Queries));
   if (!queries)
     return false;
   RowPattern pattern = getPattern();
@@ -402,7 +462,8 @@ Value Operands::loadKeys(Value memref, const ProgramPoint &at, Value tile, Value
 }
 
 Value Operands::hideMissingQueries(Value rows, const ProgramPoint &at, double missing) const {
-  if (!op.getQLen() && !at.sequence.packedQueries)
+  // With packed heads, only queries that exist are stored.
+  if (packsHeads() || (!op.getQLen() && !at.sequence.packedQueries))
     return rows;
   auto type = cast<VectorType>(rows.getType());
   Value exists =
@@ -437,26 +498,25 @@ void Operands::storeRows(Value rows, Value memref, TileAxis axis, const Sequence
 }
 
 void Operands::storeOutput(Value rows, const Destination &to, const ProgramPoint &at) const {
+  auto [target, batch] = takeOutput(to.o, to, at);
   if (packsHeads()) {
-    Packed packed = pack(to.o, to.layout, at.outBatch, at);
-    StoreTileOp::create(b, loc, rows, to.o, packed.indices, packed.dims, packed.inBounds,
+    Packed packed = pack(target, to.layout, batch, at);
+    StoreTileOp::create(b, loc, rows, target, packed.indices, packed.dims, packed.inBounds,
                         packed.rows);
     return;
   }
-  auto [memref, batch] = takeRows(to.o, TileAxis::Queries, at.sequence, /*exist=*/false);
-  storeSequence(b, loc, rows, memref, to.layout,
-                {at.sequence.packedQueries ? batch : at.outBatch, at.head, at.tile});
+  storeSequence(b, loc, rows, target, to.layout, {batch, at.head, at.tile});
 }
 
-void Operands::storePerRow(Value rows, Value memref, const ProgramPoint &at) const {
+void Operands::storePerRow(Value rows, Value memref, const Destination &to,
+                           const ProgramPoint &at) const {
+  auto [target, batch] = takeOutput(memref, to, at);
   if (packsHeads()) {
-    Packed packed = pack(memref, Layout::BHSD, at.outBatch, at);
-    StoreTileOp::create(b, loc, rows, memref, packed.indices, packed.dims, packed.inBounds,
+    Packed packed = pack(target, Layout::BHSD, batch, at);
+    StoreTileOp::create(b, loc, rows, target, packed.indices, packed.dims, packed.inBounds,
                         packed.rows);
     return;
   }
-  auto [target, batch] = takeRows(memref, TileAxis::Queries, at.sequence, /*exist=*/false);
-  StoreTileOp::create(b, loc, rows, target,
-                      ValueRange{at.sequence.packedQueries ? batch : at.outBatch, at.head, at.tile},
+  StoreTileOp::create(b, loc, rows, target, ValueRange{batch, at.head, at.tile},
                       ArrayRef<int64_t>{2}, ArrayRef<bool>{false});
 }

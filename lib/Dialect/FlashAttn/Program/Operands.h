@@ -35,6 +35,9 @@ struct Destination {
   FloatType type;
   /// With split-KV, the log-sum-exp of a split minus its rounded value in `lse`; otherwise null.
   Value lseRest = {};
+
+  /// Whether rows are those of `ProgramPoint::outBatch`, also if the rows of queries are packed.
+  bool isOfSplits() const { return lseRest != nullptr; }
 };
 
 /// Loads and stores the operands of one attention op by tiles.
@@ -65,8 +68,17 @@ public:
   Sequence getSequence(const Sequence &all, Value batch, TileAxis axis) const;
   /// Returns `cu_seqlens_q` or `cu_seqlens_k`; null if the rows of `axis` are not packed.
   Value getStarts(TileAxis axis) const;
-  /// Returns the number of tiles of `rows` rows of `axis`: of each batch or, with packed rows, of
-  /// all segments together (see `flashattn.program`), whose tiles fill multiples of `whole` rows, a
+  /// Returns the starts of the segments of programs over `axis`; null if each batch, or sequence
+  /// with few queries (S7), has its own programs.
+  Value getSegmentStarts(TileAxis axis) const;
+  /// Returns the number of rows of `axis` that a batch, or a sequence with few queries, may have.
+  Value getRowsPerSequence(TileAxis axis) const {
+    if (std::optional<int64_t> most = op.getMostQueries(); most && axis == TileAxis::Queries)
+      return index(*most);
+    return axis == TileAxis::Queries ? sizes.queries : sizes.keys;
+  }
+  /// Returns the number of tiles of `rows` rows of `axis`: of each batch or, with segments, of all
+  /// segments together (see `flashattn.program`), whose tiles fill multiples of `whole` rows, a
   /// multiple of `rows`.
   Value countTiles(TileAxis axis, int64_t rows, int64_t whole) const;
   Value countTiles(TileAxis axis, int64_t rows) const { return countTiles(axis, rows, rows); }
@@ -130,8 +142,8 @@ public:
                  bool ones = false) const;
   /// Stores the output, a vector<MxDv> of the destination's type.
   void storeOutput(Value rows, const Destination &to, const ProgramPoint &at) const;
-  /// Stores f32 values, vector<M>, to a memref like that of the log-sum-exps.
-  void storePerRow(Value rows, Value memref, const ProgramPoint &at) const;
+  /// Stores f32 values, vector<M>, to a memref like that of the log-sum-exps in `to`.
+  void storePerRow(Value rows, Value memref, const Destination &to, const ProgramPoint &at) const;
 
 private:
   /// The access to a tile with several heads in a memref with split heads.
@@ -143,7 +155,18 @@ private:
   };
 
   Packed pack(Value memref, Layout memory, Value batch, const ProgramPoint &at) const;
+  /// Returns `memref`, of rank 5 for a tile of rows and 4 for a value per row, with the rows of the
+  /// program's sequence alone, and their batch. See takeRows for `exist`.
+  std::pair<Value, Value> takePacked(Value memref, Layout memory, const ProgramPoint &at,
+                                     bool exist) const;
+  std::pair<Value, Value> takeOutput(Value memref, const Destination &to,
+                                     const ProgramPoint &at) const;
+  std::pair<Value, Value> takePackedRows(Value memref, unsigned rowDim, TileAxis axis,
+                                         const Sequence &sequence, bool exist) const;
   Value toDotType(Value tile) const;
+  /// S7: returns `count`, the number of rows of a sequence of queries, or 0 if the op leaves this
+  /// sequence out. Rows of no sequence, for which `isSequence` is false, are not left out.
+  Value limitQueries(Value count, Value isSequence) const;
   IndexRange getVisible(TileAxis axis, const Sequence &sequence) const;
 
   mutable AttentionOpInterface op; ///< a handle, whose accessors are not const

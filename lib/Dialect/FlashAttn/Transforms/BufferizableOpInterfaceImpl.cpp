@@ -40,9 +40,9 @@ namespace {
 template <typename OpT>
 struct Bufferization : DstBufferizableOpInterfaceExternalModel<Bufferization<OpT>, OpT> {
   /// A7: every element of an output is written and none is read, so the previous contents of
-  /// destinations need not be kept.
+  /// destinations need not be kept, except those of other sequences (S7).
   bool bufferizesToMemoryRead(Operation *op, OpOperand &operand, const AnalysisState &) const {
-    return !cast<OpT>(op).isDpsInit(&operand);
+    return !cast<OpT>(op).isDpsInit(&operand) || keepsOutputs(op);
   }
 
   LogicalResult bufferize(Operation *op, RewriterBase &rewriter,

@@ -422,14 +422,14 @@ SmallVector<Value> Partitioner::mergeKeys(AttentionOp local) {
     order = AffineMap::getPermutationMap(ArrayRef<unsigned>{0, 1, 3, 2, 4}, b.getContext());
   Value parts = convert(gather(o), b.getF32Type(), order), sums = gather(lse);
   Value sinks = whole.getSinkLogits() ? getShard(whole.getSinkLogits()) : Value();
-  Value oInit = getShard(whole.getOInit()),
-        lseInit = whole.getLseInit() ? getShard(whole.getLseInit()) : Value();
+  const Value oInit = getShard(whole.getOInit()), none,
+              lseInit = whole.getLseInit() ? getShard(whole.getLseInit()) : none;
   SmallVector<Type> types = {oInit.getType()};
   if (lseInit)
     types.push_back(lseInit.getType());
-  auto combined = CombineOp::create(b, types, parts, sums, /*lseRests=*/Value(), sinks, oInit,
-                                    lseInit, whole.getLayout());
-  return combined->getResults();
+  return CombineOp::create(b, types, parts, sums, none, sinks, none, oInit, lseInit,
+                           whole.getLayout(), /*minSeqlenQ=*/IntegerAttr())
+      .getResults();
 }
 
 SmallVector<Value> Partitioner::run() {

@@ -53,6 +53,10 @@ struct PageMap {
 class AttentionOpInterface;
 // Implementations of the methods of AttentionOpInterface with the same names.
 int64_t getKnownGroup(AttentionOpInterface op);
+/// Whether some elements of the outputs of `op` keep their values (S7).
+bool keepsOutputs(Operation *op);
+/// Returns the integer attribute `name` of `op`, if it has one.
+std::optional<int64_t> getLimit(Operation *op, StringRef name);
 double getScaleOrDefault(AttentionOpInterface op);
 std::optional<bool> getConstantAttnMask(AttentionOpInterface op);
 bool addsToScore(AttentionOpInterface op);

@@ -147,6 +147,14 @@ def FlashAttn_AttentionOpInterface
     bool hasOwnSequences() { return hasOwnLengths() || $_op.getOffsets(); }
     /// Whether an operand states the position of query 0 (A3).
     bool hasOffset() { return $_op.getOffset() || $_op.getOffsets(); }
+    /// S7: returns the numbers of rows of `q` that a computed sequence must have at least and at
+    /// most, if there is such a limit.
+    ::std::optional<int64_t> getLeastQueries() {
+      return ::mlir::flashattn::getLimit($_op, "min_seqlen_q");
+    }
+    ::std::optional<int64_t> getMostQueries() {
+      return ::mlir::flashattn::getLimit($_op, "max_seqlen_q");
+    }
     /// Returns the number of queries, or of keys, of every batch; dynamic if it is not known or if
     /// batches differ.
     int64_t getStaticQueries() {

@@ -131,7 +131,12 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
       separately.
     - S5: there is no maximum length, and the host reads no start.
     - S6: `o` and `lse` of a packed sequence are bitwise those of the sequence alone with the same
-      schedule.
+      schedule, unless its keys are split (S7): the number of splits depends on the batch.
+    - S7: with `max_seqlen_q(n)`, only sequences with at most n rows of `q` are computed, and with
+      `min_seqlen_q(n)` only those with at least n. The rows of `o` and `lse` of other sequences
+      keep their values. With `max_seqlen_q`, so do rows of no sequence (S3). Both need
+      `cu_seqlens_q`, and exclude `cu_seqlens_k`. Kernels with `max_seqlen_q` have a program for
+      each sequence, which may split its keys and pack heads.
     - P1: with `page_table`, `k` and `v` are pools of pages, `[pages, Hkv, S, D]` and
       `[pages, Hkv, S, Dv]` with the static page size S, and the keys have at most P S rows. Key `j`
       of batch or sequence `b` is row `j mod S` of page `page_table[b, j floordiv S]`. `kv_len` is
@@ -161,8 +166,9 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
 
     The clauses may be written in any order, each at most once, and are printed in this order:
     `mask`, `scale`, `softcap`, `align`, `layout`, `schedule`, `ins`, `bias`, `attn_mask`,
-    `sink_logits`, `kv_len`, `q_len`, `cu_seqlens_q`, `cu_seqlens_k`, `page_table`, `leftpad_k`,
-    `offset`, `score_mod`, `outs`. Only `ins` and `outs` are required.
+    `sink_logits`, `kv_len`, `q_len`, `cu_seqlens_q`, `cu_seqlens_k`, `min_seqlen_q`,
+    `max_seqlen_q`, `page_table`, `leftpad_k`, `offset`, `score_mod`, `outs`. Only `ins` and `outs`
+    are required.
 
     On tensors the op implements upstream's `ShardingInterface`. Batches, heads and queries can be
     sharded freely. Query heads are sharded together with their key/value heads (A4); a single
@@ -212,7 +218,9 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
     OptionalAttr<F32Attr>:$softcap,
     DefaultValuedAttr<FlashAttn_AlignAttr, "::mlir::flashattn::Align::BottomRight">:$align,
     DefaultValuedAttr<FlashAttn_LayoutAttr, "::mlir::flashattn::Layout::BHSD">:$layout,
-    OptionalAttr<FlashAttn_ScheduleAttr>:$schedule);
+    OptionalAttr<FlashAttn_ScheduleAttr>:$schedule,
+    OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>:$min_seqlen_q,
+    OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>:$max_seqlen_q);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   // At most one region, and none if there is no score modification: upstream's patterns cannot
   // clone an op with an empty region.
@@ -356,6 +364,7 @@ def FlashAttn_CombineOp : FlashAttn_DestinationOp<"combine"> {
     | `lse_parts` | `[S, B, Hq, Nq]`, f32, natural logarithm |
     | `lse_rests` (optional) | `[S, B, Hq, Nq]`, f32: rounding errors of `lse_parts` |
     | `sink_logits` (optional) | `[Hq]`, f32: logits that enter only the softmax denominators |
+    | `cu_seqlens_q` (optional) | `[B+1]`, i32: first row of each sequence in `o` and `lse` |
     | `o` | `[B, Hq, Nq, Dv]`, f16, bf16 or f32; with `layout(bshd)` `[B, Nq, Hq, Dv]` |
     | `lse` (optional) | `[B, Hq, Nq]`, f32 |
 
@@ -367,8 +376,12 @@ def FlashAttn_CombineOp : FlashAttn_DestinationOp<"combine"> {
       `o = sum_s e^(lse_s-m) o_s / l`, `lse = m + ln l`.
     - A6: a split in which the row sees no key has `lse_s = -inf`. It contributes nothing, whatever
       `o_s` contains. If this holds for all splits, `o = 0` and `lse` is -inf or the sink logit.
+    - S1, S7: with `cu_seqlens_q`, `o` is `[1, Hq, T, Dv]` and `lse` is `[1, Hq, T]`, and row `i` of
+      sequence `b` is row `cu_seqlens_q[b] + i`. Sequences of more than Nq rows, of fewer than `n`
+      with `min_seqlen_q(n)`, and rows of no sequence keep their values.
 
-    The clauses may be written in any order: `layout`, `ins`, `lse_rests`, `sink_logits`, `outs`.
+    The clauses may be written in any order: `layout`, `ins`, `lse_rests`, `sink_logits`,
+    `cu_seqlens_q`, `min_seqlen_q`, `outs`.
 
     Example:
 
@@ -381,9 +394,11 @@ def FlashAttn_CombineOp : FlashAttn_DestinationOp<"combine"> {
   let arguments = (ins FlashAttn_Shaped:$oParts, FlashAttn_Shaped:$lseParts,
                        Optional<FlashAttn_Shaped>:$lseRests,
                        Optional<FlashAttn_Shaped>:$sinkLogits,
+                       Optional<FlashAttn_Shaped>:$cuSeqlensQ,
                        FlashAttn_Shaped:$oInit, Optional<FlashAttn_Shaped>:$lseInit,
                        DefaultValuedAttr<FlashAttn_LayoutAttr,
-                                         "::mlir::flashattn::Layout::BHSD">:$layout);
+                                         "::mlir::flashattn::Layout::BHSD">:$layout,
+                       OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>:$min_seqlen_q);
   let results = (outs Variadic<AnyRankedTensor>:$results);
 
   let hasCustomAssemblyFormat = 1;

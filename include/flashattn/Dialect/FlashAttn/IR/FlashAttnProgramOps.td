@@ -47,6 +47,8 @@ def FlashAttn_ProgramOp : FlashAttn_ProgramLevelOp<"program", [
     segment and the number of the tile in its segment. There may be tiles past the last row of a
     segment. Segments that begin at whole multiples of W rows in another memref can be found in this
     way, too. Starts that decrease are clamped, so that each number is still a tile of one segment.
+    With `least`, the programs of a segment of fewer rows, unless it is the first or the last, have
+    no effect, and a target may leave them out.
 
     `pdl_primary` and `pdl_secondary` describe programmatic dependent launch. Programs with
     `pdl_primary` (primary programs) directly precede programs with `pdl_secondary` (secondary
@@ -77,6 +79,7 @@ def FlashAttn_ProgramOp : FlashAttn_ProgramLevelOp<"program", [
                        FlashAttn_ProgramAxes:$axes,
                        DefaultValuedAttr<ConfinedAttr<I64Attr, [IntPositive]>, "1">:$tile_rows,
                        DefaultValuedAttr<ConfinedAttr<I64Attr, [IntPositive]>, "1">:$segment_tiles,
+                       DefaultValuedAttr<ConfinedAttr<I64Attr, [IntPositive]>, "1">:$least_rows,
                        OptionalAttr<FlashAttn_ScheduleAttr>:$schedule, UnitAttr:$pdl_secondary,
                        UnitAttr:$pdl_primary, UnitAttr:$unused_row_half);
   let regions = (region SizedRegion<1>:$region);

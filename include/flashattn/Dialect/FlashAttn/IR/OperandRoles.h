@@ -49,7 +49,8 @@ struct OperandRule {
   /// queries, K keys, D elements of a query or key row, V elements of a value or output row, E
   /// elements of a projected row, S splits of the keys. Dimensions with the same letter have the
   /// same size. C is the number of starts of B packed sequences, B + 1 (S1): it packs the rows
-  /// whose letter is `limit`. T is the number of pages of a sequence: keys are then in pages of Z
+  /// whose letter is `limit`. R are packed rows beside N queries of each sequence, and N if no rows
+  /// are packed. T is the number of pages of a sequence: keys are then in pages of Z
   /// rows in pools of L pages (P1). Empty for a scalar.
   llvm::StringLiteral dims;
   unsigned flags = 0;

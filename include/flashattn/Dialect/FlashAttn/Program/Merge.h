@@ -48,9 +48,18 @@ public:
   /// `columns` columns from `column` on. Loads of `partsAtOnce` splits are in flight together.
   PartialRow mergeParts(PartialRow merged, ArrayRef<Value> row, Value column, int64_t columns,
                         Value first, int64_t stride, int64_t partsAtOnce);
+  /// The rows of a batch in the outputs: `count` rows from `first` on.
+  struct Rows {
+    Value first, count;
+  };
+  /// Returns the rows of `batch`. With packed sequences, these are the rows of the sequence, or none
+  /// if the parts do not have as many.
+  Rows getRows(Value batch);
   /// Normalizes and stores the row's output, from `column` on, and stores its log-sum-exp if
   /// `writesLse` is true (null: always).
-  void finish(PartialRow merged, ArrayRef<Value> row, Value column, Value writesLse);
+  /// `rows` are the rows of the row's batch.
+  void finish(PartialRow merged, ArrayRef<Value> row, const Rows &rows, Value column,
+              Value writesLse);
 
 protected:
   /// Loads `columns` elements of an f32 memref.

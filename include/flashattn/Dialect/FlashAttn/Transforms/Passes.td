@@ -24,6 +24,20 @@ def SelectSchedule : Pass<"flashattn-select-schedule"> {
   let dependentDialects = ["::mlir::flashattn::FlashAttnDialect"];
 }
 
+def SeparateDecode : Pass<"flashattn-separate-decode"> {
+  let summary = "attend to packed sequences with few queries in a kernel of their own";
+  let description = [{
+    Replaces a `flashattn.attention` on memrefs with packed queries, and keys that are not packed, by
+    three ops (rule S7): for the sequences with one query, for those with few queries, and for all
+    others. A decode kernel splits the keys of a sequence and packs the query heads that share them;
+    with many queries, both would be slower. The host need not know which sequences have few
+    queries. Ops with a schedule, or with one of the limits, are not changed.
+
+    Example: test/Dialect/FlashAttn/separate-decode.mlir
+  }];
+  let dependentDialects = ["::mlir::flashattn::FlashAttnDialect"];
+}
+
 def ShareKernels : Pass<"flashattn-share-kernels"> {
   let summary = "call one function for ops that differ only in their operands";
   let description = [{

@@ -490,7 +490,8 @@ bool AttentionEmitter::run() {
                                 /*pageTable=*/Value(), /*leftpadK=*/Value(),
                                 makeOffset(), /*offsets=*/Value(), scaleValue, init, lseInit,
                                 cast_or_null<MaskAttrInterface>(mask.mask), scale, softcap,
-                                mask.align, layout, ScheduleAttr(), hasScoreMod ? 1 : 0);
+                                mask.align, layout, ScheduleAttr(), /*minSeqlenQ=*/IntegerAttr(),
+                                /*maxSeqlenQ=*/IntegerAttr(), hasScoreMod ? 1 : 0);
   if (hasScoreMod)
     emitScoreMod(op);
   rewriter.replaceAllUsesWith(match.result,

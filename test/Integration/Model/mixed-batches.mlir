@@ -1,0 +1,52 @@
+// Packed sequences of one, few and many queries over keys in pages (rule S7): one op, and ops that compute some of the
+// sequences. Keys of few queries are split: six sequences of up to 640 keys. Sequences of no query and of no key.
+//
+// DEFINE: %{table} = 3 0 5 8 1 2 3 4 0 7 1 8 5 5 2 6 4 1 8 3 7 2 0 1 6 3 5 0 8 2 4 6 7 1 0 3 2 5 8 6  -1 99 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9  2 4 6 1 8 0 3 5 7 2 1 4 6 8 0 5 3 7 1 2 8 6 4 0 5 7 3 1 2 6 8 4 99 9 9 9 9 9 9 -1  4 6 7 8 1 3 0 2 5 8 7 1 6 4 2 0 3 5 8 1 7 6 2 4 0 3 8 5 1 7 6 2 4 0 5 3 8 1 7 2  9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9  1 2 3 0 7 5 4 8 6 1 0 3 2 7 5 8 4 6 0 1 3 7 2 5 8 6 4 1 0 99 9 9 9 9 9 9 9 9 9 9
+// DEFINE: %{operands} = --input=random --input=9x16x2x64xbf16 --input=random --input="7xi32=2 3 3 8 48 50 60" --input="6xi32=633 0 500 640 0 463" --input="6x40xi32=%{table}"
+// RUN: flash-run %s --device=cpu --verify --function=whole %{operands} | FileCheck %s
+// RUN: flash-run %s --device=model:sm_80 --verify --function=whole %{operands} | FileCheck %s
+// RUN: flash-run %s --device=model:sm_90a --verify --function=whole %{operands} | FileCheck %s
+// RUN: flash-run %s --device=cpu --verify --function=limited %{operands} | FileCheck %s --check-prefix=LIMITED
+// RUN: flash-run %s --device=model:sm_80 --verify --function=limited %{operands} | FileCheck %s --check-prefix=LIMITED
+// RUN: flash-run %s --device=model:sm_90a --verify --function=limited %{operands} | FileCheck %s --check-prefix=LIMITED
+// CHECK: verify o: {{.*}} PASS
+// CHECK: verify lse {{.*}} PASS
+// CHECK: 1 of 1 ops compared
+// LIMITED-COUNT-4: {{verify o: .* PASS|verify lse .* PASS}}
+// LIMITED: 2 of 2 ops compared
+
+// The merge of parts of packed sequences: only those of 2 to 4 rows.
+// DEFINE: %{merge} = --function=merge --input=random --input=random --input="1 2 5 5 12 14"
+// RUN: flash-run %s --device=cpu --verify %{merge} | FileCheck %s
+// RUN: flash-run %s --device=model:sm_80 --verify %{merge} | FileCheck %s
+
+func.func @whole(%q: memref<1x62x8x64xbf16>, %k: memref<?x16x2x64xbf16>, %v: memref<9x16x2x64xbf16>, %starts: memref<?xi32>,
+                 %n: memref<?xi32>, %t: memref<?x?xi32>, %o: memref<1x62x8x64xbf16>, %lse: memref<1x8x62xf32>) {
+  %values = memref.cast %v : memref<9x16x2x64xbf16> to memref<?x16x2x64xbf16>
+  flashattn.attention mask(#flashattn.causal) layout(bshd)
+      ins(%q, %k, %values : memref<1x62x8x64xbf16>, memref<?x16x2x64xbf16>, memref<?x16x2x64xbf16>)
+      kv_len(%n : memref<?xi32>) cu_seqlens_q(%starts : memref<?xi32>) page_table(%t : memref<?x?xi32>)
+      outs(%o, %lse : memref<1x62x8x64xbf16>, memref<1x8x62xf32>)
+  return
+}
+
+func.func @limited(%q: memref<1x62x8x64xbf16>, %k: memref<?x16x2x64xbf16>, %v: memref<9x16x2x64xbf16>, %starts: memref<?xi32>,
+                   %n: memref<?xi32>, %t: memref<?x?xi32>, %o: memref<1x62x8x64xbf16>, %lse: memref<1x8x62xf32>) {
+  %values = memref.cast %v : memref<9x16x2x64xbf16> to memref<?x16x2x64xbf16>
+  flashattn.attention mask(#flashattn.causal) layout(bshd)
+      ins(%q, %k, %values : memref<1x62x8x64xbf16>, memref<?x16x2x64xbf16>, memref<?x16x2x64xbf16>)
+      kv_len(%n : memref<?xi32>) cu_seqlens_q(%starts : memref<?xi32>) max_seqlen_q(5) page_table(%t : memref<?x?xi32>)
+      outs(%o, %lse : memref<1x62x8x64xbf16>, memref<1x8x62xf32>)
+  flashattn.attention mask(#flashattn.causal) layout(bshd)
+      ins(%q, %k, %values : memref<1x62x8x64xbf16>, memref<?x16x2x64xbf16>, memref<?x16x2x64xbf16>)
+      kv_len(%n : memref<?xi32>) cu_seqlens_q(%starts : memref<?xi32>) min_seqlen_q(6) page_table(%t : memref<?x?xi32>)
+      outs(%o, %lse : memref<1x62x8x64xbf16>, memref<1x8x62xf32>)
+  return
+}
+
+func.func @merge(%parts: memref<3x5x2x4x64xf32>, %logs: memref<3x5x2x4xf32>, %starts: memref<6xi32>, %o: memref<1x2x15x64xf16>,
+                 %lse: memref<1x2x15xf32>) {
+  flashattn.combine ins(%parts, %logs : memref<3x5x2x4x64xf32>, memref<3x5x2x4xf32>)
+      cu_seqlens_q(%starts : memref<6xi32>) min_seqlen_q(2) outs(%o, %lse : memref<1x2x15x64xf16>, memref<1x2x15xf32>)
+  return
+}
