@@ -171,8 +171,9 @@ void flashattn::warnHiddenRows(AttentionOpInterface op) {
 
   std::string runs = listHidden(seeing, lengths.positions);
   if (seeing.isUnknown())
-    op->emitRemark() << "query positions from which mask " << op.getMaskAttr()
-                     << " hides every key are not all known";
+    op->emitRemark()
+        << "mask " << op.getMaskAttr()
+        << " may hide every key from further queries: not all query positions could be examined";
   if (runs.empty())
     return;
   InFlightDiagnostic diag = op->emitWarning()

@@ -265,7 +265,7 @@ LogicalResult PrintMaskTiles::draw(AttentionOpInterface op) {
   if (down > kMostTiles / across)
     return op->emitError() << "expected at most " << kMostTiles << " tiles but got " << down
                            << " by " << across
-                           << "; reduce them by the options 'nq', 'nk', 'tile-m' and 'tile-n'";
+                           << "; decrease 'nq' or 'nk', or increase 'tile-m' or 'tile-n'";
   printTiles(op, map, TileAxis::Keys);
   if (isa<AttentionBackwardOp>(*op))
     printTiles(op, map, TileAxis::Queries);

@@ -227,7 +227,7 @@ extern "C" int32_t flashattnKernelGetText(FlashAttnKernel handle, const char *st
     return FLASHATTN_ERROR_INVALID_HANDLE;
   if (!stage || !text)
     return fail(FLASHATTN_ERROR_INVALID_ARGUMENT,
-                "expected a stage and a pointer that receives its text but got null");
+                "expected non-null pointers 'stage' and 'text' but got null");
   if (!llvm::is_contained(kernel->stages, stage))
     return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
                     "expected the stage to be one of '{0}' but got '{1}'",

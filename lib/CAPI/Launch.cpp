@@ -26,7 +26,7 @@ static int32_t checkTensor(const Kernel &kernel, int index, const FlashAttnTenso
                            const void *data) {
   const Argument &argument = kernel.arguments[index];
   if (tensor.elementType != argument.elementType)
-    return failWith(FLASHATTN_ERROR_TENSOR, "expected element type {0} of {1} but got {2}",
+    return failWith(FLASHATTN_ERROR_TENSOR, "expected {1} with element type {0} but got {2}",
                     getName(argument.elementType), name(kernel, index),
                     getName(tensor.elementType));
   if (tensor.rank != argument.rank)
@@ -53,9 +53,10 @@ static int32_t checkTensor(const Kernel &kernel, int index, const FlashAttnTenso
   constexpr int64_t kChunkBytes = 16;
   int64_t alignment = argument.needsAlignedPointer ? kChunkBytes : argument.elementBytes;
   if (reinterpret_cast<uintptr_t>(data) % alignment != 0)
-    return failWith(FLASHATTN_ERROR_TENSOR,
-                    "expected data of {0} at a multiple of {1} bytes but got {2}",
-                    name(kernel, index), alignment, data);
+    return failWith(
+        FLASHATTN_ERROR_TENSOR,
+        "expected data of {0} at an address that is a multiple of {1} bytes but got {2}",
+        name(kernel, index), alignment, data);
   int64_t dense = 1;
   for (int d = argument.rank - 1; d >= 0; --d) {
     int64_t size = tensor.sizes[d], stride = tensor.strides[d];
@@ -95,8 +96,9 @@ static int32_t checkShared(const Kernel &kernel, const FlashAttnTensor *tensors)
   for (const SharedHeads &heads : kernel.sharedHeads)
     if (std::string wrong = explainHeads(getSize(heads.queries), getSize(heads.keys));
         !wrong.empty())
-      return failWith(FLASHATTN_ERROR_TENSOR, "{0}, of {1} and {2}", wrong,
-                      name(kernel, heads.queries.argument), name(kernel, heads.keys.argument));
+      return failWith(FLASHATTN_ERROR_TENSOR, "{0} (query heads of {1}, key/value heads of {2})",
+                      wrong, name(kernel, heads.queries.argument),
+                      name(kernel, heads.keys.argument));
   return FLASHATTN_OK;
 }
 
@@ -271,8 +273,10 @@ extern "C" int32_t flashattnLaunchPacked(const FlashAttnPackedLaunch *packed) {
 
   const Match *match = getMatch(packed->match);
   if (!match)
-    return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT, "expected a match or 0 but got {0}",
-                    packed->match);
+    return failWith(
+        FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected field 'match' to be 0 or a result of flashattnMatchPythonTensors but got {0}",
+        packed->match);
   void *data[FLASHATTN_MAX_PACKED];
   for (int64_t i = 0; i < numTensors; ++i)
     data[i] = packed->data[i] || i >= FLASHATTN_MAX_OPERANDS ? packed->data[i] : match->data[i];

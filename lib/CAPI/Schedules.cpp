@@ -39,7 +39,7 @@ extern "C" int32_t flashattnScheduleComplete(const char *fields, int32_t element
                                              const char **text) {
   if (!fields || !text)
     return fail(FLASHATTN_ERROR_INVALID_ARGUMENT,
-                "expected the fields and a pointer that receives the text but got null");
+                "expected non-null pointers 'fields' and 'text' but got null");
   *text = "";
   FloatType element = getElementType(elementType);
   if (!element)
@@ -58,7 +58,7 @@ extern "C" int32_t flashattnGetTrials(const FlashAttnTrialOptions *options, cons
     return status;
   if (!options->chip || !text)
     return fail(FLASHATTN_ERROR_INVALID_ARGUMENT,
-                "expected a chip and a pointer that receives the text but got null");
+                "expected non-null pointers 'options->chip' and 'text' but got null");
   *text = "";
   FloatType element = getElementType(options->elementType);
   if (!element)

@@ -140,7 +140,7 @@ static int32_t readText(const xla::Attributes &attributes, const char *name,
       static_cast<const xla::Span *>(findAttribute(attributes, name, xla::Attributes::kString));
   if (!span)
     return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
-                    "expected a text as attribute '{0}' of the call but got none", name);
+                    "expected attribute '{0}' of the call to be a text but got none", name);
   text = llvm::StringRef(span->data, span->size);
   return FLASHATTN_OK;
 }
@@ -153,9 +153,9 @@ static int32_t readScalar(const xla::Attributes &attributes, const Argument &arg
   xla::DataType type = argument.elementType == FLASHATTN_F32 ? xla::kF32 : xla::kS64;
   if (!scalar || scalar->type != type)
     return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
-                    "expected a number of type {0} as attribute '{1}' of the call but got {2}",
+                    "expected attribute '{1}' of the call to be a number of type {0} but got {2}",
                     type == xla::kF32 ? "f32" : "i64", argument.role,
-                    scalar ? "one of another type" : "none");
+                    scalar ? "another type" : "none");
   value = 0;
   std::memcpy(&value, scalar->value, type == xla::kF32 ? sizeof(float) : sizeof(int64_t));
   return FLASHATTN_OK;
@@ -171,8 +171,8 @@ static int32_t readRecipe(const xla::Attributes &attributes, int32_t device, Rec
       return status;
   if (version != flashattnGetVersion())
     return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
-                    "expected a program of version {0} of flashattn but got one of {1}: compile or "
-                    "export it again",
+                    "expected a program compiled by flashattn {0} but got one compiled by "
+                    "flashattn {1}: compile or export it again",
                     flashattnGetVersion(), version);
   recipe.device = recipe.chip.empty() ? device : int32_t(FLASHATTN_DEVICE_MODEL);
   return FLASHATTN_OK;

@@ -153,7 +153,7 @@ Result checkSizes(const Problem &p) {
     return refuse("expected head sizes of 1 or more but got ", p.headSize, " of Q and ",
                   p.valueSize, " of V");
   if (p.kvHeads < 1 || p.qHeads % p.kvHeads != 0)
-    return refuse("expected the heads of Q to be a multiple of those of K but got ", p.qHeads,
+    return refuse("expected the heads of Q to be a multiple of the heads of K but got ", p.qHeads,
                   " and ", p.kvHeads);
   return {};
 }
@@ -194,7 +194,8 @@ Result readMask(const Tensor *mask, Problem &p) {
   // Opset 23 broadcasts such a mask along the keys; opset 24 pads it, like any other shorter mask.
   if (sizes[3] == 1 && p.total > 1)
     return refuse("expected attn_mask with a last dimension of ", p.total,
-                  ", the number of keys, but got 1, which opsets read differently; expand it");
+                  ", the number of keys, but got 1, which opset versions interpret differently; "
+                  "expand attn_mask");
   p.seen = sizes[3];
   p.mask = denseView(mask->data, sizes, mask->type);
   for (int i = 0; i < kMaxRank; ++i)

@@ -213,8 +213,8 @@ Fault Card::getZeros(void *&memory) {
 Fault Card::allocateOn(Stream stream, size_t bytes, void *&buffer) {
   if (!driver.memPoolCreate || !driver.memPoolSetAttribute || !driver.memAllocFromPoolAsync ||
       !driver.memFreeAsync)
-    return Fault::format("%s cannot allocate memory in a stream's order: the CUDA driver (CUDA "
-                         "%d.%d) has none, which came with CUDA 11.2",
+    return Fault::format("%s cannot allocate memory in a stream's order, because the CUDA driver "
+                         "is too old: expected CUDA 11.2 or newer but got CUDA %d.%d",
                          getId().chars, driver.version / 1000, driver.version % 1000 / 10);
   if (Fault fault = makePool())
     return fault;

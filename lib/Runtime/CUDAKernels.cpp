@@ -247,8 +247,8 @@ Fault Card::checkLaunch(Kernel &kernel, const LaunchShape &shape) {
                          describeLaunch(kernel, shape).chars, INT32_MAX);
   const Dim3 &cluster = shape.cluster;
   if (cluster.x * cluster.y * cluster.z != 1 && !driver.launchKernelEx)
-    return Fault::format("%s cannot %s: the CUDA driver (CUDA %d.%d) has no clusters, which came "
-                         "with CUDA 11.8",
+    return Fault::format("%s cannot %s in clusters, because the CUDA driver is too old: expected "
+                         "CUDA 11.8 or newer but got CUDA %d.%d",
                          getId().chars, describeLaunch(kernel, shape).chars, driver.version / 1000,
                          driver.version % 1000 / 10);
   return {};

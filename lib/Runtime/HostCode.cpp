@@ -258,7 +258,6 @@ Expected<flashattn::HostImage> flashattn::compileHostCode(ModuleOp lowered, Host
   if (!unresolved)
     return unresolved.takeError();
   if (!unresolved->empty())
-    return formatError("the module calls functions that nobody defines: {0}",
-                       llvm::join(*unresolved, ", "));
+    return formatError("the module calls undefined functions: {0}", llvm::join(*unresolved, ", "));
   return image;
 }

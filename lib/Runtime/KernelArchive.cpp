@@ -57,7 +57,7 @@ static llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> openFile(StringRef fi
       [&](const TrustedFolder &opened) -> llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> {
     auto found = opened.read(path::filename(resolved));
     if (found && !*found)
-      return makeError("it is gone");
+      return makeError("the file does not exist any more");
     return found;
   };
   if (code && !isNamed) {
@@ -67,7 +67,7 @@ static llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> openFile(StringRef fi
   auto opened = TrustedFolder::open(folder, TrustedFolder::IfMissing::Nothing, code);
   if (!opened)
     return opened.takeError();
-  return *opened ? read(**opened) : makeError("it is gone");
+  return *opened ? read(**opened) : makeError("the file does not exist any more");
 }
 
 /// Reads the members of an archive by their names.
@@ -119,10 +119,9 @@ const KernelArchive &KernelArchive::get() {
     }
     KernelArchive found(given.path ? given.path : findFile(), /*isNamed=*/given.path != nullptr);
     if (!found.path.empty() && !found.offReason.empty())
-      std::fprintf(stderr,
-                   "flashattn: warning: every kernel is compiled, for '%s' cannot be read: "
-                   "%s\n",
-                   found.path.c_str(), found.offReason.c_str());
+      std::fprintf(
+          stderr, "flashattn: warning: every kernel is compiled, because '%s' cannot be read: %s\n",
+          found.path.c_str(), found.offReason.c_str());
     return found;
   }();
   return archive;

@@ -26,9 +26,10 @@ Fault cuda::checkTensorMap(const char *id, const TensorMapShape &shape) {
                          id, rowBytes);
   const bool empty = isEmpty(shape);
   if (!empty && reinterpret_cast<uintptr_t>(shape.base) % kAlignment != 0)
-    return Fault::format("%s cannot make a tensor map: expected the tensor's first element at a "
-                         "multiple of %ld bytes but got address %p",
-                         id, kAlignment, shape.base);
+    return Fault::format(
+        "%s cannot make a tensor map: expected the tensor's first element at an address that is a "
+        "multiple of %ld bytes but got %p",
+        id, kAlignment, shape.base);
   if (!empty && shape.sizes[last] > 1 && shape.strides[last] != 1)
     return Fault::format("%s cannot make a tensor map: expected stride 1 of dimension %ld, the "
                          "last, but got %ld",
@@ -55,8 +56,8 @@ Fault Card::encodeTensorMap(void *map, const TensorMapShape &shape) {
   constexpr int64_t kMaxRank = 5, kAlignment = 16;
   const int64_t elementBytes = getElementBytes(shape.element);
   if (!driver.tensorMapEncodeTiled)
-    return Fault::format("%s cannot make a tensor map: the CUDA driver (CUDA %d.%d) has none, "
-                         "they came with CUDA 12.0",
+    return Fault::format("%s cannot make a tensor map, because the CUDA driver is too old: "
+                         "expected CUDA 12.0 or newer but got CUDA %d.%d",
                          getId().chars, driver.version / 1000, driver.version % 1000 / 10);
   if (Fault fault = checkTensorMap(getId().chars, shape))
     return fault;

@@ -110,12 +110,13 @@ Error TrustedFolder::check(const struct stat &status, bool isFolder) const {
 static Error checkParent(const struct stat &status, StringRef name,
                          const std::optional<LoadedCode> &code) {
   if (Error error = checkOwner(status, "folder", code))
-    return distrust("'{0}' above it: {1}", name, llvm::toString(std::move(error)));
+    return distrust("parent folder '{0}': {1}", name, llvm::toString(std::move(error)));
   if (!(status.st_mode & kOthersWrite) || status.st_mode & S_ISVTX)
     return Error::success();
-  return distrust("'{0}' above it: expected a folder that only its owner may write to, or one with "
-                  "a sticky bit, but got mode {1}",
-                  name, formatMode(status));
+  return distrust(
+      "parent folder '{0}': expected a folder that only its owner may write to, or one with "
+      "a sticky bit, but got mode {1}",
+      name, formatMode(status));
 }
 
 //===----------------------------------------------------------------------===//

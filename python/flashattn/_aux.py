@@ -37,8 +37,8 @@ def loads_of(text: Optional[str]) -> Dict[str, Load]:
     for name, indices, sizes, element in _LOAD.findall(text or ""):
         if element not in ELEMENTS:
             raise ArgumentError(
-                f"expected element type {', '.join(ELEMENTS[:-1])} or i1, and no sizes, of '{name}' in a score_mod "
-                f"but got '{sizes}{element}'"
+                f"expected '{name}' in a score_mod with dynamic sizes and element type "
+                f"{', '.join(ELEMENTS[:-1])} or i1 but got '{sizes}{element}'"
             )
         names = [index for index in indices.split(", ") if index]
         found[name] = Load(element, "".join(_LETTERS.get(index, "?") for index in names))
@@ -136,7 +136,7 @@ def _type_of(name: str, tensor: Any) -> Tuple[str, int]:
 def _check_type(name: str, element: str, rank: Any) -> Tuple[str, int]:
     if element not in ELEMENTS:
         names = f"{', '.join(ELEMENTS[:-1])} or bool"
-        raise UnsupportedError(f"expected element type {names} of {name!r} but got {element}")
+        raise UnsupportedError(f"expected {name!r} with element type {names} but got {element}")
     if rank not in range(_MAX_RANK + 1):
         raise ArgumentError(f"expected {name!r} of rank {_MAX_RANK} at most but got rank {rank}")
     return element, rank

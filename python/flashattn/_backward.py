@@ -263,6 +263,6 @@ def _split_out(out: Any, wanted: Tuple[str, ...]) -> Dict[str, Any]:
     if out is None:
         return dict.fromkeys(wanted)
     if not isinstance(out, (tuple, list)) or len(out) != len(wanted):
-        found = f"{len(out)} of them" if isinstance(out, (tuple, list)) else type(out).__name__
+        found = f"{len(out)} elements" if isinstance(out, (tuple, list)) else type(out).__name__
         raise ArgumentError(f"expected out to be a tuple ({', '.join(wanted)}) but got {found}")
     return dict(zip(wanted, out))

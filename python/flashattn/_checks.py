@@ -124,10 +124,10 @@ def check_view(role: Role, view: View, q: View, layout: str) -> None:
         if len(names) > 1 and view.element == "uint16":
             hint = "; pass dtype='bf16' if it holds the bits of bf16"
         kind = UnsupportedError if len(names) > 1 else ArgumentError
-        raise kind(f"expected element type {expected} of {name!r} but got {view.element}{hint}")
+        raise kind(f"expected {name!r} with element type {expected} but got {view.element}{hint}")
     if role.like_first and view.element != q.element:
         raise ArgumentError(
-            f"expected element type {q.element} of {name!r} as in 'q' but got {view.element}"
+            f"expected {name!r} with element type {q.element} as in 'q' but got {view.element}"
         )
     _check_device(name, view, q)
 
@@ -173,7 +173,7 @@ def check_output(role: Role, view: View, shape: Tuple[int, ...], element: str, q
     if view.shape != shape:
         raise ArgumentError(f"expected shape {list(shape)} of {name!r} but got {list(view.shape)}")
     if view.element != element:
-        raise ArgumentError(f"expected element type {element} of {name!r} but got {view.element}")
+        raise ArgumentError(f"expected {name!r} with element type {element} but got {view.element}")
     _check_device(name, view, q)
     if not view.writable:
         raise ArgumentError(f"expected {name!r} to be writable but got a read-only tensor")

@@ -245,7 +245,7 @@ def check(
         check_view(role, view, q, layout)
         if expected and view.element != expected.element:
             raise ArgumentError(
-                f"expected element type {expected.element} of {name!r}, as compiled, but got {view.element}"
+                f"expected {name!r} with element type {expected.element}, as compiled, but got {view.element}"
             )
         sizes.add(role, view.shape)
         if role.broadcasts:
@@ -390,7 +390,7 @@ def _parse_broadcasts(role: Role, given: Any, has_aligned_rows: bool) -> _module
         element, shape = given
         element = _tensors.parse_element(getattr(element, "__name__", element))
         if element not in role.elements:
-            raise UnsupportedError(f"expected dtype f16, bf16 or f32 of {name} but got {element}")
+            raise UnsupportedError(f"expected {name} with dtype f16, bf16 or f32 but got {element}")
     else:
         has_aligned_rows = False
     if (

@@ -187,7 +187,7 @@ def find() -> Path:
             return place
     hint = "set FLASHATTN_LIBRARY to its path, or build it with ./build.sh build FlashAttnC"
     if os.environ.get("FLASHATTN_LIBRARY"):
-        hint = "this is what FLASHATTN_LIBRARY names; unset it to use the package's own"
+        hint = "set FLASHATTN_LIBRARY to the path of the library, or unset it to use the package's own library"
     raise LibraryError(
         f"expected {LIBRARY_NAME} in {', '.join(map(str, places))} but found none: {hint}"
     )
@@ -199,7 +199,7 @@ def _explain_need(error: str) -> str:
         return ""
     return (
         "; it needs the shared libraries of LLVM and MLIR 22.1 (Debian and apt.llvm.org: libmlir-22, "
-        "libllvm22), beside it or where the loader looks; a library from ./build.sh bundle does not"
+        "libllvm22), beside it or where the loader looks; a library from ./build.sh bundle does not need them"
     )
 
 

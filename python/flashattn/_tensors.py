@@ -85,7 +85,7 @@ def _numpy_view(name: str, array: numpy.ndarray) -> View:
     pointer, _ = array.__array_interface__["data"]
     if pointer % size:
         raise ArgumentError(
-            f"expected {name!r} at a multiple of {size} bytes but got address {pointer:#x}"
+            f"expected {name!r} at an address that is a multiple of {size} bytes but got {pointer:#x}"
         )
     if not array.dtype.isnative:
         raise ArgumentError(

@@ -15,7 +15,7 @@ def encode(name: str, text: str) -> bytes:
     except UnicodeEncodeError:
         raise ArgumentError(f"expected {name} to be Unicode but got a lone surrogate: {text!r}") from None
     if b"\0" in found:
-        raise ArgumentError(f"expected {name} without zeros but got {text!r}")
+        raise ArgumentError(f"expected {name} without zero bytes but got {text!r}")
     return found
 
 

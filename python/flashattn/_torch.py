@@ -128,7 +128,7 @@ def refuse_gradients(**tensors: Any) -> None:
         if needs_gradient(tensor):
             raise UnsupportedError(
                 f"expected tensors without gradients but got {name!r} with requires_grad; "
-                "call it under torch.no_grad(), or on tensor.detach()"
+                "make the call under torch.no_grad(), or on tensor.detach()"
             )
 
 

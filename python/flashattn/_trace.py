@@ -29,7 +29,7 @@ _ARGUMENTS = ("score", "b", "h", "p", "k")
 #: The last four arguments of the block. Their names differ from %q, %k and so on, the arguments of the func.
 _INDICES = ("%batch", "%head", "%position", "%key")
 _HINT = "use the functions of flashattn.math"
-_TABLES = "pass a table for b and h in aux_tensors, and what another table holds as bias"
+_TABLES = "pass a table for b and h in aux_tensors, and the values of any other table as bias"
 #: The names of auxiliary tensors, which a score_mod takes after its other arguments.
 AUX = ("aux0", "aux1", "aux2", "aux3")
 #: The types of auxiliary tensors: pairs of an element type and a rank.
@@ -389,7 +389,7 @@ class TracedTensor:
             if name is None:
                 raise TraceError(
                     f"expected b or h as index of dimension {dim} of {self._name!r} in score_mod but got "
-                    f"{index!r}; pass what a table of other indices holds as bias"
+                    f"{index!r}; pass the values of a table with other indices as bias"
                 )
             if self._by[dim] not in (None, name):
                 raise TraceError(

@@ -94,8 +94,8 @@ def flash_attn_qkvpacked_func(
         shared = 0 if num_heads_q is None else (qkv.shape[-2] - num_heads_q) // 2
         if num_heads_q is None or shared < 1 or num_heads_q + 2 * shared != qkv.shape[-2]:
             raise ArgumentError(
-                f"expected num_heads_q that leaves two equal parts of {qkv.shape[-2]} heads of "
-                f"'qkv' but got {num_heads_q}"
+                f"expected num_heads_q that leaves an even number of the {qkv.shape[-2]} heads of "
+                f"'qkv', for keys and values, but got {num_heads_q}"
             )
         q, k, v = torch.split(qkv, [num_heads_q, shared, shared], dim=-2)
     return flash_attn_func(

@@ -295,7 +295,7 @@ def attend(
     if options.get("output_attentions"):
         raise UnsupportedError(
             "expected output_attentions False but got True; "
-            'attn_implementation="eager" has the weights'
+            'attn_implementation="eager" returns the weights'
         )
     batch, _, length, _ = query.shape
     mask = attn_mask = None
@@ -360,7 +360,7 @@ def _write(
     cache = options["cache"]
     if starts_q is None or not isinstance(starts_k, dict):
         raise UnsupportedError(
-            "expected starts of queries and keys with a paged cache, as from generate_batch, but got none"
+            "expected cu_seq_lens_q and cu_seq_lens_k with a paged cache, as from generate_batch, but got none"
         )
     given = {**options, "cu_seq_lens_k": starts_k}
     key, value = cache.update(key, value, layer_idx=module.layer_idx, kwargs=given)

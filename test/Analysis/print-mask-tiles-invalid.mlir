@@ -11,7 +11,7 @@
 // TILE: expected option 'tile-n' of at least 1 but got -1
 // OFFSET: expected option 'offset' or a constant offset of the op but got neither
 // SIZE: expected a size from 1 to 2147483647 for 'nq' but got 2147483648
-// TILES: expected at most 67108864 tiles but got 15625 by 15625; reduce them by the options 'nq', 'nk', 'tile-m' and 'tile-n'
+// TILES: expected at most 67108864 tiles but got 15625 by 15625; decrease 'nq' or 'nk', or increase 'tile-m' or 'tile-n'
 // OK: nq = 4, nk = 8, tile-m = 64, tile-n = 64, offset = 0
 func.func @sizes(%q: tensor<1x1x?x16xf32>, %o: tensor<1x1x?x16xf32>, %offset: index) -> tensor<1x1x?x16xf32> {
   %0 = flashattn.attention mask(#flashattn.causal) ins(%q, %q, %q : tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>)

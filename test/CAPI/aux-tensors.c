@@ -74,7 +74,7 @@ static void checkLaunches(void) {
       "expected head count of argument 1 to be 3 as in argument 0 ('q') but got 2");
   BAD(bad[2].sizes[0] = 4,
       "expected head count of argument 2 to be 3 as in argument 0 ('q') but got 4");
-  BAD(bad[2].elementType = FLASHATTN_F32, "expected element type f16 of argument 2 but got f32");
+  BAD(bad[2].elementType = FLASHATTN_F32, "expected argument 2 with element type f16 but got f32");
   BAD(bad[2].rank = 2, "expected rank 1 of argument 2 but got 2");
   BAD((bad[1].data = bad[3].data), "to share no memory with argument 1");
   flashattnKernelFree(kernel);

@@ -60,7 +60,7 @@ static void checkModules(void) {
         FLASHATTN_ERROR_INVALID_MODULE, "-1");
   FAILS(compileText("func.func private @g()\nfunc.func @f() {\n call @g() : () -> ()\n return\n}",
                     "cpu"),
-        FLASHATTN_ERROR_COMPILE, "the module calls functions that nobody defines: ");
+        FLASHATTN_ERROR_COMPILE, "the module calls undefined functions: ");
   FAILS(compileText("func.func @f() {\n %c = arith.constant 1 : index\n gpu.launch blocks(%a, %b, "
                     "%d) in (%e = %c, %g = %c, %h = %c) threads(%i, %j, %k) in (%l = %c, %m = %c, "
                     "%n = %c) {\n gpu.terminator\n }\n return\n}",
@@ -271,13 +271,13 @@ static void checkPacked(FlashAttnKernel dense) {
   CHECK(flashattnLaunchPacked(&packed) == FLASHATTN_OK);
   packed.data[3] = (char *)t[3].data + 2;
   FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_TENSOR,
-        "expected data of argument 3 ('o') at a multiple of 4 bytes but got 0x");
+        "expected data of argument 3 ('o') at an address that is a multiple of 4 bytes but got 0x");
   packed.data[3] = t[0].data; /* as large as o, so that no other tensor begins in it */
   FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_TENSOR,
         "expected the output argument 3 ('o') to share no memory with argument 0 ('q')");
   packed.match = 17;
   FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_INVALID_ARGUMENT,
-        "expected a match or 0 but got 17");
+        "expected field 'match' to be 0 or a result of flashattnMatchPythonTensors but got 17");
   packed.numTensors = 25;
   FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_INVALID_ARGUMENT,
         "expected 0 to 24 tensors but got 25");
@@ -313,9 +313,9 @@ static void checkTensors(void) {
   FAILS(flashattnLaunch(dense, NULL, NULL, 5), FLASHATTN_ERROR_INVALID_ARGUMENT,
         "expected tensors but got null");
   BAD(dense, t[1].elementType = FLASHATTN_F16,
-      "expected element type f32 of argument 1 ('k') but got f16");
+      "expected argument 1 ('k') with element type f32 but got f16");
   BAD(dense, t[1].elementType = 99,
-      "expected element type f32 of argument 1 ('k') but got no element type");
+      "expected argument 1 ('k') with element type f32 but got no element type");
   BAD(dense, t[0].rank = 3, "expected rank 4 of argument 0 ('q') but got 3");
   BAD(dense, t[2].sizes[3] = 32, "expected size 16 in dimension 3 of argument 2 ('v') but got 32");
   BAD(dense, t[2].sizes[2] = -1,
@@ -324,9 +324,9 @@ static void checkTensors(void) {
       "expected size 0 to 2147483647 in dimension 2 of argument 1 ('k') but got 2147483648");
   BAD(dense, t[3].data = NULL, "expected data of argument 3 ('o') but got null");
   BAD(dense, t[3].data = (char *)t[3].data + 2,
-      "expected data of argument 3 ('o') at a multiple of 4 bytes but got 0x");
+      "expected data of argument 3 ('o') at an address that is a multiple of 4 bytes but got 0x");
   BAD(strided, t[3].data = (char *)t[3].data + 4,
-      "expected data of argument 3 ('o') at a multiple of 16 bytes but got 0x");
+      "expected data of argument 3 ('o') at an address that is a multiple of 16 bytes but got 0x");
   BAD(dense, t[0].strides[2] = 20,
       "expected stride 16 in dimension 2 of argument 0 ('q') but got 20");
   BAD(dense, t[4].strides[1] = 4,
@@ -352,9 +352,8 @@ static void checkTensors(void) {
   BAD(dense, (t[4].sizes[1] = 3, t[4].strides[0] = 24),
       "expected head count of argument 4 ('lse') to be 4 as in argument 0 ('q') but got 3");
   BAD(strided, t[1].sizes[1] = t[2].sizes[1] = 3,
-      "expected the query head count to be a multiple of the key/value head count, 3, but got 4, "
-      "of "
-      "argument 0 ('q') and argument 1 ('k')");
+      "expected the query head count to be a multiple of the key/value head count, 3, but got 4 "
+      "(query heads of argument 0 ('q'), key/value heads of argument 1 ('k'))");
   /* Outputs must not share memory with other arguments. */
   BAD(dense, t[3].data = t[0].data,
       "expected the output argument 3 ('o') to share no memory with argument 0 ('q') but got "

@@ -87,7 +87,7 @@ static void checkRows(void) {
     memcpy(odd, tensors, sizeof(odd));
     odd[i].data = (char *)odd[i].data + 8;
     FAILS(flashattnLaunch(strided, NULL, odd, 4), FLASHATTN_ERROR_TENSOR,
-          "at a multiple of 16 bytes but got 0x");
+          "at an address that is a multiple of 16 bytes but got 0x");
     for (int d = 0; d < 3; ++d) {
       memcpy(odd, tensors, sizeof(odd));
       odd[i].strides[d] += 4;
@@ -160,8 +160,9 @@ static void checkChunks(void) {
       }
       char message[128];
       snprintf(message, sizeof(message),
-               "expected data of argument %d ('%s') at a multiple of 16 bytes but got 0x", i,
-               names[i]);
+               "expected data of argument %d ('%s') at an address that is a multiple of 16 bytes "
+               "but got 0x",
+               i, names[i]);
       FAILS(flashattnLaunch(kernel, NULL, odd, 3), FLASHATTN_ERROR_TENSOR, message);
     }
     flashattnKernelFree(kernel);
@@ -178,8 +179,9 @@ static void checkChunks(void) {
   all[4].data = (char *)all[4].data + 4;
   CHECK(flashattnLaunch(kernel, NULL, all, 5) == FLASHATTN_OK);
   all[3].data = (char *)all[3].data + 8;
-  FAILS(flashattnLaunch(kernel, NULL, all, 5), FLASHATTN_ERROR_TENSOR,
-        "expected data of argument 3 ('o') at a multiple of 16 bytes but got 0x");
+  FAILS(
+      flashattnLaunch(kernel, NULL, all, 5), FLASHATTN_ERROR_TENSOR,
+      "expected data of argument 3 ('o') at an address that is a multiple of 16 bytes but got 0x");
   flashattnKernelFree(kernel);
 }
 
@@ -458,8 +460,9 @@ int main(void) {
   FlashAttnTensor odd[4];
   memcpy(odd, tensors, sizeof(odd));
   odd[1].data = (char *)odd[1].data + 2;
-  FAILS(flashattnLaunch(shared, NULL, odd, 4), FLASHATTN_ERROR_TENSOR,
-        "expected data of argument 1 ('k') at a multiple of 16 bytes but got 0x");
+  FAILS(
+      flashattnLaunch(shared, NULL, odd, 4), FLASHATTN_ERROR_TENSOR,
+      "expected data of argument 1 ('k') at an address that is a multiple of 16 bytes but got 0x");
   /* An empty problem launches nothing. */
   void *stream = NULL;
   int before = getLaunches(&stream);

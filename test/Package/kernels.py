@@ -95,7 +95,7 @@ class KernelsTest(unittest.TestCase):
                 self.assertIn(asked.exception.args[0], listed)
 
     def test_bad_archives(self):
-        warning = "flashattn: warning: every kernel is compiled, for "
+        warning = "flashattn: warning: every kernel is compiled, because "
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "kernels.a")
             path.write_bytes(b"!<arch>\nno member")

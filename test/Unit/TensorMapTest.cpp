@@ -95,8 +95,8 @@ TEST_F(TensorMapTest, NothingToLoad) {
 
 TEST_F(TensorMapTest, RefusesTheBase) {
   shape.base = reinterpret_cast<void *>(0x1008);
-  EXPECT_EQ(encode(), "cuda:0 cannot make a tensor map: expected the tensor's first element at a "
-                      "multiple of 16 bytes but got address 0x1008");
+  EXPECT_EQ(encode(), "cuda:0 cannot make a tensor map: expected the tensor's first element at an "
+                      "address that is a multiple of 16 bytes but got 0x1008");
 }
 
 TEST_F(TensorMapTest, RefusesStrides) {
@@ -135,8 +135,8 @@ TEST_F(TensorMapTest, NotBeforeCUDA12) {
   // Simulate a library without this function. The process has a single function table.
   cuda::Driver &driver = getDriver();
   auto *function = std::exchange(driver.tensorMapEncodeTiled, nullptr);
-  EXPECT_EQ(encode(), "cuda:0 cannot make a tensor map: the CUDA driver (CUDA 12.4) has none, they "
-                      "came with CUDA 12.0");
+  EXPECT_EQ(encode(), "cuda:0 cannot make a tensor map, because the CUDA driver is too old: "
+                      "expected CUDA 12.0 or newer but got CUDA 12.4");
   driver.tensorMapEncodeTiled = function;
 }
 

@@ -209,7 +209,7 @@ class AuxTensors(unittest.TestCase):
         self.assertEqual(kernel.get_workspace_bytes(q, k, v, out, aux_tensors=(slopes,)), 0)
         with self.assertRaisesRegex(ArgumentError, "^expected aux0, with which the kernel was compiled, but got None"):
             kernel.launch(q, k, v, out)
-        with self.assertRaisesRegex(ArgumentError, "^expected element type f32 of 'aux0' but got f16"):
+        with self.assertRaisesRegex(ArgumentError, "^expected 'aux0' with element type f32 but got f16"):
             kernel.launch(q, k, v, out, aux_tensors=(slopes.astype(numpy.float16),))
         with self.assertRaisesRegex(ArgumentError, r"^expected 'aux0' to be a pair \(dtype, rank\) but got 'f32'"):
             flashattn.compile(head_dim=16, score_mod=slopes_of_heads, aux_tensors=("f32",))
@@ -232,7 +232,7 @@ class AuxTensors(unittest.TestCase):
         refuse(ArgumentError, "^expected head count of 'aux0' to be 4 as in 'q' but got 3$", aux_tensors=(slopes[:3],))
         refuse(ArgumentError, "^expected unit stride in the last dimension of 'aux0'", aux_tensors=(self.noise(8)[::2],))
         refuse(
-            UnsupportedError, "^expected element type f16, bf16, f32, i32 or bool of 'aux0' but got int64$",
+            UnsupportedError, "^expected 'aux0' with element type f16, bf16, f32, i32 or bool but got int64$",
             aux_tensors=(numpy.arange(4),),
         )  # fmt: skip
         refuse(

@@ -125,7 +125,7 @@ class AuxTensors(unittest.TestCase):
             ),
             (
                 lambda: attend(*self.rows, torch.ones(4, dtype=torch.float64)), UnsupportedError,
-                "^expected element type f16, bf16, f32, i32 or bool of 'aux0' but got float64$",
+                "^expected 'aux0' with element type f16, bf16, f32, i32 or bool but got float64$",
             ),
         ):  # fmt: skip
             with self.assertRaisesRegex(kind, message):

@@ -453,7 +453,7 @@ def test_refusals():
     )
     raises(
         bad,
-        "expected element type f16 of 'v' as in 'q' but got f32",
+        "expected 'v' with element type f16 as in 'q' but got f32",
         lambda: attention(q, k, v.float()),
     )
     raises(bad, "expected head dimension of 'k' to be 64", lambda: attention(q, k[..., :32], v))

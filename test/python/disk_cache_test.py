@@ -289,7 +289,7 @@ class DiskCacheTest(unittest.TestCase):
         for mode in (0o777, 0o775, 0o707):
             parent.chmod(mode)
             self.warns_once(
-                f"cannot keep compiled code in '{self.folder}': '{parent}' above it: expected a folder "
+                f"cannot keep compiled code in '{self.folder}': parent folder '{parent}': expected a folder "
                 f"that only its owner may write to, or one with a sticky bit, but got mode {mode:04o}",
                 SMALL, OTHER,
             )  # fmt: skip
@@ -299,12 +299,12 @@ class DiskCacheTest(unittest.TestCase):
         self.assertEqual(self.counts(SMALL), (1, 0))
         # Also of a folder that is there.
         parent.chmod(0o777)
-        self.warns_once(f"compiled code is not kept in '{self.folder}': '{parent}' above it: .*", SMALL)
+        self.warns_once(f"compiled code is not kept in '{self.folder}': parent folder '{parent}': .*", SMALL)
         parent.chmod(0o755)
         if os.geteuid() == 0:
             os.chown(parent, STRANGER, -1)
             self.warns_once(
-                f"compiled code is not kept in '{self.folder}': '{parent}' above it: expected a folder "
+                f"compiled code is not kept in '{self.folder}': parent folder '{parent}': expected a folder "
                 f"of user 0 but got one of user {STRANGER}",
                 SMALL,
             )  # fmt: skip

@@ -118,17 +118,17 @@ CASES = [
     (
         lambda: attention(*(x.astype(numpy.float64) for x in (Q, K, K))),
         UnsupportedError,
-        "expected element type f16, bf16 or f32 of 'q' but got float64",
+        "expected 'q' with element type f16, bf16 or f32 but got float64",
     ),
     (
         lambda: attention(*(x.astype(numpy.uint16) for x in (Q, K, K))),
         UnsupportedError,
-        "expected element type f16, bf16 or f32 of 'q' but got uint16; pass dtype='bf16' if",
+        "expected 'q' with element type f16, bf16 or f32 but got uint16; pass dtype='bf16' if",
     ),
     (
         lambda: attention(Q, K.astype(numpy.float16), K),
         ArgumentError,
-        "expected element type f32 of 'k' as in 'q' but got f16",
+        "expected 'k' with element type f32 as in 'q' but got f16",
     ),
     (
         lambda: attention(Q, K, K, dtype="f64"),
@@ -159,7 +159,7 @@ CASES = [
             K,
         ),
         ArgumentError,
-        "expected 'q' at a multiple of 4 bytes but got address 0x",
+        "expected 'q' at an address that is a multiple of 4 bytes but got 0x",
     ),
     (
         lambda: attention([[1.0]], K, K),
@@ -285,7 +285,7 @@ CASES = [
     (
         lambda: attention(Q, K, K, out=array(2, 4, 5, 16, dtype=numpy.float16)),
         ArgumentError,
-        "expected element type f32 of 'o' but got f16",
+        "expected 'o' with element type f32 but got f16",
     ),
     (
         lambda: attention(Q, K, K, out=read_only(2, 4, 5, 16)),

@@ -214,7 +214,7 @@ class FakeCUDATest(unittest.TestCase):
         again(kind((1, 2, 16, 64), 0x10000))
         self.assertEqual(len(_cache.cache.plans), 5)
         bad = flashattn.ArgumentError
-        with self.assertRaisesRegex(bad, "expected element type f16 of 'v' as in 'q' but got bf16"):
+        with self.assertRaisesRegex(bad, "expected 'v' with element type f16 as in 'q' but got bf16"):
             flashattn.attention(q, k, make(dtype="torch.bfloat16"), mask=causal, return_lse=True)
         with self.assertRaisesRegex(bad, "expected a CUDA stream or its address but got -1"):
             flashattn.attention(q, k, v, mask=causal, return_lse=True, stream=-1)

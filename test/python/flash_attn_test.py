@@ -360,7 +360,7 @@ class FlashAttnTest(unittest.TestCase):
             *rows, seen_by(12, 12), modify=lambda s: s - 0.1 * (heads + 1) * distance
         )
         self.near(found, wanted)
-        with self.assertRaisesRegex(UnsupportedError, "^expected score_mod without causal"):
+        with self.assertRaisesRegex(UnsupportedError, "^score_mod with causal or window_size is not supported"):
             cute.flash_attn_varlen_func(*rows, causal=True, **options)
         with self.assertRaises(TraceError):
             cute.flash_attn_func(
@@ -525,7 +525,7 @@ class FlashAttnTest(unittest.TestCase):
             fa2.flash_attn_func(q, k, v, 0.1)
         self.assertEqual(
             str(caught.exception),
-            "expected dropout_p 0 but got 0.1; pass 0.0, as in evaluation",
+            "expected dropout_p 0 but got 0.1; pass 0.0, because dropout is not supported",
         )
 
     def test_invalid(self):

@@ -60,7 +60,7 @@ CASES = [
     (
         call(o=Q.astype(numpy.float16)),
         ArgumentError,
-        "expected element type f32 of 'o' as in 'q' but got f16",
+        "expected 'o' with element type f32 as in 'q' but got f16",
     ),
     (call(o=None), ArgumentError, "expected 'o' to be an array of numpy, a tensor of torch"),
     (
@@ -82,7 +82,7 @@ CASES = [
     (
         call(lse=LSE.astype(numpy.float64)),
         ArgumentError,
-        "expected element type f32 of 'lse' but got float64; convert it",
+        "expected 'lse' with element type f32 but got float64; convert it",
     ),
     (
         call(lse=array(2, 5, 4).swapaxes(1, 2)),
@@ -102,7 +102,7 @@ CASES = [
     (
         call(do=Q.astype(numpy.float16)),
         ArgumentError,
-        "expected element type f32 of 'd_o' as in 'q' but got f16",
+        "expected 'd_o' with element type f32 as in 'q' but got f16",
     ),
     (
         call(do=numpy.broadcast_to(array(1), Q.shape)),
@@ -148,12 +148,12 @@ CASES = [
     (
         call(out=like(Q, K)),
         ArgumentError,
-        "expected out to be a tuple (dq, dk, dv) but got 2 of them",
+        "expected out to be a tuple (dq, dk, dv) but got 2 elements",
     ),
     (
         call(bias=BIAS, return_d_bias=True, out=like(Q, K, K)),
         ArgumentError,
-        "expected out to be a tuple (dq, dk, dv, d_bias) but got 3 of them",
+        "expected out to be a tuple (dq, dk, dv, d_bias) but got 3 elements",
     ),
     (
         call(out=like(Q, Q, K)),
@@ -163,7 +163,7 @@ CASES = [
     (
         call(out=(*like(Q, K), K.astype(numpy.float16))),
         ArgumentError,
-        "expected element type f32 of 'dv' but got f16",
+        "expected 'dv' with element type f32 but got f16",
     ),
     (
         call(out=(*like(Q, K), read_only(2, 2, 7, 16))),
@@ -178,7 +178,7 @@ CASES = [
     (
         call(bias=BIAS, return_d_bias=True, out=like(Q, K, K, BIAS.astype(numpy.float16))),
         ArgumentError,
-        "expected element type f32 of 'd_bias' but got f16",
+        "expected 'd_bias' with element type f32 but got f16",
     ),
     (
         call(sink_logits=SINKS, return_d_sink_logits=True, out=(*like(Q, K, K), array(8)[::2])),
@@ -198,7 +198,7 @@ CASES = [
     (
         call(*(Foreign(x.astype(numpy.float64)) for x in (Q, K, K, Q, LSE, Q))),
         UnsupportedError,
-        "expected element type f16, bf16 or f32 of 'q' but got f64",
+        "expected 'q' with element type f16, bf16 or f32 but got f64",
     ),
     (
         call(mask="causal"),

@@ -121,7 +121,7 @@ class BatchingTest(unittest.TestCase):
 
     def test_refusal(self):
         layer, x = types.SimpleNamespace(layer_idx=0, is_causal=True), torch.ones(1, 2, 3, 16)
-        with self.assertRaisesRegex(UnsupportedError, "expected starts of queries and keys with a paged cache"):
+        with self.assertRaisesRegex(UnsupportedError, "expected cu_seq_lens_q and cu_seq_lens_k with a paged cache"):
             hf.attend(layer, x, x, x, None, cache=object())
 
 

@@ -228,7 +228,7 @@ class ModelTest(unittest.TestCase):
                 UnsupportedError,
                 "expected output_attentions False but got True",
             ),
-            ({"cache": object()}, UnsupportedError, "expected starts of queries and keys with a paged cache"),
+            ({"cache": object()}, UnsupportedError, "expected cu_seq_lens_q and cu_seq_lens_k with a paged cache"),
         ):
             with self.subTest(message=message), self.assertRaisesRegex(kind, message):
                 hf.attend(layer, q, q, q, None, **options)

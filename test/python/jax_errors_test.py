@@ -62,11 +62,11 @@ class ErrorTest(unittest.TestCase):
             ((Q, K[:1], K), {}, ArgumentError, "expected batch size of 'k' to be 2 as in 'q' but got 1"),
             ((Q[:, :3], K, K), {}, ArgumentError, "a multiple of the key/value head count, 2, but got 3"),
             ((Q[0], K, K), {}, ArgumentError, "expected 'q' of rank 4 but got rank 3"),
-            ((Q, K.astype(numpy.float16), K), {}, ArgumentError, "expected element type f32 of 'k' as in 'q' but got f16"),
-            ((Q.astype(numpy.int32), K, K), {}, UnsupportedError, "expected element type f16, bf16 or f32 of 'q' but got i32"),
+            ((Q, K.astype(numpy.float16), K), {}, ArgumentError, "expected 'k' with element type f32 as in 'q' but got f16"),
+            ((Q.astype(numpy.int32), K, K), {}, UnsupportedError, "expected 'q' with element type f16, bf16 or f32 but got i32"),
             ((Q, K, K), {"bias": numpy.zeros((3, 9), numpy.float32)}, ArgumentError, "expected query length of 'bias' to be 1 or 5 but got 3"),
             ((Q, K, K), {"bias": numpy.zeros((1,) * 5, numpy.float32)}, ArgumentError, "expected 'bias' of rank 4 at most but got rank 5"),
-            ((Q, K, K), {"attn_mask": numpy.zeros((5, 9), numpy.float32)}, ArgumentError, "expected element type bool of 'attn_mask' but got f32"),
+            ((Q, K, K), {"attn_mask": numpy.zeros((5, 9), numpy.float32)}, ArgumentError, "expected 'attn_mask' with element type bool but got f32"),
             ((Q, K, K), {"sink_logits": numpy.zeros(3, numpy.float32)}, ArgumentError, "expected head count of 'sink_logits' to be 4 as in 'q' but got 3"),
             ((Q, K, K), {"kv_len": numpy.zeros(3, numpy.int32)}, ArgumentError, "expected batch size of 'kv_len' to be 2 as in 'q' but got 3"),
             ((Q, K, K), {"mask": numpy.ones((5, 9), bool)}, ArgumentError, "expected mask to be a flashattn mask or None but got ndarray; attn_mask= takes"),
@@ -160,7 +160,9 @@ class ErrorTest(unittest.TestCase):
         with jax.enable_x64(True):
             x = jnp.zeros((1, 1, 3, 16), jnp.float64)
             for call in (fj.attention, fj.dot_product_attention):
-                with self.assertRaisesRegex(UnsupportedError, "f16, bf16 or f32 of 'q' but got float64"):
+                with self.assertRaisesRegex(
+                    UnsupportedError, "expected 'q' with element type f16, bf16 or f32 but got float64"
+                ):
                     call(x, x, x)
 
 

@@ -101,7 +101,7 @@ class SequencesTest(unittest.TestCase):
             ({"cu_seqlens_k": None}, "expected 'k' of rank 4 but got rank 3"),
             ({"bias": make(0, 4, 1, 1)}, "expected no bias with cu_seqlens_q but got one"),
             ({"cu_seqlens_q": CU_Q[1:]}, "expected 3 starts in 'cu_seqlens_k', as in 'cu_seqlens_q', but got 4"),
-            ({"cu_seqlens_q": make(0, 4)}, "expected element type i32 of 'cu_seqlens_q' but got f32"),
+            ({"cu_seqlens_q": make(0, 4)}, "expected 'cu_seqlens_q' with element type i32 but got f32"),
             ({"q": Q[None], "k": K[None], "v": jnp.stack([V, V]), "layout": "bshd"},
              "expected batch size of 'v' to be 1, as its sequences are packed, but got 2"),
         )  # fmt: skip

@@ -122,11 +122,11 @@ class ErrorsTest(unittest.TestCase):
             "expected kv_num_heads 2, the heads of K, or none but got 4", q_num_heads=4, kv_num_heads=4
         )
         self.refuses(
-            "expected the heads of Q to be a multiple of those of K but got 3 and 2",
+            "expected the heads of Q to be a multiple of the heads of K but got 3 and 2",
             {"Q": zeros(2, 3, 3, 8)},
         )
         self.refuses(
-            "expected the heads of Q to be a multiple of those of K but got 4 and 0",
+            "expected the heads of Q to be a multiple of the heads of K but got 4 and 0",
             {"K": zeros(2, 0, 5, 8), "V": zeros(2, 0, 5, 6)},
         )
 
@@ -221,7 +221,7 @@ class ErrorsTest(unittest.TestCase):
             ("expected attn_mask over 5 keys at most but got 6", zeros(3, 6)),
             (
                 "expected attn_mask with a last dimension of 5, the number of keys, but got 1, "
-                "which opsets read differently; expand it",
+                "which opset versions interpret differently; expand attn_mask",
                 zeros(3, 1),
             ),
         ):

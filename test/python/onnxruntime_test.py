@@ -218,7 +218,7 @@ class ErrorsTest(unittest.TestCase):
         model = attention_model(any_shape, op=self.CUSTOM)
         self.refuses("expected K of head size 8, as Q has, but got 6", model,
                      K=numpy.zeros((1, 2, 5, 6), "float32"))  # fmt: skip
-        self.refuses("expected the heads of Q to be a multiple of those of K but got 3 and 2", model,
+        self.refuses("expected the heads of Q to be a multiple of the heads of K but got 3 and 2", model,
                      Q=numpy.zeros((1, 3, 3, 8), "float32"))  # fmt: skip
         five = attention_model({**self.SHAPES, "K": [1, 1, 2, 5, 8]}, op=self.CUSTOM)
         self.refuses("expected K of rank 4, as Q is, but got 5", five,

@@ -109,12 +109,12 @@ CASES = [
     (
         with_operands(bias=array(5, 7, dtype=numpy.float64)),
         UnsupportedError,
-        "expected element type f16, bf16 or f32 of 'bias' but got float64; convert it, as with",
+        "expected 'bias' with element type f16, bf16 or f32 but got float64; convert it, as with",
     ),
     (
         with_operands(bias=array(5, 7, dtype=bool)),
         UnsupportedError,
-        "expected element type f16, bf16 or f32 of 'bias' but got i1",
+        "expected 'bias' with element type f16, bf16 or f32 but got i1",
     ),
     (
         with_operands(bias=array(5, 14)[:, ::2]),
@@ -139,12 +139,12 @@ CASES = [
     (
         with_operands(attn_mask=array(5, 7)),
         ArgumentError,
-        "expected element type bool of 'attn_mask' but got f32; bias= takes numbers",
+        "expected 'attn_mask' with element type bool but got f32; bias= takes numbers",
     ),
     (
         with_operands(attn_mask=array(5, 7, dtype=numpy.int8)),
         ArgumentError,
-        "expected element type bool of 'attn_mask' but got int8",
+        "expected 'attn_mask' with element type bool but got int8",
     ),
     (
         with_operands(attn_mask=array(2, 5, dtype=bool)),
@@ -179,7 +179,7 @@ CASES = [
     (
         with_operands(sink_logits=array(4, dtype=complex)),
         ArgumentError,
-        "expected element type f32 of 'sink_logits' but got complex128; convert it, as with "
+        "expected 'sink_logits' with element type f32 but got complex128; convert it, as with "
         '.astype("float32") or .to(torch.float32)',
     ),
     (
@@ -215,7 +215,7 @@ CASES = [
     (
         with_operands(kv_len=[2.0, 3.0]),
         ArgumentError,
-        "expected element type i32 of 'kv_len' but got float64; convert it, as with .astype(",
+        "expected 'kv_len' with element type i32 but got float64; convert it, as with .astype(",
     ),
     (
         with_operands(kv_len=[[1], [2, 3]]),
@@ -225,12 +225,12 @@ CASES = [
     (
         with_operands(attn_mask=[1, 0, 1, 1, 0, 1, 1]),
         ArgumentError,
-        "expected element type bool of 'attn_mask' but got int64",
+        "expected 'attn_mask' with element type bool but got int64",
     ),
     (
         with_operands(kv_len=Foreign(array(2, dtype=numpy.int64))),
         ArgumentError,
-        "expected element type i32 of 'kv_len' but got i64; convert it, as with "
+        "expected 'kv_len' with element type i32 but got i64; convert it, as with "
         '.astype("int32") or .to(torch.int32)',
     ),
     (
@@ -280,7 +280,7 @@ CASES = [
     (
         with_operands(kv_len=array(2, dtype=bool)),
         ArgumentError,
-        "expected element type i32 of 'kv_len' but got i1",
+        "expected 'kv_len' with element type i32 but got i1",
     ),
     (
         with_operands(kv_len=array(2, dtype=numpy.int32)[::-1]),
@@ -326,7 +326,7 @@ CASES = [
     (
         lambda: compile(head_dim=16, bias=("f64", (1, 1, 1, 1))),
         UnsupportedError,
-        "expected dtype f16, bf16 or f32 of bias but got f64",
+        "expected bias with dtype f16, bf16 or f32 but got f64",
     ),
     (
         lambda: compile(head_dim=16, bias=("f32", (1, 1, None))),
@@ -353,7 +353,7 @@ CASES = [
             {"bias": array(5, 7, dtype=numpy.float16)}, bias=("f32", (1, 1, None, None))
         ),
         ArgumentError,
-        "expected element type f32 of 'bias', as compiled, but got f16",
+        "expected 'bias' with element type f32, as compiled, but got f16",
     ),
     (
         lambda: compiled({"bias": array(4, 5, 7)}, bias=("f32", (1, 1, None, None))),
@@ -416,7 +416,7 @@ CASES = [
     (
         lambda: compile(head_dim=16, chip="sm_80\0"),
         ArgumentError,
-        "expected chip without zeros but got 'sm_80\\x00'",
+        "expected chip without zero bytes but got 'sm_80\\x00'",
     ),
     # What says that it is a tensor.
     *(

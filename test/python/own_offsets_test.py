@@ -92,7 +92,7 @@ class OwnOffsets(unittest.TestCase):
         for offset, message in (
             (numpy.zeros(3, numpy.int32), "^expected batch size of 'offsets' to be 2 as in 'q' but got 3$"),
             (numpy.zeros((2, 2), numpy.int32), "^expected 'offsets' of rank 1 but got rank 2$"),
-            (numpy.zeros(2), "^expected element type i32 of 'offsets' but got"),
+            (numpy.zeros(2), "^expected 'offsets' with element type i32 but got"),
             (numpy.array([0, 1 << 40]), "^expected 'offsets' from -2147483648 to 2147483647 but got"),
         ):
             with self.assertRaisesRegex(ArgumentError, message):

@@ -96,7 +96,7 @@ class PagedTorchTest(unittest.TestCase):
     def test_gradients_are_refused(self):
         leaf = self.q.clone().requires_grad_()
         rest = self.given[1:]
-        message = "expected no tensor with requires_grad in a call with page_table but got one; call it under"
+        message = "expected no tensor with requires_grad in a call with page_table but got one; make the call under"
         with torch.no_grad():
             wanted = attend(leaf, *rest)
             attend(leaf, *rest, return_lse=True)  # a plan that a call with gradients would find
@@ -260,7 +260,7 @@ class PagedTorchTest(unittest.TestCase):
              lambda: ft.append(*halves, k, v, slot_mapping=slots, page_table=table, layout="bshd")),
             ("expected no kv_len with slot_mapping but got one",
              lambda: ft.append(*halves, k, v, lengths, slot_mapping=slots, layout="bshd")),
-            ("expected positions for a rotation with slot_mapping but got None",
+            ("expected positions with rotary_cos and slot_mapping but got None",
              lambda: ft.append(*halves, k, v, slot_mapping=slots, layout="bshd", **angles)),
             ("expected rotary_cos and rotary_sin or neither but got None as rotary_sin",
              lambda: ft.append(*halves, k, v, lengths, rotary_cos=angles["rotary_cos"], layout="bshd")),
@@ -278,7 +278,7 @@ class PagedTorchTest(unittest.TestCase):
              lambda: ft.append(*halves, k, v[:, :1], lengths, page_table=table, layout="bshd")),
             ("expected 'kv_len' of shape [3] but got [2]",
              lambda: ft.append(*halves, k, v, lengths[:2], page_table=table, layout="bshd")),
-            ("expected element type int32 or int64 of 'kv_len' but got float32",
+            ("expected 'kv_len' with element type int32 or int64 but got float32",
              lambda: ft.append(*halves, k, v, lengths.float(), page_table=table, layout="bshd")),
             ("expected 'page_table' of shape [3, 4] but got [2, 4]",
              lambda: ft.append(*halves, k, v, lengths, page_table=table[:2], layout="bshd")),

@@ -241,7 +241,7 @@ class SdpaTest(unittest.TestCase):
             with torch.profiler.profile() as profile:
                 found = run()
             compiled = run(torch.compile(own, backend="aot_eager", fullgraph=True))
-            with self.assertRaisesRegex(UnsupportedError, "expected element type .* but got float64"):
+            with self.assertRaisesRegex(UnsupportedError, "expected .* with element type .* but got float64"):
                 own(*(x.double() for x in (q, k, v)))
         finally:
             torch.nn.attention.restore_flash_attention_impl()
@@ -291,7 +291,7 @@ class SdpaTest(unittest.TestCase):
              r"expected attn_mask of a Boolean or .* but got torch.int64; convert it"),
             ((q, q, q, [1]), {}, ArgumentError, "expected attn_mask to be a tensor .* but got list"),
             ((q, q, q, torch.randn(5, 5).double()), {}, UnsupportedError,
-             "expected element type f16, bf16 or f32 of 'bias' but got float64"),
+             "expected 'bias' with element type f16, bf16 or f32 but got float64"),
             ((q, q, q, torch.randn(3, 5)), {}, ArgumentError,
              "expected query length of 'bias' to be 1 or 5 but got 3"),
             ((q, q[:, :2], q[:, :2]), {}, ArgumentError,
@@ -300,8 +300,8 @@ class SdpaTest(unittest.TestCase):
              "expected the query head count to be a multiple of the key/value head count, 3, but got 4"),
             ((q, q[..., :8], q), {}, ArgumentError, "expected head dimension of 'k' to be 16 .* but got 8"),
             ((q, q[:, :, :3], q), {}, ArgumentError, "expected key length of 'v' to be 3 .* but got 5"),
-            ((q, q.half(), q), {}, ArgumentError, "expected element type f32 of 'k' as in 'q' but got f16"),
-            ((q.double(),) * 3, {}, UnsupportedError, "expected element type .* but got float64"),
+            ((q, q.half(), q), {}, ArgumentError, "expected 'k' with element type f32 as in 'q' but got f16"),
+            ((q.double(),) * 3, {}, UnsupportedError, "expected .* with element type .* but got float64"),
             ((q, None, q), {}, ArgumentError, "expected 'key' to be a tensor of torch but got NoneType"),
             ((q[0, 0, 0], q, q), {}, ArgumentError, "expected 'query' of rank 2 at least but got rank 1"),
             ((q, q.to("meta"), q), {}, ArgumentError, "expected 'k' on .* but got"),

@@ -375,7 +375,7 @@ CASES = [
         "expected batch size of 'k' to be 1, as its sequences are packed, but got 2",
     ),
     (packed(cu_seqlens_q=[0]), ArgumentError, "expected at least 2 starts in 'cu_seqlens_q' but got 1"),
-    (packed(cu_seqlens_k=[]), ArgumentError, "expected element type i32 of 'cu_seqlens_k' but got float64"),
+    (packed(cu_seqlens_k=[]), ArgumentError, "expected 'cu_seqlens_k' with element type i32 but got float64"),
     (packed(cu_seqlens_k=zeros(0, dtype=numpy.int32)), ArgumentError, "expected at least 2 starts in 'cu_seqlens_k' but got 0"),
     (
         packed(cu_seqlens_k=[0, 20]),
@@ -393,7 +393,7 @@ CASES = [
     (packed(cu_seqlens_k=[0, 9, 8]), ArgumentError, "expected starts that do not decrease in 'cu_seqlens_k' but got 8 after 9"),
     (packed(cu_seqlens_q=[0, 5, 1 << 31]), ArgumentError, "expected 'cu_seqlens_q' from -2147483648 to 2147483647 but got 0 to 2147483648"),
     (packed(cu_seqlens_q=[[0, 5, 12]]), ArgumentError, "expected 'cu_seqlens_q' of rank 1 but got rank 2"),
-    (packed(cu_seqlens_q=[0.0, 5.0, 12.0]), ArgumentError, "expected element type i32 of 'cu_seqlens_q' but got float64; convert it"),
+    (packed(cu_seqlens_q=[0.0, 5.0, 12.0]), ArgumentError, "expected 'cu_seqlens_q' with element type i32 but got float64; convert it"),
     (packed(cu_seqlens_q=12), ArgumentError, "expected 'cu_seqlens_q' to be an array of numpy"),
     (packed(cu_seqlens_k=OnCUDA(3)), ArgumentError, "expected 'cu_seqlens_k' on the CPU as 'q' but got cuda:0"),
     (
@@ -447,7 +447,7 @@ CASES = [
     ),
     (packed(cu_seqlens=[0, 12]), KeywordError, "unexpected keyword argument 'cu_seqlens'; expected cu_seqlens_"),
     (packed(seqused_q=[5, 7]), KeywordError, "unexpected keyword argument 'seqused_q'; expected q_len="),
-    (packed(q=Q.astype(float)), UnsupportedError, "expected element type f16, bf16 or f32 of 'q' but got float64"),
+    (packed(q=Q.astype(float)), UnsupportedError, "expected 'q' with element type f16, bf16 or f32 but got float64"),
 ]
 
 

@@ -71,7 +71,7 @@ class TextsTest(unittest.TestCase):
         for what, message in (
             ("a function of LLVM's dialect", "Dialect `llvm' not found"),
             ("assembly", "Dialect `llvm' not found"),
-            ("a function of the C library", "calls functions that nobody defines: _mlir_ciface_system"),
+            ("a function of the C library", "calls undefined functions: _mlir_ciface_system"),
         ):
             text = _module.make_module(break_out.PROBLEM)
             inner, beside = break_out.codes(self.marker)[what]

@@ -317,7 +317,7 @@ class TuneTest(unittest.TestCase):
         _tuned.store("cpu/16/16/f32/triangular", {"schedule": slow})
         done = command("flashattn.tune", *arguments)
         self.assertIn(f"| {slow} (kept so far) |", done.stdout)
-        self.assertIn(f"it replaces {slow}", done.stdout)
+        self.assertIn(f"the new schedule replaces {slow}", done.stdout)
 
     def test_lists_what_fits_a_chip(self):
         def fitting(*arguments):

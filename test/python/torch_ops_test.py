@@ -301,13 +301,13 @@ class OperatorTest(unittest.TestCase):
         with self.assertRaisesRegex(ArgumentError, "expected 'k' of rank 4 but got rank 3"):
             attention(wide, wide[0], wide)
         with self.assertRaisesRegex(
-            ArgumentError, "expected element type f32 of 'v' as in 'q' but got f16"
+            ArgumentError, "expected 'v' with element type f32 as in 'q' but got f16"
         ):
             attention(wide, wide, wide.half())
         with self.assertRaisesRegex(ArgumentError, "expected 'k' on meta as 'q' but got cpu"):
             attention(wide, torch.randn(2, 5, 4, 8), wide)
         with self.assertRaisesRegex(
-            UnsupportedError, "expected element type f16, .* but got float64"
+            UnsupportedError, "expected 'q' with element type f16, .* but got float64"
         ):
             attention(*(wide.double(),) * 3)
 

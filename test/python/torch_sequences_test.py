@@ -248,7 +248,7 @@ class SequencesTest(unittest.TestCase):
                 row, row, row, q_len=torch.tensor([1, 2]), attn_mask=torch.ones(5, 5, dtype=torch.bool))),
             (ArgumentError, "expected 'cu_seqlens_q' on cpu as 'q' but got meta",
              lambda: attention(leaf, k, v, layout="thd", **meta)),
-            (ArgumentError, "expected element type i32 of 'cu_seqlens_q' but got f32",
+            (ArgumentError, "expected 'cu_seqlens_q' with element type i32 but got f32",
              lambda: attention(leaf, k, v, layout="thd", cu_seqlens_q=CU_Q.float(), cu_seqlens_k=CU_K)),
             (ArgumentError, "expected starts from 0 to 61 in 'cu_seqlens_q' but got 65",  # without a plan
              lambda: attention(leaf[1:], k, v, layout="thd", cu_seqlens_q=CU_Q + 7, cu_seqlens_k=CU_K)),

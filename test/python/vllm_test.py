@@ -270,7 +270,7 @@ class RegisterTest(unittest.TestCase):
             with self.assertRaisesRegex(UnsupportedError, "expected vllm 0.32 or later but got 0.9.1"):
                 plugin.register()
             sys.modules["vllm"] = None
-            with self.assertRaisesRegex(UnsupportedError, "expected vllm, .* but got no package of this name"):
+            with self.assertRaisesRegex(UnsupportedError, "expected the package vllm, .* but found none"):
                 plugin.register()
 
     def test_imports_neither_vllm_nor_torch(self):

@@ -165,28 +165,28 @@ def check_cpu(lib):
         (rows, out * 2, {}, "expected 3 arguments and 1 results of the call but got 3 and 2", 3),
         (rows, [(o.ctypes.data, (1,) * 5, "float32")], {}, "expected a buffer of rank 4 at most but got 5", 3),
         (rows, [view(o[0])], {}, "expected rank 4 of argument 3 ('o') but got 3", 3),
-        (rows, [view(o.astype(numpy.float64))], {}, "expected element type f32 of argument 3 ('o') but got f64", 3),
+        (rows, [view(o.astype(numpy.float64))], {}, "expected argument 3 ('o') with element type f32 but got f64", 3),
         (rows, rows[:1], {}, "expected the output argument 3 ('o') to share no memory with argument 0 ('q')", 3),
-        (rows, out, {"version": "0.0.9"}, f"expected a program of version {flashattn.__version__} of flashattn but got one of 0.0.9: compile or export it again", 3),
-        (rows, out, {"model": number(1.0)}, "expected a text as attribute 'model' of the call but got none", 3),
+        (rows, out, {"version": "0.0.9"}, f"expected a program compiled by flashattn {flashattn.__version__} but got one compiled by flashattn 0.0.9: compile or export it again", 3),
+        (rows, out, {"model": number(1.0)}, "expected attribute 'model' of the call to be a text but got none", 3),
         (rows, out, {"module": "nothing"}, "custom op 'nothing' is unknown", 3),
         (rows, out, {"model": "sm_80", "module": attributes_for(PROBLEM._replace(d=12, dv=12))["module"]}, "expected D to be a multiple of 8 up to 256 but got 12", 12),
         (rows, out, {"module": given["module"].replace("  return", "  %0 = arith.constant 0 : i32\n  return")}, "expected one function around one attention but got 'arith.constant'", 3),
         (rows, out, {"module": given["module"] + "llvm.func @system(!llvm.ptr) -> i32"}, "Dialect `llvm' not found", 3),
         (rows, out, {"schedule": "tile_m = 8>) {}"}, "tile_m", 12),
-        (rows, out, {"scale": number(0.25, numpy.int64)}, "expected a number of type f32 as attribute 'scale' of the call but got one of another type", 3),
+        (rows, out, {"scale": number(0.25, numpy.int64)}, "expected attribute 'scale' of the call to be a number of type f32 but got another type", 3),
         (rows, out, {"scale": number(-1.0)}, "expected argument 4 ('scale') from 1e-18 to 1e18 but got", 3),
     ):  # fmt: skip
         expect(caller(inputs, outputs, {**given, **changed}), message)
         assert caller.code == code, (message, caller.code)
     del given["scale"]
-    expect(caller(rows, out, given), "expected a number of type f32 as attribute 'scale' of the call but got none")  # fmt: skip
+    expect(caller(rows, out, given), "expected attribute 'scale' of the call to be a number of type f32 but got none")  # fmt: skip
     with_offset = PROBLEM._replace(operands=(_module.Operand("offset", "index", ""),))
     given = attributes_for(with_offset, offset=number(2, numpy.int64))
     expect(caller(rows, out, given) or "no error", "no error")
     wanted = flashattn.attention(q, k, v, mask=flashattn.causal, offset=2)
     numpy.testing.assert_array_equal(o, wanted)
-    expect(caller(rows, out, attributes_for(with_offset)), "expected a number of type i64 as attribute 'offset' of the call but got none")  # fmt: skip
+    expect(caller(rows, out, attributes_for(with_offset)), "expected attribute 'offset' of the call to be a number of type i64 but got none")  # fmt: skip
     print("PASS: calls on the CPU")
 
 

@@ -51,7 +51,7 @@ Expected<std::string> flashattn::assemble(StringRef ptx, StringRef chip) {
   std::string named = llvm::sys::Process::GetEnv("FLASHATTN_PTXAS").value_or("ptxas");
   Expected<std::string> ptxas =
       findTool(named, {"/usr/local/cuda/bin"},
-               "FLASHATTN_PTXAS names the one of a CUDA toolkit; PTX needs none");
+               "set FLASHATTN_PTXAS to the ptxas of a CUDA toolkit; code in PTX needs no ptxas");
   if (!ptxas)
     return ptxas.takeError();
   Expected<ScratchFile> source = ScratchFile::create(ptx), cubin = ScratchFile::create();
@@ -79,14 +79,16 @@ static Expected<std::string> findRuntime() {
     if (fs::exists(path))
       return path.str().str();
   }
-  return llvm::createStringError("expected libFlashAttnAOTRuntime.a as '" + path +
-                                 "' but found none: --emit=object needs none");
+  return llvm::createStringError(
+      "expected libFlashAttnAOTRuntime.a as '" + path +
+      "' but found none: use --emit=object, which does not need the file");
 }
 
 Error flashattn::linkShared(StringRef linker, StringRef object, StringRef output,
                             StringRef soname) {
-  Expected<std::string> program =
-      findTool(linker, {}, "--linker=PROGRAM names another C compiler; --emit=object needs none");
+  Expected<std::string> program = findTool(linker, {},
+                                           "give another C compiler by --linker=PROGRAM, or use "
+                                           "--emit=object, which does not need a C compiler");
   if (!program)
     return program.takeError();
   Expected<std::string> runtime = findRuntime();

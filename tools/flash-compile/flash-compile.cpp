@@ -198,7 +198,7 @@ static Error emitKernels(ModuleOp module, OutputFiles &outputs, Progress &progre
   if (names.size() > 1)
     return llvm::createStringError(
         llvm::formatv("--emit=cubin: expected one group of kernels but got {0}, {1}: --function "
-                      "takes one function, and --emit=object takes all of them",
+                      "selects one function, and --emit=object compiles all functions",
                       names.size(), llvm::join(names, ", "))
             .str());
   progress.set("assembling for " + chips[0]);

@@ -132,8 +132,8 @@ cl::opt<bool> raiseFlag("raise",
 cl::opt<bool>
     tuneFlag("tune",
              cl::desc("Time the schedules that fit and keep for later runs the one that is "
-                      "faster than the compiler's own choice by 2% and by more than they "
-                      "vary, if any"),
+                      "faster than the compiler's own choice by 2% and by more than the "
+                      "times vary, if any"),
              cl::cat(compileCategory));
 cl::opt<std::string> tunedFile(
     "tuned-schedules", cl::value_desc("FILE|none"),

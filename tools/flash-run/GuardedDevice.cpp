@@ -99,8 +99,9 @@ Error GuardedDevice::checkMargin(const Buffer &buffer, size_t begin, const char 
     if (bytes[i] != kGuard) {
       int64_t at = int64_t(begin + i) - int64_t(kMargin);
       return llvm::createStringError(
-          llvm::formatv("memory {0} a buffer of {1} bytes was written, at byte {2} of it", side,
-                        buffer.bytes, at)
+          llvm::formatv(
+              "memory {0} a buffer of {1} bytes was written, at byte {2} from the buffer's start",
+              side, buffer.bytes, at)
               .str());
     }
   return Error::success();

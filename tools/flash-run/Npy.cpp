@@ -183,7 +183,7 @@ static Expected<Header> readHeader(Input &input) {
   if (!scalar)
     return llvm::createStringError(
         "expected elements of type <f2, <f4, <f8, <u2 (bf16), |b1, |i1, <i4 or <i8 but got " +
-        name + ": save the array as one of them, as with .astype(numpy.float32)");
+        name + ": save the array as one of these types, as with .astype(numpy.float32)");
   Header header{*scalar, {}, !order->starts_with("False")};
   SmallVector<StringRef> sizes;
   shapeText->take_until([](char c) { return c == ')'; })

@@ -123,7 +123,7 @@ static std::string explainObstacle(const CheckedOp &op, Operation *operation) {
     return op.obstacle;
   for (Operation *parent = operation->getParentOp(); parent; parent = parent->getParentOp())
     if (isa<scf::ParallelOp, scf::ForallOp, affine::AffineParallelOp>(parent))
-      return ("expected no parallel loop around it but got " + parent->getName().getStringRef())
+      return ("expected no enclosing parallel loop but got " + parent->getName().getStringRef())
           .str();
   return {};
 }
@@ -489,8 +489,8 @@ Expected<SmallVector<HostTensor>> Observer::run(ModuleOp module, const Program &
                                                 const LoweringOptions &options) {
   if (this->options.fault && this->options.fault->op && *this->options.fault->op >= units.size())
     return llvm::createStringError(
-        llvm::formatv("expected a fault in one of {0} ops but got number {1}", units.size(),
-                      *this->options.fault->op)
+        llvm::formatv("expected the number of an op below {0} for the fault but got {1}",
+                      units.size(), *this->options.fault->op)
             .str());
   {
     // Warnings and remarks are emitted when the module is compiled without the calls.

@@ -18,8 +18,8 @@ static Expected<ValueInfo> getInfo(Type type, const llvm::Twine &what) {
   auto shaped = dyn_cast<ShapedType>(type);
   std::optional<Scalar> scalar = getScalar(shaped ? shaped.getElementType() : type);
   if (!scalar)
-    return fail("f16, bf16, f32, f64, i1, i8, i32, i64 or index, or ranked tensors or memrefs "
-                "of them");
+    return fail("f16, bf16, f32, f64, i1, i8, i32, i64 or index, or a ranked tensor or memref "
+                "of one of these types");
   info.scalar = *scalar;
   info.isScalar = !shaped;
   if (!shaped)

@@ -317,8 +317,8 @@ Error flashattn::tune(ModuleOp module, const Program &program, const Inputs &inp
   printTrials(trials);
   if (best == &own)
     llvm::outs() << llvm::formatv(
-        "tune: no schedule is faster than the compiler's own choice by {0}% and by more than they "
-        "vary\n",
+        "tune: no schedule is faster than the compiler's own choice by {0}% and by more than the "
+        "times vary\n",
         kMargin * 100);
   if (Error error = storeTunedSchedule(
           file, key, llvm::json::Object{{"schedule", best->fields}, {"ms", best->median}}))
@@ -326,6 +326,6 @@ Error flashattn::tune(ModuleOp module, const Program &program, const Inputs &inp
   llvm::outs() << "tune: best for " << key << ": " << best->fields << ", written to " << file
                << "\n";
   if (kept && !best->isKept)
-    llvm::outs() << "tune: it replaces " << formatFields(kept.getFields()) << "\n";
+    llvm::outs() << "tune: the new schedule replaces " << formatFields(kept.getFields()) << "\n";
   return Error::success();
 }

@@ -116,7 +116,7 @@ struct ConvertFlashAttnToCPUPass
     IRRewriter rewriter(&getContext());
     WalkResult walk = getOperation().walk([&](LoadTileOp op) {
       if (op.getOnes() || !op.getSegments().empty()) {
-        op.emitOpError() << "expected " << (op.getOnes() ? "ones" : "compacted rows")
+        op.emitOpError() << "expected " << (op.getOnes() ? "columns of ones" : "compacted rows")
                          << " only with warp specialization";
         return WalkResult::interrupt();
       }

@@ -200,7 +200,7 @@ LogicalResult Distributor::distribute(Operation *op) {
       .Default([&](Operation *op) -> LogicalResult {
         if (OpTrait::hasElementwiseMappableTraits(op) && op->getNumResults() == 1)
           return elementwise(op);
-        return op->emitOpError() << "has no distribution to threads in a tile program";
+        return op->emitOpError() << "cannot be distributed to threads in a tile program";
       });
 }
 
@@ -209,7 +209,8 @@ LogicalResult Distributor::forOp(scf::ForOp op) {
   for (auto [init, argument] : llvm::zip_equal(op.getInitArgs(), op.getRegionIterArgs())) {
     inits.push_back(isDistributed(init.getType()) ? mapped(init) : init);
     if (!inits.back())
-      return op.emitOpError() << "has no distribution to threads of its operand " << init.getType();
+      return op.emitOpError() << "cannot be distributed to threads: its operand of type "
+                              << init.getType() << " has no thread layout";
     if (sums.contains(argument))
       inits.back() = withAllRows(inits.back(), init.getType());
   }
@@ -246,7 +247,8 @@ LogicalResult Distributor::ifOp(scf::IfOp op) {
     Type type = result.getType();
     types.push_back(isDistributed(type) ? threadTypeOf(result) : type);
     if (!types.back())
-      return op.emitOpError() << "has no distribution to threads of its result " << type;
+      return op.emitOpError() << "cannot be distributed to threads: its result of type " << type
+                              << " has no thread layout";
   }
   auto branch = scf::IfOp::create(b, loc, types, op.getCondition(), /*withElseRegion=*/true);
   for (auto [to, from] : {std::pair(&branch.getThenRegion(), &op.getThenRegion()),
@@ -295,8 +297,8 @@ LogicalResult Distributor::elementwise(Operation *op) {
   for (Value operand : op->getOperands()) {
     operands.push_back(isDistributed(operand.getType()) ? mapped(operand) : operand);
     if (!operands.back())
-      return op->emitOpError() << "has no distribution to threads of its operand "
-                               << operand.getType();
+      return op->emitOpError() << "cannot be distributed to threads: its operand of type "
+                               << operand.getType() << " has no thread layout";
     if (hasSums)
       operands.back() = withAllRows(operands.back(), operand.getType());
   }
@@ -367,8 +369,8 @@ LogicalResult Distributor::compareColumns(arith::CmpIOp op) {
   const NumberParts &parts = columnParts.at(op.getRhs());
   Value rows = mapped(op.getLhs());
   if (!rows)
-    return op.emitOpError() << "has no distribution to threads of its operand "
-                            << op.getLhs().getType();
+    return op.emitOpError() << "cannot be distributed to threads: its operand of type "
+                            << op.getLhs().getType() << " has no thread layout";
   auto type = cast<VectorType>(rows.getType());
   Value thread = vector::BroadcastOp::create(b, loc, type, parts.thread);
   values[op] =
@@ -395,8 +397,8 @@ LogicalResult Distributor::shapeCast(vector::ShapeCastOp op) {
       return success();
     }
   }
-  return op.emitOpError() << "has no distribution to threads from " << op.getSourceVectorType()
-                          << " to " << type;
+  return op.emitOpError() << "cannot be distributed to threads: its cast from "
+                          << op.getSourceVectorType() << " to " << type << " has no thread layout";
 }
 
 /// Extracts columns of a tile that are a contiguous range of a thread's fragment.
@@ -435,7 +437,7 @@ LogicalResult Distributor::broadcast(vector::BroadcastOp op) {
     source = VectorType::get({1, source.getDimSize(0)}, source.getElementType());
   Value held = flatColumn && isStep(op.getSource()) ? numbers(source) : mapped(op.getSource());
   if (!held)
-    return op.emitOpError() << "has no distribution to threads of its operand";
+    return op.emitOpError() << "cannot be distributed to threads: its operand has no thread layout";
   if (!flatColumn && layout.isRow(source) && layout.isRow(type)) {
     values[op] = held;
     return success();
@@ -458,7 +460,8 @@ LogicalResult Distributor::broadcast(vector::BroadcastOp op) {
       columnParts[op] = std::move(spread);
     }
   } else {
-    return op.emitOpError() << "has no distribution to threads from " << source << " to " << type;
+    return op.emitOpError() << "cannot be distributed to threads: its broadcast from " << source
+                            << " to " << type << " has no thread layout";
   }
   values[op] = shuffle(held, mask);
   return success();
@@ -542,7 +545,7 @@ Value Distributor::reduceQuad(vector::CombiningKind kind, Value row) {
 LogicalResult Distributor::anyRow(AnyRowOp op) {
   Value held = mapped(op.getCondition());
   if (!held)
-    return op.emitOpError() << "has no distribution to threads of its operand";
+    return op.emitOpError() << "cannot be distributed to threads: its operand has no thread layout";
   Value mine;
   for (Value element : vector::ToElementsOp::create(b, loc, held).getResults())
     mine = mine ? Value(arith::OrIOp::create(b, loc, mine, element)) : element;
@@ -577,7 +580,8 @@ LogicalResult Distributor::reduction(vector::MultiDimReductionOp op) {
     values[op.getResult()] = combine(kind, acc, reduceQuad(kind, held));
     return success();
   }
-  return op.emitOpError() << "has no distribution to threads from " << source;
+  return op.emitOpError() << "cannot be distributed to threads: its reduction of " << source
+                          << " has no thread layout";
 }
 
 namespace {

@@ -38,7 +38,7 @@ LogicalResult Distributor::load(LoadTileOp op) {
     return op.emitOpError() << "expected a contraction to read shared memory; run "
                                "flashattn-stage-shared first";
   if (op.getOnes() || !op.getSegments().empty())
-    return op.emitOpError() << "expected " << (op.getOnes() ? "ones" : "compacted rows")
+    return op.emitOpError() << "expected " << (op.getOnes() ? "columns of ones" : "compacted rows")
                             << " only in a tile that a contraction reads";
   bool hasEnds = op.getBeginRow() || op.getEndRow();
   if (op.getTileType().getRank() == 1 && op.getDims().size() <= 2 && !hasEnds && op.getRowDim() &&
@@ -119,8 +119,8 @@ LogicalResult Distributor::addTile(AddTileOp op) {
                             << op.getOrder().getType();
   if (!held || !layout.isPart(tile) ||
       static_cast<int64_t>(op.getParts()) != layout.countParts(tile.getDimSize(0)))
-    return op.emitOpError() << "has no distribution to threads of " << tile << " in "
-                            << op.getParts() << " parts";
+    return op.emitOpError() << "cannot be distributed to threads: its tile of type " << tile
+                            << " in " << op.getParts() << " parts has no thread layout";
   constexpr int64_t kVector = 4;
   int64_t adjacent = op.getAdjacent(), each = cast<VectorType>(held.getType()).getNumElements();
   SmallVector<Value> at(op.getIndices());
@@ -436,7 +436,8 @@ LogicalResult Distributor::store(StoreTileOp op) {
   Type element = type.getElementType();
   if (!held || !(isRow ? layout.isRow(type) : layout.isTile(type)) || rowDims.size() > 2 ||
       !element.isIntOrFloat() || element.getIntOrFloatBitWidth() < 8)
-    return op.emitOpError() << "has no distribution to threads of " << type;
+    return op.emitOpError() << "cannot be distributed to threads: its tile of type " << type
+                            << " has no thread layout";
   int64_t last = op.getMemRefType().getRank() - 1;
   if (!isRow && op.getDims().back() != last)
     return op.emitOpError() << "expected columns along the last dimension, " << last << ", but got "

@@ -97,7 +97,8 @@ LogicalResult Distributor::wgmma(hopper::WgmmaOp op) {
   Value acc = op.getAcc() ? mapped(op.getAcc()) : Value(), rhs = op.getB();
   Value first = op.getFirst() ? mapped(op.getFirst()) : Value();
   if (!type || !a || (op.getAcc() && !acc) || (op.getFirst() && !first))
-    return op.emitOpError() << "has no distribution to threads of its operands";
+    return op.emitOpError()
+           << "cannot be distributed to threads: an operand or the result has no thread layout";
   if (layout.laneRows == 1) {
     type = VectorType::get({2 * type.getNumElements()}, type.getElementType());
     if (isDistributed(op.getA().getType()))
@@ -116,9 +117,9 @@ LogicalResult Distributor::wgmma(hopper::WgmmaOp op) {
     // A column range begins with a panel.
     if (!op.getTransposed() || memref.getDimSize(0) % parts != 0 ||
         memref.getDimSize(0) * memref.getDimSize(2) != tile.getDimSize(1))
-      return op.emitOpError() << "expected whole panels of columns for each of " << parts
-                              << " warpgroups, and the columns of " << tile << ", but got "
-                              << memref;
+      return op.emitOpError() << "expected a transposed right-hand side with the columns of "
+                              << tile << ", in whole panels for each of " << parts
+                              << " warpgroups, but got " << memref;
     rhs = sliceForWarpgroup(rhs, 0, memref.getDimSize(0) / parts);
   }
   values[op.getD()] =
@@ -138,10 +139,10 @@ LogicalResult Distributor::contractPanels(vector::ContractionOp op) {
   int64_t k = op.getLhsType().getDimSize(1), n = op.getRhsType().getDimSize(0);
   if (!lhs || !acc || isRhsTransposed(op) != true || warpgroup || n % kRows != 0 ||
       op.getLhsType().getDimSize(0) != hopper::kWarpgroupRows)
-    return op.emitOpError()
-           << "expected lhs[m,k] of " << hopper::kWarpgroupRows
-           << " rows times rhs[n,k] of a multiple of " << kRows
-           << ", both in shared memory, for a product that only some warps of a warpgroup compute";
+    return op.emitOpError() << "expected lhs[m,k] with " << hopper::kWarpgroupRows
+                            << " rows times rhs[n,k] with a multiple of " << kRows
+                            << " rows, both in shared memory, for a product that only some warps "
+                               "of a warpgroup compute";
   // LLVM cannot analyze a shuffle. Otherwise it would hoist the addresses out of the surrounding
   // loop, into registers that are needed there.
   Value thread = arith::IndexCastOp::create(b, loc, b.getI32Type(), program.getThread());
@@ -182,7 +183,8 @@ LogicalResult Distributor::wgmmaWait(hopper::WgmmaWaitOp op) {
   for (Value value : op.getValues()) {
     held.push_back(mapped(value));
     if (!held.back())
-      return op.emitOpError() << "has no distribution to threads of its operand";
+      return op.emitOpError()
+             << "cannot be distributed to threads: its operand has no thread layout";
   }
   auto wait = hopper::WgmmaWaitOp::create(b, loc, ValueRange(held).getTypes(), held,
                                           op.getPendingAttr(), op.getHeldAttr());
@@ -195,7 +197,7 @@ LogicalResult Distributor::wgmmaWait(hopper::WgmmaWaitOp op) {
 LogicalResult Distributor::storeTile(hopper::StoreTileOp op) {
   Value held = mapped(op.getValue());
   if (!held)
-    return op.emitOpError() << "has no distribution to threads of its operand";
+    return op.emitOpError() << "cannot be distributed to threads: its operand has no thread layout";
   Value tile = op.getTile();
   if (warpgroup)
     tile = sliceForWarpgroup(tile, 1, hopper::kWarpgroupRows);
@@ -207,7 +209,7 @@ LogicalResult Distributor::storeTile(hopper::StoreTileOp op) {
 LogicalResult Distributor::readTile(hopper::ReadTileOp op) {
   VectorType type = layout.threadType(cast<VectorType>(op.getResult().getType()));
   if (!type)
-    return op.emitOpError() << "has no distribution to threads of its result";
+    return op.emitOpError() << "cannot be distributed to threads: its result has no thread layout";
   Value tile = op.getTile();
   if (warpgroup)
     tile = sliceForWarpgroup(tile, 1, hopper::kWarpgroupRows);
@@ -221,7 +223,7 @@ LogicalResult Distributor::readTile(hopper::ReadTileOp op) {
 LogicalResult Distributor::pin(hopper::PinOp op) {
   Value held = mapped(op.getValue());
   if (!held)
-    return op.emitOpError() << "has no distribution to threads of its operand";
+    return op.emitOpError() << "cannot be distributed to threads: its operand has no thread layout";
   values[op.getResult()] = hopper::PinOp::create(b, loc, held.getType(), held);
   return success();
 }
@@ -229,7 +231,7 @@ LogicalResult Distributor::pin(hopper::PinOp op) {
 LogicalResult Distributor::addTile(hopper::AddTileOp op) {
   Value held = mapped(op.getValue());
   if (!held)
-    return op.emitOpError() << "has no distribution to threads of its operand";
+    return op.emitOpError() << "cannot be distributed to threads: its operand has no thread layout";
   hopper::AddTileOp::create(b, loc, held, op.getStaging(), op.getTarget(), op.getIndices(),
                             findWarp());
   return success();
@@ -238,7 +240,7 @@ LogicalResult Distributor::addTile(hopper::AddTileOp op) {
 LogicalResult Distributor::stageTile(hopper::StageTileOp op) {
   Value held = mapped(op.getValue());
   if (!held)
-    return op.emitOpError() << "has no distribution to threads of its operand";
+    return op.emitOpError() << "cannot be distributed to threads: its operand has no thread layout";
   hopper::StageTileOp::create(b, loc, held, op.getStaging(), findWarp());
   return success();
 }

@@ -47,7 +47,7 @@ static LogicalResult mapToGPU(RewriterBase &b, ProgramOp program) {
                                  << sizes.size();
   for (auto signal : program.getBody()->getOps<SignalAddedOp>())
     return signal.emitOpError() << "expected a schedule with warp specialization and "
-                                   "dq_reduce_stages but got one without";
+                                   "dq_reduce_stages but got one without them";
   b.setInsertionPoint(program);
   Value one = build.index(1);
   Value blocks = sizes[0];

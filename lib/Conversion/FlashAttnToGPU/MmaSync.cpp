@@ -185,8 +185,8 @@ LogicalResult Distributor::write(vector::TransferWriteOp op) {
   if (!memory || !isSharedMemory(memory) || !held || !layout.isTile(type) ||
       type.getElementTypeBitWidth() != 16)
     return op.emitOpError() << "expected a tile of " << layout.tileM
-                            << " rows of 16 bits for shared memory but got " << type << " for "
-                            << op.getBase().getType();
+                            << " rows of 16-bit elements, to be stored to shared memory, but got "
+                            << type << " for " << op.getBase().getType();
   int64_t columns = type.getDimSize(1), groups = layout.warpColumns(columns) / 8;
   Value firstChunk = columnWarp ? mul(columnWarp, groups) : index(0);
   SharedAddresses places(b, loc, op, add(warpRow, laneRow), firstChunk, laneColumn);
@@ -418,7 +418,8 @@ LogicalResult Distributor::contract(vector::ContractionOp op) {
     return success();
   }
   if (!lhs || !acc || layout.columnWarps > 1)
-    return op.emitOpError() << "has no distribution to threads of its operands";
+    return op.emitOpError()
+           << "cannot be distributed to threads: its operands have no thread layout";
   int64_t kSize = op.getLhsType().getDimSize(1), nSize = accType.getDimSize(1);
   bool f32 = op.getLhsType().getElementType().isF32();
   values[op] = f32 ? contractF32(lhs, rhs, *transposed, acc, kSize, nSize)

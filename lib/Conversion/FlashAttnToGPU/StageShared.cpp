@@ -303,10 +303,11 @@ static LogicalResult verifyChunks(LoadTileOp load) {
   ArrayRef<int64_t> dims = load.getDims();
   if (dims.size() != 2 || !load.isDense() || dims.back() != last)
     return load.emitOpError() << "expected a contraction's operand with rows along one dimension "
-                                 "and columns along the last, "
+                                 "and columns along the last dimension, "
                               << last << ", but got dims " << dims;
   if (load.getOnes() || !load.getSegments().empty())
-    return load.emitOpError() << "expected " << (load.getOnes() ? "ones" : "compacted rows")
+    return load.emitOpError() << "expected "
+                              << (load.getOnes() ? "columns of ones" : "compacted rows")
                               << " only with warp specialization";
   VectorType tile = load.getTileType();
   if (!tile.getElementType().isIntOrFloat() ||
@@ -526,7 +527,7 @@ struct StageSharedPass : flashattn::impl::StageSharedBase<StageSharedPass> {
         continue;
       if (!program->getParentOfType<gpu::LaunchOp>()) {
         program.emitOpError()
-            << "expected a 'gpu.launch' around it; run flashattn-map-to-gpu first";
+            << "expected an enclosing 'gpu.launch'; run flashattn-map-to-gpu first";
         return signalPassFailure();
       }
       if (failed(Stager(rewriter, program).run()))

@@ -101,7 +101,8 @@ static LogicalResult showLLVMAccess(Operation *op, ModelKernel &kernel, Value ad
                                     Value stored, std::optional<uint64_t> alignment) {
   Type element = isa<VectorType>(type) ? cast<VectorType>(type).getElementType() : type;
   if (!element.isIntOrIndexOrFloat())
-    return op->emitOpError("expected an access to numbers, which the GPU model supports, but got ")
+    return op->emitOpError("expected an access to integers, indices or floats, which the GPU model "
+                           "supports, but got ")
            << type;
   OpBuilder b(op);
   Location loc = op->getLoc();
@@ -330,8 +331,9 @@ static LogicalResult convert(NVVM::MmaOp op, ModelKernel &kernel) {
   std::optional<ProductElement> element = getElement(op);
   auto results = dyn_cast<LLVM::LLVMStructType>(op.getType());
   if (!element || !results || results.getBody().size() != 4 || !results.getBody().front().isF32())
-    return op.emitOpError("expected a product m16n8k16 of f16 or bf16 or m16n8k8 of tf32 with sums "
-                          "in f32, which the GPU model supports, but got another");
+    return op.emitOpError(
+        "expected a product m16n8k16 of f16 or bf16, or m16n8k8 of tf32, with sums "
+        "in f32, which the GPU model supports, but got another product");
   OpBuilder b(op);
   Location loc = op.getLoc();
   constexpr int64_t kRegister = 4;

@@ -37,7 +37,7 @@ static LogicalResult lower(hopper::MakeTensorMapOp op, func::FuncOp parent) {
   for (Operation *user : op->getUsers())
     // In launches converted by convert-flashattn-gpu-to-model, the map is cast to its bytes.
     if (!isa<gpu::LaunchFuncOp, UnrealizedConversionCastOp>(user))
-      return op.emitOpError("expected launches of kernels as only users but got '")
+      return op.emitOpError("expected only kernel launches to use the map but got '")
              << user->getName() << "'";
   auto type = cast<MemRefType>(op.getMemref().getType());
   hopper::TensorMapType mapType = op.getMapType();

@@ -35,11 +35,11 @@ template <typename AccessOp> static StringRef getObstacle(AccessOp access) {
     return "a memref of 2 to 5 dimensions";
   if (tile.getRank() != 2 || !access.isDense() || dims.size() > 3 ||
       dims.back() != type.getRank() - 1 || !llvm::is_sorted(dims))
-    return "rows along one or two dimensions, in their order, and columns along the last";
+    return "rows along one or two dimensions, in their order, and columns along the last dimension";
   if (tile.getDimSize(0) > 256 || tile.getDimSize(0) % 8 != 0)
     return "up to 256 rows, a multiple of 8";
   if (cutsPanel(access))
-    return "ones behind columns in multiples of a panel's";
+    return "columns of ones after columns that fill whole panels";
   // Casts and expanded dimensions do not change row addresses.
   Value memref = getMemRef(access);
   while (isa_and_present<memref::CastOp, memref::ExpandShapeOp>(memref.getDefiningOp()))
@@ -204,7 +204,7 @@ static FailureOr<TileLoopOp> findLoop(ProgramOp program) {
            << "expected one loop that streams operands of contractions but got " << loops.size();
   if (loops.front()->getParentOp() != program)
     return loops.front().emitOpError()
-           << "expected the streaming loop at the top level of the program but got it in '"
+           << "expected the streaming loop at the top level of the program but got a loop in '"
            << loops.front()->getParentOp()->getName() << "'";
   return loops.front();
 }
@@ -244,7 +244,7 @@ static LogicalResult verifyShared(LoadTileOp load, const BlockPlan &plan) {
     return load.emitOpError() << "expected pages of a multiple of 8 rows but got "
                               << load.getPages()->size;
   if (load.getPages() && load.getPages()->first)
-    return load.emitOpError() << "expected pages from their first row on but got 'first'";
+    return load.emitOpError() << "expected paged rows without 'first' but got 'first'";
   // The producer looks up the pages of a step once.
   auto isOfStep = [&](LoadTileOp other) {
     std::optional<PageMap> pages = load.getPages(), others = other.getPages();
@@ -254,7 +254,7 @@ static LogicalResult verifyShared(LoadTileOp load, const BlockPlan &plan) {
             load.getTileType().getDimSize(0) == other.getTileType().getDimSize(0));
   };
   if (!llvm::all_of(plan.streams, isOfStep))
-    return load.emitOpError() << "expected all tiles in pages to be a step's but got others";
+    return load.emitOpError() << "expected all tiles of a step in the same pages but got others";
   for (const RowSegment &segment : segments)
     if (llvm::any_of(loop.getBody()->getArguments(), [&](Value argument) {
           return dependsOn(segment.start, argument) || dependsOn(segment.skip, argument);
@@ -403,7 +403,7 @@ static LogicalResult verifyAdding(const BlockPlan &plan) {
     if (added.getOrder() && (!plan.getDqReduceStages() || added->getBlock() != loop.getBody()))
       return added.emitOpError() << "expected dq_reduce_stages 1 or 2, and a tile that is added at "
                                     "each step, for 'order' but got "
-                                 << (plan.getDqReduceStages() ? "one added outside of the steps"
+                                 << (plan.getDqReduceStages() ? "a tile added outside of the loop"
                                                               : "dq_reduce_stages 0");
   return success();
 }
@@ -442,8 +442,8 @@ static LogicalResult verifyPersistent(const BlockPlan &plan) {
                                  << plan.hopper.getDynamicSchedulerMaxLen();
   // A turn may depend on the first program of a block that has not started, which would deadlock.
   if (plan.isPersistent() && plan.takesTurns)
-    return program.emitOpError() << "expected tiles in any order in a persistent block but got "
-                                    "tiles that are added in turns";
+    return program.emitOpError() << "expected tiles added in any order in a persistent block but "
+                                    "got tiles added in turns";
   // The barriers of exchanged and added tiles count steps, and skipped steps would not arrive.
   if (plan.isPersistent() && loop.getWhen() && (!plan.exchanges.empty() || !plan.added.empty()))
     return loop.emitOpError()
@@ -574,17 +574,18 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
     plan.takesTurns |= add.getTurn() != nullptr;
     plan.firstClears |= add.getOrder() && !add.getTurn();
     if (add.getTurn() && (!isStep || plan.intervals != 1 || plan.loop.getList()))
-      return add.emitOpError() << "expected turns only in steps over one interval of tiles but got "
-                               << (!isStep               ? "one outside of them"
-                                   : plan.loop.getList() ? "a list"
-                                                         : Twine(plan.intervals) + " intervals");
+      return add.emitOpError() << "expected the turn in a loop over one interval of tiles but got "
+                               << (!isStep ? "a turn outside of the loop"
+                                   : plan.loop.getList()
+                                       ? "a loop over a list"
+                                       : "a loop over " + Twine(plan.intervals) + " intervals");
   }
   for (auto await : program.getBody()->getOps<AwaitAddedOp>())
     return await.emitOpError()
-           << "expected a schedule without warp specialization but got one with it";
+           << "expected a schedule without warp specialization but got one with 'hopper'";
   for (auto signal : program.getBody()->getOps<SignalAddedOp>()) {
     if (plan.signal)
-      return signal.emitOpError() << "expected at most one in a program but got two";
+      return signal.emitOpError() << "expected at most one completion counter but got two";
     plan.signal = signal;
   }
   if (plan.waitsForEmptyRings())

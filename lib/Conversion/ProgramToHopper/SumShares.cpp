@@ -98,8 +98,8 @@ LogicalResult mlir::flashattn::splitSums(BlockPlan &plan) {
     producers.push_back(*of);
   }
   if (producers.size() != 2 || plan.getConsumers() != 2)
-    return loop.emitOpError() << "expected two sums for two consumers that split them but got "
-                              << producers.size() << " for " << plan.getConsumers();
+    return loop.emitOpError() << "expected 2 sums and 2 consumers, one for each sum, but got "
+                              << producers.size() << " and " << plan.getConsumers();
   // The consumer with fewer ops computes and passes on the tile that both need.
   split.sums = {0, 1};
   if (producers[1].size() < producers[0].size())

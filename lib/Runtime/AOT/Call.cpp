@@ -188,9 +188,9 @@ Fault Call::takeTensor(const Argument &argument, int64_t *descriptor, const int6
   if (!data)
     return Fault::format("%s: expected data of '%s' but got null", function.name, argument.name);
   if (data % argument.alignment != 0)
-    return Fault::format("%s: expected data of '%s' at a multiple of %ld bytes but got %p",
-                         function.name, argument.name, argument.alignment,
-                         reinterpret_cast<void *>(data));
+    return Fault::format(
+        "%s: expected data of '%s' at an address that is a multiple of %ld bytes but got %p",
+        function.name, argument.name, argument.alignment, reinterpret_cast<void *>(data));
   constexpr int64_t kChunkBytes = 16;
   for (int64_t d = 0; d < rank; ++d) {
     // The stride of a dimension of size 1 is never used.

@@ -293,8 +293,9 @@ bool Block::join(Thread &thread, WarpSync &sync, void *arguments, unsigned lanes
     fail(thread,
          "expected all threads of a warp at the same op but got others at " + getPlace(sync.place));
   } else if (sync.lanes != lanes) {
-    fail(thread, llvm::formatv("expected {0} threads of the warp, as others do, but got {1}",
-                               sync.lanes, lanes));
+    fail(thread,
+         llvm::formatv("expected {0} threads at the op, as in the rest of the warp, but got {1}",
+                       sync.lanes, lanes));
   }
   sync.arrived |= 1u << thread.lane();
   sync.arguments[thread.lane()] = arguments;
@@ -333,8 +334,8 @@ uint32_t Block::getShared(Thread &thread, const void *address, int64_t bytes, in
                                "shared memory but got {1} at offset {2}",
                                launch->sharedBytes, bytes, offset));
   if (offset % alignment != 0)
-    fail(thread, llvm::formatv("misaligned access: expected shared memory at a multiple of {0} "
-                               "bytes but got offset {1}",
+    fail(thread, llvm::formatv("misaligned access: expected an offset in shared memory that is a "
+                               "multiple of {0} bytes but got {1}",
                                alignment, offset));
   return offset;
 }
@@ -346,8 +347,8 @@ void Block::checkGlobal(Thread &thread, const void *address, int64_t bytes, int6
                                "device's buffers but got address {2}",
                                what, bytes, address));
   if (reinterpret_cast<uintptr_t>(address) % alignment != 0)
-    fail(thread, llvm::formatv("misaligned access: expected {0} of {1} bytes at a multiple of {2} "
-                               "but got address {3}",
+    fail(thread, llvm::formatv("misaligned access: expected {0} of {1} bytes at an address that is "
+                               "a multiple of {2} but got {3}",
                                what, bytes, alignment, address));
 }
 

@@ -287,7 +287,7 @@ void productTake(Thread *thread, int32_t place, float *values, int64_t count) {
   Product *product = findProduct(*thread->block, thread->group(), number);
   if (!product || product->columns / 2 != count)
     return thread->block->fail(*thread, "expected the result of a product to be read right after "
-                                        "its wait but got that of product " +
+                                        "its wait but got the result of product " +
                                             llvm::Twine(number));
   std::copy_n(&product->values[thread->index % kGroupThreads * count], count, values);
 }

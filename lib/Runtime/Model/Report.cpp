@@ -90,8 +90,8 @@ std::string Block::describeWait(const Thread &thread) const {
     return "waits for its copies from shared memory";
   case WaitKind::State: {
     auto found = llvm::find_if(awaiting, [&](const Awaiting &a) { return a.thread == &thread; });
-    return llvm::formatv("waits until a state in global memory is {0}, which is {1}", found->value,
-                         found->state->load());
+    return llvm::formatv("waits until a state in global memory changes from {1} to {0}",
+                         found->value, found->state->load());
   }
   case WaitKind::None:
     break;

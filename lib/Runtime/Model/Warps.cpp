@@ -46,10 +46,9 @@ int64_t shuffle(Thread *thread, int32_t place, int32_t mode, uint32_t value, int
     thread->block->fail(*thread, llvm::formatv("expected a shuffle of 1 to {0} threads but got {1}",
                                                kWarpThreads, width));
   if (int32_t(thread->lane()) >= width)
-    thread->block->fail(*thread,
-                        llvm::formatv("expected only the first {0} threads of the warp at a "
-                                      "shuffle of so many but got another",
-                                      width));
+    thread->block->fail(*thread, llvm::formatv("expected a shuffle of {0} threads only in the "
+                                               "first {0} threads of the warp but got a shuffle",
+                                               width));
   together(
       *thread, mine,
       [mode](Block &, llvm::ArrayRef<Shuffled *> lanes) {

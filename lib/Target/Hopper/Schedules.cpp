@@ -264,12 +264,13 @@ std::string warpgroups::explainShapeRefusal(AttentionOpInterface op, ScheduleAtt
   if (!ShapedType::isDynamic(heads) && !ShapedType::isDynamic(kvHeads) && kvHeads != 0 &&
       llvm::divideCeil(heads / kvHeads, schedule.getPack()) % consumers == 0)
     return "";
-  return llvm::formatv("expected a static number of query heads for each key/value head that is a "
-                       "multiple of {0} consumers{1}",
-                       consumers,
-                       schedule.getPack() == 1
-                           ? ""
-                           : llvm::formatv(" of {0} packed heads each", schedule.getPack()).str());
+  return llvm::formatv(
+      "expected a static number of query heads for each key/value head that is a "
+      "multiple of {0}, the number of consumers{1}",
+      consumers,
+      schedule.getPack() == 1
+          ? ""
+          : llvm::formatv(", in units of {0} packed heads", schedule.getPack()).str());
 }
 
 std::string warpgroups::explainRegisterRefusal(AttentionOpInterface op, ScheduleAttr schedule,

@@ -254,7 +254,7 @@ class CPUBackend:
         """Returns PyTorch's scaled_dot_product_attention, and q, k and v with a K/V head for each query head."""
         torch = self.torch
         if shape["mask"] not in ("none", "causal") or shape["Nq"] not in (1, shape["Nk"]):
-            raise ValueError("torch takes no such mask without a matrix of it")
+            raise ValueError("torch supports this mask only as a matrix")
         kind = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}[shape["dtype"]]
         x, y, z = (torch.from_numpy(self.float32(t, shape)).to(kind) for t in (q, k, v))
         group = shape["Hq"] // shape["Hkv"]

@@ -21,7 +21,7 @@ from ..torch._append import newest, rotate
 #: The arguments of a function that flashattn does not support: the value that turns each off, and
 #: what to do.
 _REFUSED: Dict[str, Tuple[Any, str]] = {
-    "dropout_p": (0, "pass 0.0, as in evaluation"),
+    "dropout_p": (0, "pass 0.0, because dropout is not supported"),
     "qv": (None, "concatenate it to q, and the latent values to k"),
     "q_descale": (None, "convert the tensors to f16 or bf16 before the call"),
     "k_descale": (None, "convert the tensors to f16 or bf16 before the call"),
@@ -410,8 +410,8 @@ def scores_of(
         shift = 0 if is_aligned else k.shape[1] - q.shape[1]
     elif not is_aligned:
         raise UnsupportedError(
-            "expected score_mod without causal and window_size for sequences of different lengths "
-            "but got both; give flashattn.attention a score_mod"
+            "score_mod with causal or window_size is not supported for sequences of different lengths; "
+            "pass the score_mod to flashattn.attention"
         )
 
     def modified(score: Any, b: Any, h: Any, p: Any, key: Any, *aux: Any) -> Any:

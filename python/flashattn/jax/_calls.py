@@ -199,7 +199,7 @@ def _lower_on_cuda(context: Any, *operands: Any, call: _Call) -> Any:
     model = call.options.chosen.model
     if model is not None:
         raise UnsupportedError(
-            f"expected the platform cpu for {model} but got cuda; select it by "
+            f"expected the platform cpu for {model} but got cuda; select cpu by "
             "jax.default_device"
         )
     return _lower(0, context, *operands, call=call)
@@ -265,12 +265,13 @@ def _attend_forward(
     for name in AUX:
         if name in inputs and inputs[name].perturbed:
             raise UnsupportedError(
-                f"expected aux_tensors without gradients but got {name!r} with one; use jax.lax.stop_gradient"
+                f"expected aux_tensors without gradients but got {name!r} with one; apply jax.lax.stop_gradient to it"
             )
     for name in _module.PLACES:
         if name in inputs:
             raise UnsupportedError(
-                f"expected no gradients with {name} but got a derivative; use jax.lax.stop_gradient"
+                f"expected no gradients with {name} but got an input that requires one; "
+                "apply jax.lax.stop_gradient to it"
             )
     sources = {"d_bias": "bias", "d_sink_logits": "sink_logits"}
     wanted = {

@@ -56,7 +56,7 @@ def dot_product_attention(
     if implementation is not None:
         raise ArgumentError(
             f"expected implementation None but got {implementation!r}; "
-            "jax.nn.dot_product_attention has others"
+            "jax.nn.dot_product_attention has other implementations"
         )
     rows = [as_array(n, x) for n, x in (("query", query), ("key", key), ("value", value))]
     for name, x in zip(("query", "key", "value"), rows):

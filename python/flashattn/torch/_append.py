@@ -225,7 +225,7 @@ def _check_arguments(given: Any, layout: str) -> None:
         missing = "rotary_cos" if cos is None else "rotary_sin"
         raise ArgumentError(f"expected rotary_cos and rotary_sin or neither but got None as {missing}")
     if cos is not None and by_slot and given["positions"] is None:
-        raise ArgumentError("expected positions for a rotation with slot_mapping but got None")
+        raise ArgumentError("expected positions with rotary_cos and slot_mapping but got None")
 
 
 def _check_integers(name: str, tensor: Tensor, shape: Any) -> None:
@@ -233,7 +233,7 @@ def _check_integers(name: str, tensor: Tensor, shape: Any) -> None:
         raise ArgumentError(f"expected {name!r} of shape {shape} but got {list(tensor.shape)}")
     if tensor.dtype not in (torch.int32, torch.int64):
         raise ArgumentError(
-            f"expected element type int32 or int64 of {name!r} but got {str(tensor.dtype)[6:]}"
+            f"expected {name!r} with element type int32 or int64 but got {str(tensor.dtype)[6:]}"
         )
 
 

@@ -188,7 +188,7 @@ def _check_kinds(given: _Inputs) -> None:
             raise ArgumentError(f"expected {name!r} on {q.device} as 'q' but got {tensor.device}")
     if kv_len.dtype not in (torch.int32, torch.int64):
         raise ArgumentError(
-            f"expected element type int32 or int64 of 'kv_len' but got {str(kv_len.dtype)[6:]}"
+            f"expected 'kv_len' with element type int32 or int64 but got {str(kv_len.dtype)[6:]}"
         )
     if table is not None and (table.ndim != 2 or table.dtype not in (torch.int32, torch.int64)):
         raise ArgumentError(
@@ -221,7 +221,7 @@ def _check_sizes(given: _Inputs, rows_dim: int) -> None:
             raise ArgumentError(f"expected {name!r} of shape {list(shape)} but got {list(tensor.shape)}")
     if heads == 0 or q.shape[3 - rows_dim] % heads:
         raise ArgumentError(
-            f"expected heads of 'q' to be a multiple of {heads}, those of 'k_cache', but got "
+            f"expected heads of 'q' to be a multiple of {heads}, the heads of 'k_cache', but got "
             f"{q.shape[3 - rows_dim]}"
         )
     if given.k is not None:

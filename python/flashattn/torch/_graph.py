@@ -105,7 +105,7 @@ class Node:
 
     def __getitem__(self, index: Any) -> "Node":
         if self.op != "load":
-            raise TraceError(f"expected an index on a captured tensor but got one on a traced value; {_HINT}")
+            raise TraceError(f"expected an index on a captured tensor but got an index on a traced value; {_HINT}")
         return _load(self.args[0], self.args[1:] + (index if isinstance(index, tuple) else (index,)))
 
     def __index__(self) -> int:

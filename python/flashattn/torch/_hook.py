@@ -41,7 +41,7 @@ def register() -> None:
     if known is None:
         raise UnsupportedError(
             "expected a torch with torch.nn.attention.register_flash_attention_impl but got "
-            f"{torch.__version__}; flashattn.torch.replace_sdpa needs none"
+            f"{torch.__version__}; flashattn.torch.replace_sdpa works without this function"
         )
     known(NAME, register_fn=_Active)
 
@@ -91,7 +91,7 @@ def _run(
 
 def _refuse_dropout(dropout_p: float) -> None:
     if dropout_p != 0:
-        raise ArgumentError(f"expected dropout_p 0 but got {dropout_p}; pass 0.0, as in evaluation")
+        raise ArgumentError(f"expected dropout_p 0 but got {dropout_p}; pass 0.0, because dropout is not supported")
 
 
 def _with_strides_of(like: Tensor, tensor: Tensor) -> Tensor:
@@ -239,8 +239,7 @@ def _attend_rows(
         raise UnsupportedError("expected return_debug_mask False but got True")
     if alibi_slopes is not None:
         raise UnsupportedError(
-            "expected alibi_slopes None but got a tensor; give flashattn.attention a score_mod, or the products "
-            "as bias"
+            "expected alibi_slopes None but got a tensor; pass a score_mod or a bias to flashattn.attention"
         )
     keywords = _sequences(
         is_causal, scale, (window_size_left, window_size_right), cum_seq_q, cum_seq_k

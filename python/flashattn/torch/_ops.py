@@ -63,7 +63,7 @@ def attend(
     _torch.refuse_gradients(scale=scale, softcap=options.softcap)
     if out is not None:
         raise UnsupportedError(
-            "expected no out in a call that torch records, traces, batches or casts but got one; call it "
+            "expected no out in a call that torch records, traces, batches or casts but got one; make the call "
             "under torch.no_grad(), or on tensor.detach()"
         )
     if options.model is not None:
@@ -229,14 +229,14 @@ def check_rows(q: Tensor, packed: Sequence[str] = (), /, **others: Tensor) -> No
             raise ArgumentError(f"expected {name!r} of rank {rank} but got rank {tensor.ndim}")
         if tensor.dtype != q.dtype:
             raise ArgumentError(
-                f"expected element type {_tensors.parse_element(q.dtype)} of {name!r} as in 'q' "
+                f"expected {name!r} with element type {_tensors.parse_element(q.dtype)} as in 'q' "
                 f"but got {_tensors.parse_element(tensor.dtype)}"
             )
         if tensor.device != q.device:
             raise ArgumentError(f"expected {name!r} on {q.device} as 'q' but got {tensor.device}")
     if q.dtype not in (torch.float16, torch.bfloat16, torch.float32):
         raise UnsupportedError(
-            "expected element type f16, bf16 or f32 of 'q' but got "
+            "expected 'q' with element type f16, bf16 or f32 but got "
             f"{_tensors.parse_element(q.dtype)}; convert it, as with .to(torch.float32)"
         )
 
@@ -304,7 +304,7 @@ def _save(ctx: Any, given: Any, inputs: Tuple[Any, ...], output: Any) -> None:
     for name, operand in zip(OPERANDS, inputs[3:]):
         if name in _module.PLACES and operand is not None and any(ctx.needs_input_grad):
             raise UnsupportedError(
-                f"expected no tensor with requires_grad in a call with {name} but got one; call it under "
+                f"expected no tensor with requires_grad in a call with {name} but got one; make the call under "
                 "torch.no_grad(), or on tensor.detach()"
             )
     ctx.set_materialize_grads(False)

@@ -119,8 +119,8 @@ def _linear(node: Any) -> Sequence[Any]:
     if node.op == "where" and _is_free(one, "score"):
         return tuple(_choose(one, *both) for both in zip(*map(_linear, others)))
     raise TraceError(
-        f"expected captured tensors to multiply the score before {node.op!r} but got one that multiplies its "
-        "result"
+        f"expected captured tensors to multiply the score before {node.op!r} but got one that multiplies "
+        f"the result of {node.op!r}"
     )
 
 

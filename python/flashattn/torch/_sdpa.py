@@ -53,7 +53,7 @@ def sdpa(
       UnsupportedError: a type or a head dimension that no kernel supports.
     """
     if dropout_p != 0:
-        raise ArgumentError(f"expected dropout_p 0 but got {dropout_p}; pass 0.0, as in evaluation")
+        raise ArgumentError(f"expected dropout_p 0 but got {dropout_p}; pass 0.0, because dropout is not supported")
     if not (isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor)):
         _check_rows(query=query, key=key, value=value)
     if query.is_nested or key.is_nested or value.is_nested:

@@ -47,8 +47,8 @@ def register(name: Optional[str] = None) -> None:
     member = members[name]
     if name == NAME and member.is_overridden() and member.get_path() != PATH:
         warnings.warn(
-            f"expected the backend {NAME} of vLLM to be free but got {member.get_path()}, which stays; "
-            "FLASHATTN_VLLM_BACKEND names another",
+            f"expected the backend {NAME} of vLLM to be free but got {member.get_path()}, which stays in use; "
+            "set FLASHATTN_VLLM_BACKEND to another backend",
             stacklevel=2,
         )
         return
@@ -61,7 +61,7 @@ def _registry() -> Any:
         import vllm
     except ImportError:
         raise UnsupportedError(
-            "expected vllm, whose attention flashattn.vllm computes, but got no package of this name"
+            "expected the package vllm, for which flashattn.vllm computes attention, but found none"
         ) from None
     try:
         import vllm.v1.kv_cache_layout  # noqa: F401  # keys and values side by side: 0.32 and later

@@ -120,7 +120,7 @@ func.func @ones(%x: memref<16x8xf32>, %y: memref<16x16xf32>) {
   %n1 = arith.constant 1 : index
   flashattn.program (%t) in (%n1) axes(query_tile)
       schedule(<tile_m = 16, tile_n = 8, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32>) {
-    // expected-error @below {{expected ones only with warp specialization}}
+    // expected-error @below {{expected columns of ones only with warp specialization}}
     %v = flashattn.load_tile %x[%t, %t] dims [0, 1] in_bounds [true, false] ones : memref<16x8xf32> -> vector<16x16xf32>
     flashattn.store_tile %v to %y[%t, %t] dims [0, 1] in_bounds [true, true] : vector<16x16xf32>, memref<16x16xf32>
   }

@@ -74,7 +74,7 @@ func.func @compact_rows(%thread: index, %bias: memref<?x?xf32>) {
 func.func @ones(%thread: index, %bias: memref<?x8xf32>) {
   flashattn.on_threads %thread
       schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
-    // expected-error @+1 {{'flashattn.load_tile' op expected ones only in a tile that a contraction reads}}
+    // expected-error @+1 {{'flashattn.load_tile' op expected columns of ones only in a tile that a contraction reads}}
     %t = flashattn.load_tile %bias[%thread, %thread] dims [0, 1] in_bounds [false, false] ones : memref<?x8xf32> -> vector<64x16xf32>
   }
   return
@@ -111,7 +111,7 @@ func.func @stored_along_three(%thread: index, %o: memref<?x?x?x64xf32>, %x: f32)
       schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
     %t = vector.broadcast %x : f32 to vector<64x64xf32>
     %packed = flashattn.packed_rows [2, 2, 16]
-    // expected-error @+1 {{'flashattn.store_tile' op has no distribution to threads of 'vector<64x64xf32>'}}
+    // expected-error @+1 {{'flashattn.store_tile' op cannot be distributed to threads: its tile of type 'vector<64x64xf32>' has no thread layout}}
     flashattn.store_tile %t to %o[%thread, %thread, %thread, %thread] dims [0, 1, 2, 3] rows %packed in_bounds [false, false, false, true] : vector<64x64xf32>, memref<?x?x?x64xf32>
   }
   return
@@ -123,7 +123,7 @@ func.func @stored_bits(%thread: index, %o: memref<?x64xi1>, %x: i1) {
   flashattn.on_threads %thread
       schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
     %t = vector.broadcast %x : i1 to vector<64x64xi1>
-    // expected-error @+1 {{'flashattn.store_tile' op has no distribution to threads of 'vector<64x64xi1>'}}
+    // expected-error @+1 {{'flashattn.store_tile' op cannot be distributed to threads: its tile of type 'vector<64x64xi1>' has no thread layout}}
     flashattn.store_tile %t to %o[%thread, %thread] dims [0, 1] in_bounds [false, true] : vector<64x64xi1>, memref<?x64xi1>
   }
   return
@@ -186,7 +186,7 @@ func.func @added_rows(%thread: index, %sums: memref<?x128xf32>) {
 func.func @half_a_panel(%thread: index, %ds: memref<1x128x64xf16, #shared>, %k: memref<1x128x64xf16, #shared>) {
   flashattn.on_threads %thread
       schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
-    // expected-error @+1 {{'hopper.wgmma' op expected whole panels of columns for each of 2 warpgroups, and the columns of 'vector<64x64xf32>', but got 'memref<1x128x64xf16, #gpu.address_space<workgroup>>'}}
+    // expected-error @+1 {{'hopper.wgmma' op expected a transposed right-hand side with the columns of 'vector<64x64xf32>', in whole panels for each of 2 warpgroups, but got 'memref<1x128x64xf16, #gpu.address_space<workgroup>>'}}
     %dq = hopper.wgmma %ds, %k transposed_a transposed : memref<1x128x64xf16, #shared>, memref<1x128x64xf16, #shared> -> vector<64x64xf32>
   }
   return
@@ -199,7 +199,7 @@ func.func @half_a_panel(%thread: index, %ds: memref<1x128x64xf16, #shared>, %k: 
 func.func @part_of_a_panel(%thread: index, %ds: memref<1x128x64xf16, #shared>, %k: memref<2x128x64xf16, #shared>) {
   flashattn.on_threads %thread
       schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
-    // expected-error @+1 {{'hopper.wgmma' op expected whole panels of columns for each of 2 warpgroups, and the columns of 'vector<64x80xf32>', but got 'memref<2x128x64xf16, #gpu.address_space<workgroup>>'}}
+    // expected-error @+1 {{'hopper.wgmma' op expected a transposed right-hand side with the columns of 'vector<64x80xf32>', in whole panels for each of 2 warpgroups, but got 'memref<2x128x64xf16, #gpu.address_space<workgroup>>'}}
     %dq = hopper.wgmma %ds, %k transposed_a transposed : memref<1x128x64xf16, #shared>, memref<2x128x64xf16, #shared> -> vector<64x80xf32>
   }
   return
@@ -218,7 +218,7 @@ func.func @made_factor(%thread: index, %x: f16, %k: memref<1x16x64xf16, #shared>
     %none = arith.constant dense<0.0> : vector<64x16xf32>
     %a = vector.broadcast %x : f16 to vector<64x64xf16>
     %b = hopper.load_tile %k : memref<1x16x64xf16, #shared> -> vector<16x64xf16>
-    // expected-error @+1 {{'vector.contract' op expected lhs[m,k] of 64 rows times rhs[n,k] of a multiple of 16, both in shared memory, for a product that only some warps of a warpgroup compute}}
+    // expected-error @+1 {{'vector.contract' op expected lhs[m,k] with 64 rows times rhs[n,k] with a multiple of 16 rows, both in shared memory, for a product that only some warps of a warpgroup compute}}
     %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %none : vector<64x64xf16>, vector<16x64xf16> into vector<64x16xf32>
   }
   return
@@ -236,7 +236,7 @@ func.func @few_columns(%thread: index, %q: memref<1x64x64xf16, #shared>, %k: mem
     %none = arith.constant dense<0.0> : vector<64x24xf32>
     %a = hopper.load_tile %q : memref<1x64x64xf16, #shared> -> vector<64x64xf16>
     %b = hopper.load_tile %k : memref<1x24x64xf16, #shared> -> vector<24x64xf16>
-    // expected-error @+1 {{'vector.contract' op expected lhs[m,k] of 64 rows times rhs[n,k] of a multiple of 16, both in shared memory, for a product that only some warps of a warpgroup compute}}
+    // expected-error @+1 {{'vector.contract' op expected lhs[m,k] with 64 rows times rhs[n,k] with a multiple of 16 rows, both in shared memory, for a product that only some warps of a warpgroup compute}}
     %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %none : vector<64x64xf16>, vector<24x64xf16> into vector<64x24xf32>
   }
   return
@@ -254,7 +254,7 @@ func.func @other_columns(%thread: index, %q: memref<1x64x64xf16, #shared>, %k: m
     %none = arith.constant dense<0.0> : vector<64x64xf32>
     %a = hopper.load_tile %q : memref<1x64x64xf16, #shared> -> vector<64x64xf16>
     %b = hopper.load_tile %k : memref<1x64x64xf16, #shared> -> vector<64x64xf16>
-    // expected-error @+1 {{'vector.contract' op expected lhs[m,k] of 64 rows times rhs[n,k] of a multiple of 16, both in shared memory, for a product that only some warps of a warpgroup compute}}
+    // expected-error @+1 {{'vector.contract' op expected lhs[m,k] with 64 rows times rhs[n,k] with a multiple of 16 rows, both in shared memory, for a product that only some warps of a warpgroup compute}}
     %s = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %none : vector<64x64xf16>, vector<64x64xf16> into vector<64x64xf32>
   }
   return
@@ -272,7 +272,7 @@ func.func @two_groups(%thread: index, %q: memref<1x128x64xf16, #shared>, %k: mem
     %none = arith.constant dense<0.0> : vector<128x16xf32>
     %a = hopper.load_tile %q : memref<1x128x64xf16, #shared> -> vector<128x64xf16>
     %b = hopper.load_tile %k : memref<1x16x64xf16, #shared> -> vector<16x64xf16>
-    // expected-error @+1 {{'vector.contract' op expected lhs[m,k] of 64 rows times rhs[n,k] of a multiple of 16, both in shared memory, for a product that only some warps of a warpgroup compute}}
+    // expected-error @+1 {{'vector.contract' op expected lhs[m,k] with 64 rows times rhs[n,k] with a multiple of 16 rows, both in shared memory, for a product that only some warps of a warpgroup compute}}
     %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %none : vector<128x64xf16>, vector<16x64xf16> into vector<128x16xf32>
   }
   return
@@ -316,7 +316,7 @@ func.func @added_parts(%thread: index, %sums: memref<?x64xf32>) {
   flashattn.on_threads %thread
       schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
     %none = arith.constant dense<0.0> : vector<16x64xf32>
-    // expected-error @+1 {{'flashattn.add_tile' op has no distribution to threads of 'vector<16x64xf32>' in 2 parts}}
+    // expected-error @+1 {{'flashattn.add_tile' op cannot be distributed to threads: its tile of type 'vector<16x64xf32>' in 2 parts has no thread layout}}
     flashattn.add_tile %none to %sums[%thread, %thread] parts 2 : vector<16x64xf32>, memref<?x64xf32>
   }
   return
@@ -340,7 +340,7 @@ func.func @written(%thread: index, %tile: memref<64x64xf16>, %x: f16) {
   flashattn.on_threads %thread
       schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
     %t = vector.broadcast %x : f16 to vector<64x64xf16>
-    // expected-error @+1 {{'vector.transfer_write' op expected a tile of 64 rows of 16 bits for shared memory but got 'vector<64x64xf16>' for 'memref<64x64xf16>'}}
+    // expected-error @+1 {{'vector.transfer_write' op expected a tile of 64 rows of 16-bit elements, to be stored to shared memory, but got 'vector<64x64xf16>' for 'memref<64x64xf16>'}}
     vector.transfer_write %t, %tile[%thread, %thread] : vector<64x64xf16>, memref<64x64xf16>
   }
   return

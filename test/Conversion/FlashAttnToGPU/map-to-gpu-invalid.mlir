@@ -25,7 +25,7 @@ func.func @five_sizes(%b: index, %t: index, %m: memref<?x?xf32>, %x: f32) {
 func.func @signal(%b: index, %m: memref<?xi32>) {
   flashattn.program (%i) in (%b) axes(batch)
       schedule(<tile_m = 16, tile_n = 64, warps = 1, stages = 1, threads_per_row = 4, dot_type = f16>) {
-    // expected-error @+1 {{'flashattn.signal_added' op expected a schedule with warp specialization and dq_reduce_stages but got one without}}
+    // expected-error @+1 {{'flashattn.signal_added' op expected a schedule with warp specialization and dq_reduce_stages but got one without them}}
     flashattn.signal_added %m[%i] : memref<?xi32>
   }
   return

@@ -2,7 +2,7 @@
 
 // Shared memory is that of a launch.
 func.func @no_launch(%thread: index) {
-  // expected-error @+1 {{'flashattn.on_threads' op expected a 'gpu.launch' around it; run flashattn-map-to-gpu first}}
+  // expected-error @+1 {{'flashattn.on_threads' op expected an enclosing 'gpu.launch'; run flashattn-map-to-gpu first}}
   flashattn.on_threads %thread
       schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
   }
@@ -37,7 +37,7 @@ func.func @heads(%c1: index, %q: memref<?x?x64xf16>) {
       %none = arith.constant dense<0.0> : vector<64x16xf32>
       %one = arith.constant dense<1.0> : vector<16x64xf16>
       %packed = flashattn.packed_rows [4, 16]
-      // expected-error @+1 {{'flashattn.load_tile' op expected a contraction's operand with rows along one dimension and columns along the last, 2, but got dims 0, 1, 2}}
+      // expected-error @+1 {{'flashattn.load_tile' op expected a contraction's operand with rows along one dimension and columns along the last dimension, 2, but got dims 0, 1, 2}}
       %qt = flashattn.load_tile %q[%bx, %bx, %c1] dims [0, 1, 2] rows %packed in_bounds [false, false, true] : memref<?x?x64xf16> -> vector<64x64xf16>
       %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %one, %none : vector<64x64xf16>, vector<16x64xf16> into vector<64x16xf32>
     }
@@ -58,7 +58,7 @@ func.func @repeated(%c1: index, %k: memref<?x64xf16>) {
       %none = arith.constant dense<0.0> : vector<64x16xf32>
       %one = arith.constant dense<1.0> : vector<64x64xf16>
       flashattn.tile_loop (%i, %j) in [(%bx, %bx, %c1, %c1)] {
-        // expected-error @+1 {{'flashattn.load_tile' op expected a contraction's operand with rows along one dimension and columns along the last, 1, but got dims -1, 1}}
+        // expected-error @+1 {{'flashattn.load_tile' op expected a contraction's operand with rows along one dimension and columns along the last dimension, 1, but got dims -1, 1}}
         %kt = flashattn.load_tile %k[%j, %c1] dims [-1, 1] in_bounds [true, true] : memref<?x64xf16> -> vector<16x64xf16>
         %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %one, %kt, %none : vector<64x64xf16>, vector<16x64xf16> into vector<64x16xf32>
       }
@@ -100,7 +100,7 @@ func.func @ones(%c1: index, %q: memref<?x64xf16>) {
         schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
       %none = arith.constant dense<0.0> : vector<64x16xf32>
       %one = arith.constant dense<1.0> : vector<16x72xf16>
-      // expected-error @+1 {{'flashattn.load_tile' op expected ones only with warp specialization}}
+      // expected-error @+1 {{'flashattn.load_tile' op expected columns of ones only with warp specialization}}
       %qt = flashattn.load_tile %q[%bx, %c1] dims [0, 1] in_bounds [false, false] ones : memref<?x64xf16> -> vector<64x72xf16>
       %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %one, %none : vector<64x72xf16>, vector<16x72xf16> into vector<64x16xf32>
     }

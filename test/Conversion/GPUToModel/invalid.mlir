@@ -41,7 +41,7 @@ module attributes {gpu.container_module} {
 module attributes {gpu.container_module} {
   gpu.module @kernels {
     gpu.func @product(%a: vector<2xf16>, %c: vector<2xf16>) kernel {
-      // expected-error @below {{expected a product m16n8k16 of f16 or bf16 or m16n8k8 of tf32 with sums in f32, which the GPU model supports, but got another}}
+      // expected-error @below {{expected a product m16n8k16 of f16 or bf16, or m16n8k8 of tf32, with sums in f32, which the GPU model supports, but got another product}}
       %d = nvvm.mma.sync A[%a, %a] B[%a] C[%c, %c] {layoutA = #nvvm.mma_layout<row>, layoutB = #nvvm.mma_layout<col>, shape = #nvvm.shape<m = 16, n = 8, k = 8>} : (vector<2xf16>, vector<2xf16>, vector<2xf16>) -> !llvm.struct<(vector<2xf16>, vector<2xf16>)>
       gpu.return
     }

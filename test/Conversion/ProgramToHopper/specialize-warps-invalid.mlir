@@ -104,7 +104,7 @@ func.func @nested(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: index,
       schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     scf.if %c {
-      // expected-error @+1 {{expected the streaming loop at the top level of the program but got it in 'scf.if'}}
+      // expected-error @+1 {{expected the streaming loop at the top level of the program but got a loop in 'scf.if'}}
       %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
         %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<32x64xf16>
         %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %acc : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
@@ -220,7 +220,7 @@ func.func @dims(%q: memref<?x?x?x64xf16>, %k: memref<?x?x64x?xf16>, %n: index) {
       schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
-      // expected-error @+1 {{expected rows along one or two dimensions, in their order, and columns along the last, which tensor copies require, but got 'memref<?x?x64x?xf16>' and 'vector<32x64xf16>'}}
+      // expected-error @+1 {{expected rows along one or two dimensions, in their order, and columns along the last dimension, which tensor copies require, but got 'memref<?x?x64x?xf16>' and 'vector<32x64xf16>'}}
       %kt = flashattn.load_tile %k[%b, %h, %c0, %j] dims [3, 2] in_bounds [false, true] : memref<?x?x64x?xf16> -> vector<32x64xf16>
       %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %acc : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
       flashattn.tile_yield %s : vector<64x32xf32>
@@ -524,7 +524,7 @@ func.func @turns_behind(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %sum
       flashattn.add_tile %zeros to %sums[%j, %c0] parts 1 : vector<64x64xf32>, memref<?x64xf32>
       flashattn.tile_yield %s : vector<128x64xf32>
     }
-    // expected-error @+1 {{expected turns only in steps over one interval of tiles but got one outside of them}}
+    // expected-error @+1 {{expected the turn in a loop over one interval of tiles but got a turn outside of the loop}}
     flashattn.add_tile %r to %sums[%t, %c0] parts 2 order %order : memref<?xi32> turn %t : vector<128x64xf32>, memref<?x64xf32>
   }
   return
@@ -548,7 +548,7 @@ func.func @turns_of_intervals(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n), (%n, %n, %t, %t)] iter_args(%acc = %none) -> (vector<128x64xf32>) {
       %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
       %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %acc : vector<128x64xf16>, vector<64x64xf16> into vector<128x64xf32>
-      // expected-error @+1 {{expected turns only in steps over one interval of tiles but got 2 intervals}}
+      // expected-error @+1 {{expected the turn in a loop over one interval of tiles but got a loop over 2 intervals}}
       flashattn.add_tile %zeros to %sums[%j, %c0] parts 1 order %order : memref<?xi32> turn %t : vector<64x64xf32>, memref<?x64xf32>
       flashattn.tile_yield %s : vector<128x64xf32>
     }
@@ -574,7 +574,7 @@ func.func @split_one(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q: m
       schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
     %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
-    // expected-error @+1 {{expected two sums for two consumers that split them but got 1 for 2}}
+    // expected-error @+1 {{expected 2 sums and 2 consumers, one for each sum, but got 1 and 2}}
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%dv = %zeros) -> (vector<64x128xf32>) {
       %qt = flashattn.load_tile %q[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
       %dot = flashattn.load_tile %do[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
@@ -1024,7 +1024,7 @@ func.func @signal_twice(%told: memref<2x4xi32>, %k: !mem, %q: !mem, %do: !mem, %
     %k16 = arith.truncf %r : vector<128x128xf32> to vector<128x128xf16>
     flashattn.store_tile %k16 to %dk[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : vector<128x128xf16>, !mem
     flashattn.signal_added %told[%b, %h] : memref<2x4xi32>
-    // expected-error @+1 {{expected at most one in a program but got two}}
+    // expected-error @+1 {{expected at most one completion counter but got two}}
     flashattn.signal_added %told[%b, %h] : memref<2x4xi32>
   }
   return
@@ -1065,7 +1065,7 @@ func.func @await_with_roles(%told: memref<2x4xi32>, %k: !mem, %q: !mem, %do: !me
     }
     %k16 = arith.truncf %r : vector<128x128xf32> to vector<128x128xf16>
     flashattn.store_tile %k16 to %dk[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : vector<128x128xf16>, !mem
-    // expected-error @+1 {{expected a schedule without warp specialization but got one with it}}
+    // expected-error @+1 {{expected a schedule without warp specialization but got one with 'hopper'}}
     flashattn.await_added %told[%b, %h] of %tiles : memref<2x4xi32>
   }
   return
@@ -1104,7 +1104,7 @@ func.func @order_behind_loop(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do:
       flashattn.add_tile %dq to %sums[%b, %head, %j, %c0] parts 2 : vector<64x128xf32>, memref<2x8x?x128xf32>
       flashattn.tile_yield %ak1 : vector<128x128xf32>
     }
-    // expected-error @+1 {{expected dq_reduce_stages 1 or 2, and a tile that is added at each step, for 'order' but got one added outside of the steps}}
+    // expected-error @+1 {{expected dq_reduce_stages 1 or 2, and a tile that is added at each step, for 'order' but got a tile added outside of the loop}}
     flashattn.add_tile %r to %sums[%b, %h, %t, %c0] parts 2 order %order : memref<2x8x?xi32> : vector<128x128xf32>, memref<2x8x?x128xf32>
     %k16 = arith.truncf %r : vector<128x128xf32> to vector<128x128xf16>
     flashattn.store_tile %k16 to %dk[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : vector<128x128xf16>, !mem
@@ -1242,7 +1242,7 @@ func.func @turns_of_blocks_that_stay(%order: memref<2x8x?xi32>, %k: !mem, %q: !m
   %zs = arith.constant dense<0.0> : vector<128x64xf32>
   %zo = arith.constant dense<0.0> : vector<128x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
-  // expected-error @+1 {{expected tiles in any order in a persistent block but got tiles that are added in turns}}
+  // expected-error @+1 {{expected tiles added in any order in a persistent block but got tiles added in turns}}
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
       schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048, dq_reduce_stages = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
@@ -1440,7 +1440,7 @@ func.func @padded_pages(%q: !mem, %k: !pool, %o: memref<2x4x?x32xf32>, %tiles: i
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%s0 = %zs) -> (vector<64x32xf32>) {
       %next = arith.addi %j, %c2 : index
-      // expected-error @+1 {{'flashattn.load_tile' op expected pages from their first row on but got 'first'}}
+      // expected-error @+1 {{'flashattn.load_tile' op expected paged rows without 'first' but got 'first'}}
       %kt = flashattn.load_tile %k[%c0, %h, %j, %c0] dims [2, 3] rows %rows in_bounds [false, true] : !pool -> vector<32x64xf16>
       %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %s0 : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
       flashattn.tile_yield %s : vector<64x32xf32>
@@ -1469,7 +1469,7 @@ func.func @pages_of_another_step(%q: !mem, %k: !pool, %o: memref<2x4x?x32xf32>, 
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%s0 = %zs) -> (vector<64x32xf32>) {
       %next = arith.addi %j, %c2 : index
-      // expected-error @+1 {{'flashattn.load_tile' op expected all tiles in pages to be a step's but got others}}
+      // expected-error @+1 {{'flashattn.load_tile' op expected all tiles of a step in the same pages but got others}}
       %kt = flashattn.load_tile %k[%c0, %h, %next, %c0] dims [2, 3] rows %rows in_bounds [false, true] : !pool -> vector<32x64xf16>
       %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %s0 : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
       flashattn.tile_yield %s : vector<64x32xf32>

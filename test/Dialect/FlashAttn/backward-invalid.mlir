@@ -20,7 +20,7 @@ func.func @f(%q: tensor<1x2x8x16xf32>) {
 // -----
 
 func.func @f(%q: tensor<1x2x8x16xf32>, %lse: tensor<1x2x8xf32>) {
-  // expected-error@+2 {{expected the types of q, k, v, o, lse and d_o, 6, but got 1}}
+  // expected-error@+2 {{expected 6 types, of q, k, v, o, lse and d_o, but got 1}}
   %r:3 = flashattn.attention_backward
       ins(%q, %q, %q, %q, %lse, %q : tensor<1x2x8x16xf32>)
       outs(%q, %q, %q : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
@@ -74,7 +74,7 @@ func.func @f(%q: tensor<2x4x6x16xf16>, %k: tensor<2x2x8x16xf16>, %v: tensor<2x2x
 func.func @f(%q: tensor<2x4x6x16xf16>, %k: tensor<2x2x8x16xf16>, %v: tensor<2x2x8x4xf16>,
              %o: tensor<2x4x6x4xf16>, %lse: tensor<2x4x6xf16>, %d_o: tensor<2x4x6x4xf16>,
              %dq: tensor<2x4x6x16xf16>, %dk: tensor<2x2x8x16xf16>, %dv: tensor<2x2x8x4xf16>) {
-  // expected-error@+1 {{expected element type f32 of 'lse' but got 'f16'}}
+  // expected-error@+1 {{expected 'lse' with element type f32 but got 'f16'}}
   %r:3 = flashattn.attention_backward
       ins(%q, %k, %v, %o, %lse, %d_o : tensor<2x4x6x16xf16>, tensor<2x2x8x16xf16>, tensor<2x2x8x4xf16>,
           tensor<2x4x6x4xf16>, tensor<2x4x6xf16>, tensor<2x4x6x4xf16>)
@@ -88,7 +88,7 @@ func.func @f(%q: tensor<2x4x6x16xf16>, %k: tensor<2x2x8x16xf16>, %v: tensor<2x2x
 func.func @f(%q: tensor<2x4x6x16xf16>, %k: tensor<2x2x8x16xf16>, %v: tensor<2x2x8x4xf16>,
              %o: tensor<2x4x6x4xf16>, %lse: tensor<2x4x6xf64>, %d_o: tensor<2x4x6x4xf16>,
              %dq: tensor<2x4x6x16xf16>, %dk: tensor<2x2x8x16xf16>, %dv: tensor<2x2x8x4xf16>) {
-  // expected-error@+1 {{expected element type f32 of 'lse' but got 'f64'}}
+  // expected-error@+1 {{expected 'lse' with element type f32 but got 'f64'}}
   %r:3 = flashattn.attention_backward
       ins(%q, %k, %v, %o, %lse, %d_o : tensor<2x4x6x16xf16>, tensor<2x2x8x16xf16>, tensor<2x2x8x4xf16>,
           tensor<2x4x6x4xf16>, tensor<2x4x6xf64>, tensor<2x4x6x4xf16>)
@@ -174,7 +174,7 @@ func.func @f(%q: memref<2x4x6x16xf16>, %k: memref<2x2x8x16xf16>, %v: memref<2x2x
 func.func @f(%q: tensor<2x4x6x16xf16>, %k: tensor<2x2x8x16xf16>, %v: tensor<2x2x8x4xf16>,
              %o: tensor<2x4x6x4xf32>, %lse: tensor<2x4x6xf32>, %d_o: tensor<2x4x6x4xf16>,
              %dq: tensor<2x4x6x16xf16>, %dk: tensor<2x2x8x16xf16>, %dv: tensor<2x2x8x4xf16>) {
-  // expected-error@+1 {{expected element type 'f16' of 'o' as in 'q' but got 'f32'}}
+  // expected-error@+1 {{expected 'o' with element type 'f16' as in 'q' but got 'f32'}}
   %r:3 = flashattn.attention_backward
       ins(%q, %k, %v, %o, %lse, %d_o : tensor<2x4x6x16xf16>, tensor<2x2x8x16xf16>, tensor<2x2x8x4xf16>,
           tensor<2x4x6x4xf32>, tensor<2x4x6xf32>, tensor<2x4x6x4xf16>)
@@ -188,7 +188,7 @@ func.func @f(%q: tensor<2x4x6x16xf16>, %k: tensor<2x2x8x16xf16>, %v: tensor<2x2x
 func.func @f(%q: tensor<2x4x6x16xf16>, %k: tensor<2x2x8x16xf16>, %v: tensor<2x2x8x4xf16>,
              %o: tensor<2x4x6x4xbf16>, %lse: tensor<2x4x6xf32>, %d_o: tensor<2x4x6x4xf16>,
              %dq: tensor<2x4x6x16xf16>, %dk: tensor<2x2x8x16xf16>, %dv: tensor<2x2x8x4xf16>) {
-  // expected-error@+1 {{expected element type 'f16' of 'o' as in 'q' but got 'bf16'}}
+  // expected-error@+1 {{expected 'o' with element type 'f16' as in 'q' but got 'bf16'}}
   %r:3 = flashattn.attention_backward
       ins(%q, %k, %v, %o, %lse, %d_o : tensor<2x4x6x16xf16>, tensor<2x2x8x16xf16>, tensor<2x2x8x4xf16>,
           tensor<2x4x6x4xbf16>, tensor<2x4x6xf32>, tensor<2x4x6x4xf16>)
@@ -290,7 +290,7 @@ func.func @f(%q: tensor<2x4x6x16xf16>, %k: tensor<2x2x8x16xf16>, %v: tensor<2x2x
 func.func @f(%q: tensor<2x4x6x16xf16>, %k: tensor<2x2x8x16xf16>, %v: tensor<2x2x8x4xf16>,
              %o: tensor<2x4x6x4xf16>, %lse: tensor<2x4x6xf32>, %d_o: tensor<2x4x6x4xf32>,
              %dq: tensor<2x4x6x16xf16>, %dk: tensor<2x2x8x16xf16>, %dv: tensor<2x2x8x4xf16>) {
-  // expected-error@+1 {{expected element type 'f16' of 'd_o' as in 'q' but got 'f32'}}
+  // expected-error@+1 {{expected 'd_o' with element type 'f16' as in 'q' but got 'f32'}}
   %r:3 = flashattn.attention_backward
       ins(%q, %k, %v, %o, %lse, %d_o : tensor<2x4x6x16xf16>, tensor<2x2x8x16xf16>, tensor<2x2x8x4xf16>,
           tensor<2x4x6x4xf16>, tensor<2x4x6xf32>, tensor<2x4x6x4xf32>)
@@ -332,7 +332,7 @@ func.func @f(%q: tensor<2x4x6x16xf16>, %k: tensor<2x2x8x16xf16>, %v: tensor<2x2x
              %o: tensor<2x4x6x4xf16>, %lse: tensor<2x4x6xf32>, %d_o: tensor<2x4x6x4xf16>,
              %dq: tensor<2x4x6x16xf16>, %dk: tensor<2x2x8x16xf16>, %dv: tensor<2x2x8x4xf16>,
              %d_lse: tensor<2x4x6xf16>) {
-  // expected-error@+1 {{expected element type f32 of 'd_lse' but got 'f16'}}
+  // expected-error@+1 {{expected 'd_lse' with element type f32 but got 'f16'}}
   %r:3 = flashattn.attention_backward
       ins(%q, %k, %v, %o, %lse, %d_o : tensor<2x4x6x16xf16>, tensor<2x2x8x16xf16>, tensor<2x2x8x4xf16>,
           tensor<2x4x6x4xf16>, tensor<2x4x6xf32>, tensor<2x4x6x4xf16>)
@@ -441,7 +441,7 @@ func.func @f(%q: tensor<2x4x6x16xf16>, %k: tensor<2x2x8x16xf16>, %v: tensor<2x2x
 func.func @f(%q: tensor<2x4x6x16xf16>, %k: tensor<2x2x8x16xf16>, %v: tensor<2x2x8x4xf16>,
              %o: tensor<2x4x6x4xf16>, %lse: tensor<2x4x6xf32>, %d_o: tensor<2x4x6x4xf16>,
              %dq: tensor<2x4x6x16xf32>, %dk: tensor<2x2x8x16xf16>, %dv: tensor<2x2x8x4xf16>) {
-  // expected-error@+1 {{expected element type 'f16' of 'dq' as in 'q' but got 'f32'}}
+  // expected-error@+1 {{expected 'dq' with element type 'f16' as in 'q' but got 'f32'}}
   %r:3 = flashattn.attention_backward
       ins(%q, %k, %v, %o, %lse, %d_o : tensor<2x4x6x16xf16>, tensor<2x2x8x16xf16>, tensor<2x2x8x4xf16>,
           tensor<2x4x6x4xf16>, tensor<2x4x6xf32>, tensor<2x4x6x4xf16>)
@@ -455,7 +455,7 @@ func.func @f(%q: tensor<2x4x6x16xf16>, %k: tensor<2x2x8x16xf16>, %v: tensor<2x2x
 func.func @f(%q: tensor<2x4x6x16xf16>, %k: tensor<2x2x8x16xf16>, %v: tensor<2x2x8x4xf16>,
              %o: tensor<2x4x6x4xf16>, %lse: tensor<2x4x6xf32>, %d_o: tensor<2x4x6x4xf16>,
              %dq: tensor<2x4x6x16xf16>, %dk: tensor<2x2x8x16xf32>, %dv: tensor<2x2x8x4xf16>) {
-  // expected-error@+1 {{expected element type 'f16' of 'dk' as in 'q' but got 'f32'}}
+  // expected-error@+1 {{expected 'dk' with element type 'f16' as in 'q' but got 'f32'}}
   %r:3 = flashattn.attention_backward
       ins(%q, %k, %v, %o, %lse, %d_o : tensor<2x4x6x16xf16>, tensor<2x2x8x16xf16>, tensor<2x2x8x4xf16>,
           tensor<2x4x6x4xf16>, tensor<2x4x6xf32>, tensor<2x4x6x4xf16>)
@@ -529,7 +529,7 @@ func.func @f(%q: memref<2x4x6x16xf16>, %k: memref<2x2x8x16xf16>, %v: memref<2x2x
 func.func @f(%q: memref<2x4x6x16xf16>, %k: memref<2x2x8x16xf16>, %v: memref<2x2x8x4xf16>,
              %o: memref<2x4x6x4xf16>, %lse: memref<2x4x6xf32>, %d_o: memref<2x4x6x4xf16>,
              %dq: memref<2x4x6x16xf16>, %dk: memref<2x2x8x16xf16>, %dv: memref<2x2x8x4xf16>) {
-  // expected-error@+1 {{expected separate memory for 'dk' but got that of 'k'}}
+  // expected-error@+1 {{expected separate memory for 'dk' but got the memory of 'k'}}
   flashattn.attention_backward
       ins(%q, %k, %v, %o, %lse, %d_o : memref<2x4x6x16xf16>, memref<2x2x8x16xf16>, memref<2x2x8x4xf16>,
           memref<2x4x6x4xf16>, memref<2x4x6xf32>, memref<2x4x6x4xf16>)
@@ -542,7 +542,7 @@ func.func @f(%q: memref<2x4x6x16xf16>, %k: memref<2x2x8x16xf16>, %v: memref<2x2x
 func.func @f(%q: memref<2x4x8x16xf16>, %k: memref<2x4x8x16xf16>, %v: memref<2x4x8x4xf16>,
              %o: memref<2x4x8x4xf16>, %lse: memref<2x4x8xf32>, %d_o: memref<2x4x8x4xf16>,
              %dq: memref<2x4x8x16xf16>, %dk: memref<2x4x8x16xf16>, %dv: memref<2x4x8x4xf16>) {
-  // expected-error@+1 {{expected separate memory for 'dq' but got that of 'dk'}}
+  // expected-error@+1 {{expected separate memory for 'dq' but got the memory of 'dk'}}
   flashattn.attention_backward
       ins(%q, %k, %v, %o, %lse, %d_o : memref<2x4x8x16xf16>, memref<2x4x8x16xf16>, memref<2x4x8x4xf16>,
           memref<2x4x8x4xf16>, memref<2x4x8xf32>, memref<2x4x8x4xf16>)
@@ -556,7 +556,7 @@ func.func @f(%q: memref<2x4x6x16xf16>, %k: memref<2x2x8x16xf16>, %v: memref<2x2x
              %o: memref<2x4x6x4xf16>, %lse: memref<2x4x6xf32>, %d_o: memref<2x4x6x4xf16>,
              %dq: memref<2x4x6x16xf16>, %dk: memref<2x2x8x16xf16>, %dv: memref<2x2x8x4xf16>,
              %sink_logits: memref<4xf32>, %d_sink_logits: memref<4xf32>) {
-  // expected-error@+1 {{expected separate memory for 'd_sink_logits' but got that of 'sink_logits'}}
+  // expected-error@+1 {{expected separate memory for 'd_sink_logits' but got the memory of 'sink_logits'}}
   flashattn.attention_backward
       ins(%q, %k, %v, %o, %lse, %d_o : memref<2x4x6x16xf16>, memref<2x2x8x16xf16>, memref<2x2x8x4xf16>,
           memref<2x4x6x4xf16>, memref<2x4x6xf32>, memref<2x4x6x4xf16>)
@@ -691,7 +691,7 @@ func.func @f(%q: tensor<2x4x6x16xf16>, %k: tensor<2x2x8x16xf16>, %v: tensor<2x2x
              %o: tensor<2x4x6x4xf16>, %lse: tensor<2x4x6xf32>, %d_o: tensor<2x4x6x4xf16>,
              %dq: tensor<2x4x6x16xf16>, %dk: tensor<2x2x8x16xf16>, %dv: tensor<2x2x8x4xf16>,
              %bias: tensor<1x1x6x8xf32>, %d_bias: tensor<1x1x6x8xf64>) {
-  // expected-error@+1 {{expected element type f16, bf16 or f32 of 'd_bias' but got 'f64'}}
+  // expected-error@+1 {{expected 'd_bias' with element type f16, bf16 or f32 but got 'f64'}}
   %r:4 = flashattn.attention_backward
       ins(%q, %k, %v, %o, %lse, %d_o : tensor<2x4x6x16xf16>, tensor<2x2x8x16xf16>, tensor<2x2x8x4xf16>,
           tensor<2x4x6x4xf16>, tensor<2x4x6xf32>, tensor<2x4x6x4xf16>)
@@ -741,7 +741,7 @@ func.func @f(%q: tensor<2x4x6x16xf16>, %k: tensor<2x2x8x16xf16>, %v: tensor<2x2x
              %o: tensor<2x4x6x4xf16>, %lse: tensor<2x4x6xf32>, %d_o: tensor<2x4x6x4xf16>,
              %dq: tensor<2x4x6x16xf16>, %dk: tensor<2x2x8x16xf16>, %dv: tensor<2x2x8x4xf16>,
              %sink_logits: tensor<4xf32>, %d_sink_logits: tensor<4xf16>) {
-  // expected-error@+1 {{expected element type f32 of 'd_sink_logits' but got 'f16'}}
+  // expected-error@+1 {{expected 'd_sink_logits' with element type f32 but got 'f16'}}
   %r:4 = flashattn.attention_backward
       ins(%q, %k, %v, %o, %lse, %d_o : tensor<2x4x6x16xf16>, tensor<2x2x8x16xf16>, tensor<2x2x8x4xf16>,
           tensor<2x4x6x4xf16>, tensor<2x4x6xf32>, tensor<2x4x6x4xf16>)
@@ -857,7 +857,7 @@ func.func @f(%q: tensor<2x4x6x16xf16>, %k: tensor<2x3x8x16xf16>, %v: tensor<2x3x
 func.func @f(%q: tensor<2x4x6x16xf16>, %k: tensor<2x2x8x16xbf16>, %v: tensor<2x2x8x4xf16>,
              %o: tensor<2x4x6x4xf16>, %lse: tensor<2x4x6xf32>, %d_o: tensor<2x4x6x4xf16>,
              %dq: tensor<2x4x6x16xf16>, %dk: tensor<2x2x8x16xf16>, %dv: tensor<2x2x8x4xf16>) {
-  // expected-error@+1 {{expected element type 'f16' of 'k' as in 'q' but got 'bf16'}}
+  // expected-error@+1 {{expected 'k' with element type 'f16' as in 'q' but got 'bf16'}}
   %r:3 = flashattn.attention_backward
       ins(%q, %k, %v, %o, %lse, %d_o : tensor<2x4x6x16xf16>, tensor<2x2x8x16xbf16>, tensor<2x2x8x4xf16>,
           tensor<2x4x6x4xf16>, tensor<2x4x6xf32>, tensor<2x4x6x4xf16>)
@@ -998,7 +998,7 @@ func.func @f(%q: tensor<2x4x6x16xf16>, %k: tensor<2x2x8x16xf16>, %v: tensor<2x2x
              %o: tensor<2x4x6x4xf16>, %lse: tensor<2x4x6xf32>, %d_o: tensor<2x4x6x4xf16>,
              %dq: tensor<2x4x6x16xf16>, %dk: tensor<2x2x8x16xf16>, %dv: tensor<2x2x8x4xf16>,
              %attn_mask: tensor<1x1x6x8xi8>) {
-  // expected-error@+1 {{expected element type i1 of 'attn_mask' but got 'i8'}}
+  // expected-error@+1 {{expected 'attn_mask' with element type i1 but got 'i8'}}
   %r:3 = flashattn.attention_backward
       ins(%q, %k, %v, %o, %lse, %d_o : tensor<2x4x6x16xf16>, tensor<2x2x8x16xf16>, tensor<2x2x8x4xf16>,
           tensor<2x4x6x4xf16>, tensor<2x4x6xf32>, tensor<2x4x6x4xf16>)

@@ -17,7 +17,7 @@ func.func @kind(%op: memref<3x2x8x1x64xf32>, %lp: tensor<3x2x8x1xf32>, %o: memre
 // -----
 
 func.func @element(%op: memref<3x2x8x1x64xf16>, %lp: memref<3x2x8x1xf32>, %o: memref<2x8x1x64xf16>) {
-  // expected-error@+1 {{expected element type f32 of 'o_parts' but got 'f16'}}
+  // expected-error@+1 {{expected 'o_parts' with element type f32 but got 'f16'}}
   flashattn.combine ins(%op, %lp : memref<3x2x8x1x64xf16>, memref<3x2x8x1xf32>) outs(%o : memref<2x8x1x64xf16>)
   return
 }
@@ -25,7 +25,7 @@ func.func @element(%op: memref<3x2x8x1x64xf16>, %lp: memref<3x2x8x1xf32>, %o: me
 // -----
 
 func.func @output_element(%op: memref<3x2x8x1x64xf32>, %lp: memref<3x2x8x1xf32>, %o: memref<2x8x1x64xf64>) {
-  // expected-error@+1 {{expected element type f16, bf16 or f32 of 'o' but got 'f64'}}
+  // expected-error@+1 {{expected 'o' with element type f16, bf16 or f32 but got 'f64'}}
   flashattn.combine ins(%op, %lp : memref<3x2x8x1x64xf32>, memref<3x2x8x1xf32>) outs(%o : memref<2x8x1x64xf64>)
   return
 }

@@ -22,7 +22,7 @@ func.func @f(%q: tensor<2x4x8x16xf32>, %x: tensor<8x8xf32>) {
 // -----
 
 func.func @f(%q: tensor<2x4x8x16xf32>, %x: tensor<1x1x8x8xf64>) {
-  // expected-error@+1 {{expected element type f16, bf16 or f32 of 'bias' but got 'f64'}}
+  // expected-error@+1 {{expected 'bias' with element type f16, bf16 or f32 but got 'f64'}}
   %r = flashattn.attention ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
       bias(%x : tensor<1x1x8x8xf64>) outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
   return
@@ -76,7 +76,7 @@ func.func @f(%q: tensor<2x4x8x16xf32>, %x: tensor<1x1x8xi1>) {
 // -----
 
 func.func @f(%q: tensor<2x4x8x16xf32>, %x: tensor<1x1x8x8xi8>) {
-  // expected-error@+1 {{expected element type i1 of 'attn_mask' but got 'i8'}}
+  // expected-error@+1 {{expected 'attn_mask' with element type i1 but got 'i8'}}
   %r = flashattn.attention ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
       attn_mask(%x : tensor<1x1x8x8xi8>) outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
   return
@@ -112,7 +112,7 @@ func.func @f(%q: tensor<2x4x8x16xf32>, %x: tensor<1x4xf32>) {
 // -----
 
 func.func @f(%q: tensor<2x4x8x16xf32>, %x: tensor<4xf16>) {
-  // expected-error@+1 {{expected element type f32 of 'sink_logits' but got 'f16'}}
+  // expected-error@+1 {{expected 'sink_logits' with element type f32 but got 'f16'}}
   %r = flashattn.attention ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
       sink_logits(%x : tensor<4xf16>) outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
   return
@@ -148,7 +148,7 @@ func.func @f(%q: tensor<2x4x8x16xf32>, %x: tensor<2x1xi32>) {
 // -----
 
 func.func @f(%q: tensor<2x4x8x16xf32>, %x: tensor<2xi64>) {
-  // expected-error@+1 {{expected element type i32 of 'kv_len' but got 'i64'}}
+  // expected-error@+1 {{expected 'kv_len' with element type i32 but got 'i64'}}
   %r = flashattn.attention ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
       kv_len(%x : tensor<2xi64>) outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
   return
@@ -515,7 +515,7 @@ func.func @f(%q: tensor<2x4x8x16xf32>) {
 // -----
 
 func.func @f(%q: tensor<2x4x8x16xf32>, %x: tensor<1x1x8x8xi32>) {
-  // expected-error@+1 {{expected element type f16, bf16 or f32 of 'bias' but got 'i32'}}
+  // expected-error@+1 {{expected 'bias' with element type f16, bf16 or f32 but got 'i32'}}
   %r = flashattn.attention ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
       bias(%x : tensor<1x1x8x8xi32>) outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
   return
@@ -524,7 +524,7 @@ func.func @f(%q: tensor<2x4x8x16xf32>, %x: tensor<1x1x8x8xi32>) {
 // -----
 
 func.func @f(%q: tensor<2x4x8x16xf32>, %x: tensor<2xui32>) {
-  // expected-error@+1 {{expected element type i32 of 'kv_len' but got 'ui32'}}
+  // expected-error@+1 {{expected 'kv_len' with element type i32 but got 'ui32'}}
   %r = flashattn.attention ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
       kv_len(%x : tensor<2xui32>) outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
   return

@@ -136,7 +136,7 @@ func.func @f() attributes {m = #flashattn.all_of<[#two, #two, #two, #two, #two, 
 
 // Nothing is read when it is written over: the output has memory of its own.
 func.func @f(%q: memref<1x2x8x16xf32>, %k: memref<1x2x8x16xf32>) {
-  // expected-error@+1 {{expected separate memory for 'o' but got that of 'q'}}
+  // expected-error@+1 {{expected separate memory for 'o' but got the memory of 'q'}}
   flashattn.attention ins(%q, %k, %k : memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>)
       outs(%q : memref<1x2x8x16xf32>)
   return
@@ -145,7 +145,7 @@ func.func @f(%q: memref<1x2x8x16xf32>, %k: memref<1x2x8x16xf32>) {
 // -----
 
 func.func @f(%q: memref<1x2x8x8xf32>, %k: memref<1x2x8x8xf32>, %bias: memref<1x2x8x8xf32>) {
-  // expected-error@+1 {{expected separate memory for 'o' but got that of 'bias'}}
+  // expected-error@+1 {{expected separate memory for 'o' but got the memory of 'bias'}}
   flashattn.attention ins(%q, %k, %k : memref<1x2x8x8xf32>, memref<1x2x8x8xf32>, memref<1x2x8x8xf32>)
       bias(%bias : memref<1x2x8x8xf32>) outs(%bias : memref<1x2x8x8xf32>)
   return
@@ -219,12 +219,12 @@ func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, war
 
 // -----
 
-// expected-error@+1 {{expected no schedule field 'small_blocks_per_sm' without splits and one consumer but got 3}}
+// expected-error@+1 {{expected no schedule field 'small_blocks_per_sm' unless 'splits' is above 1 and 'consumers' is 1 but got 3}}
 func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, splits = 2, small_blocks_per_sm = 3>} { return }
 
 // -----
 
-// expected-error@+1 {{expected no schedule field 'small_blocks_per_sm' without splits and one consumer but got 3}}
+// expected-error@+1 {{expected no schedule field 'small_blocks_per_sm' unless 'splits' is above 1 and 'consumers' is 1 but got 3}}
 func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, splits = 2, small_blocks_per_sm = 3, hopper = <consumers = 2, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1>>} { return }
 
 // -----
@@ -429,7 +429,7 @@ func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x
 // -----
 
 func.func @f(%q: tensor<1x2x8x16xf64>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<1x2x8x16xf32>) {
-  // expected-error@+1 {{expected element type f16, bf16 or f32 of 'q' but got 'f64'}}
+  // expected-error@+1 {{expected 'q' with element type f16, bf16 or f32 but got 'f64'}}
   %r = flashattn.attention
       ins(%q, %k, %v : tensor<1x2x8x16xf64>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
       outs(%o : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
@@ -439,7 +439,7 @@ func.func @f(%q: tensor<1x2x8x16xf64>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x
 // -----
 
 func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf16>, %o: tensor<1x2x8x16xf32>) {
-  // expected-error@+1 {{expected element type 'f32' of 'v' as in 'q' but got 'f16'}}
+  // expected-error@+1 {{expected 'v' with element type 'f32' as in 'q' but got 'f16'}}
   %r = flashattn.attention
       ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf16>)
       outs(%o : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
@@ -632,7 +632,7 @@ func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x
 // -----
 
 func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<1x2x8x16xf32>, %l: tensor<1x2x8xf16>) {
-  // expected-error@+1 {{expected element type f32 of 'lse' but got 'f16'}}
+  // expected-error@+1 {{expected 'lse' with element type f32 but got 'f16'}}
   %r:2 = flashattn.attention
       ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
       outs(%o, %l : tensor<1x2x8x16xf32>, tensor<1x2x8xf16>) -> tensor<1x2x8x16xf32>, tensor<1x2x8xf16>

@@ -82,7 +82,7 @@ func.func @f(%q: !q, %x: tensor<3xi32>) {
 
 !q = tensor<2x4x8x16xf32>
 func.func @f(%q: !q, %x: tensor<2xi64>) {
-  // expected-error@+1 {{expected element type i32 of 'offsets' but got 'i64'}}
+  // expected-error@+1 {{expected 'offsets' with element type i32 but got 'i64'}}
   %r = flashattn.attention ins(%q, %q, %q : !q, !q, !q) offset(%x : tensor<2xi64>) outs(%q : !q) -> !q
   return
 }

@@ -68,7 +68,7 @@ func.func @rank(%q: memref<2x2x?x64xf16>, %o: memref<2x2x?x64xf16>, %k: memref<?
 // -----
 
 func.func @element(%q: memref<2x2x?x64xf16>, %o: memref<2x2x?x64xf16>, %k: memref<?x2x16x64xf16>, %t: memref<2x?xi64>, %n: memref<2xi32>) {
-  // expected-error @+1 {{expected element type i32 of 'page_table' but got 'i64'}}
+  // expected-error @+1 {{expected 'page_table' with element type i32 but got 'i64'}}
   flashattn.attention ins(%q, %k, %k : memref<2x2x?x64xf16>, memref<?x2x16x64xf16>, memref<?x2x16x64xf16>)
       kv_len(%n : memref<2xi32>) page_table(%t : memref<2x?xi64>) outs(%o : memref<2x2x?x64xf16>)
   return
@@ -144,7 +144,7 @@ func.func @ends(%t: memref<?x?xi32>, %i: index) {
 
 func.func @other_rows(%k: memref<?x2x16x64xf16>, %t: memref<?x?xi32>, %i: index) {
   %rows = flashattn.paged_rows in %t[%i] size 32 from_pages(%i) to_pages(%i) : memref<?x?xi32>
-  // expected-error @+1 {{expected rows along one dimension of size 32 behind that of the pages, as in the row map, but got dims 2, 3 of 'memref<?x2x16x64xf16>'}}
+  // expected-error @+1 {{expected rows along one dimension of size 32, the page size of the row map, after the dimension of the pages but got dims 2, 3 of 'memref<?x2x16x64xf16>'}}
   %0 = flashattn.load_tile %k[%i, %i, %i, %i] dims [2, 3] rows %rows in_bounds [false, true] : memref<?x2x16x64xf16> -> vector<64x64xf16>
   return
 }

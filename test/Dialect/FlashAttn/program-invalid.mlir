@@ -84,7 +84,7 @@ func.func @indices(%k: memref<?x64xf16>, %n: index) {
 // -----
 
 func.func @rank(%k: memref<?x64xf16>, %n: index) {
-  // expected-error @+1 {{'flashattn.load_tile' op expected rows or rows and columns but got 'vector<2x32x64xf16>'}}
+  // expected-error @+1 {{'flashattn.load_tile' op expected a tile of rank 1 (rows) or 2 (rows and columns) but got 'vector<2x32x64xf16>'}}
   %t = flashattn.load_tile %k[%n, %n] dims [0, 1] in_bounds [false, true]
       : memref<?x64xf16> -> vector<2x32x64xf16>
   return
@@ -139,7 +139,7 @@ func.func @repeated_rows(%k: memref<?x64xf16>, %n: index) {
 
 func.func @repeated_rows_end(%k: memref<?x64xf16>, %n: index) {
   %rows = flashattn.dense_rows below %n
-  // expected-error @+1 {{'flashattn.load_tile' op expected no row map for equal rows but got one}}
+  // expected-error @+1 {{'flashattn.load_tile' op expected no row map in a tile whose rows are all the same but got one}}
   %t = flashattn.load_tile %k[%n, %n] dims [-1, 1] rows %rows in_bounds [true, true]
       : memref<?x64xf16> -> vector<32x64xf16>
   return
@@ -158,7 +158,7 @@ func.func @sizes(%k: memref<?x?x64xf16>, %n: index) {
 // -----
 
 func.func @rows_without_a_number() {
-  // expected-error @+1 {{'flashattn.packed_rows' op expected sizes whose product is a number of rows but got [4, -9223372036854775808]}}
+  // expected-error @+1 {{'flashattn.packed_rows' op expected one or more positive sizes with a product below 2^63 but got [4, -9223372036854775808]}}
   %packed = flashattn.packed_rows [4, -9223372036854775808]
   return
 }
@@ -166,7 +166,7 @@ func.func @rows_without_a_number() {
 // -----
 
 func.func @no_sizes() {
-  // expected-error @+1 {{'flashattn.packed_rows' op expected sizes whose product is a number of rows but got []}}
+  // expected-error @+1 {{'flashattn.packed_rows' op expected one or more positive sizes with a product below 2^63 but got []}}
   %packed = flashattn.packed_rows []
   return
 }
@@ -175,7 +175,7 @@ func.func @no_sizes() {
 
 func.func @rows_left_out(%t: vector<32x64xf16>, %o: memref<?x64xf16>, %n: index) {
   %rows = flashattn.dense_rows below %n
-  // expected-error @+1 {{'flashattn.store_tile' op expected a row map without 'from', 'below' and segments but got 'flashattn.dense_rows' with one of them}}
+  // expected-error @+1 {{'flashattn.store_tile' op expected a row map without 'from', 'below', segments and pages but got 'flashattn.dense_rows' with 'below'}}
   flashattn.store_tile %t to %o[%n, %n] dims [0, 1] rows %rows in_bounds [false, true] : vector<32x64xf16>, memref<?x64xf16>
   return
 }
@@ -232,7 +232,7 @@ func.func @state_types(%n: index, %x: f32) {
 // -----
 
 func.func @yielded_state(%n: index, %x: f32) {
-  // expected-error @+1 {{'flashattn.tile_loop' op expected state of the types 'f32' to be yielded and to result but got 'index' and 'f32'}}
+  // expected-error @+1 {{'flashattn.tile_loop' op expected the types of the initial state, 'f32', for yielded values and results but got 'index' and 'f32'}}
   %r = flashattn.tile_loop (%i, %j) in [(%n, %n, %n, %n)] iter_args(%a = %x) -> (f32) {
     flashattn.tile_yield %i : index
   }
@@ -242,7 +242,7 @@ func.func @yielded_state(%n: index, %x: f32) {
 // -----
 
 func.func @list(%n: index, %list: memref<?x?xi64>) {
-  // expected-error @+1 {{'flashattn.tile_loop' op expected an i32 list whose rank is one more than its 1 indices but got 'memref<?x?xi64>'}}
+  // expected-error @+1 {{'flashattn.tile_loop' op expected an i32 list of rank 2, one more than the number of its indices, but got 'memref<?x?xi64>'}}
   flashattn.tile_loop (%i, %j) in [(%n, %n, %n, %n)] list(%list[%n] : memref<?x?xi64>) {
   }
   return
@@ -270,7 +270,7 @@ func.func @lag(%n: index) {
 
 func.func @behind(%n: index) {
   flashattn.tile_loop (%i, %j) in [(%n, %n, %n, %n)] {
-    // expected-error @+1 {{'flashattn.stage' op expected 'behind' to be the number of one of the step's 2 stages, without a lag, but got -1}}
+    // expected-error @+1 {{'flashattn.stage' op expected 'behind' to be the number of a stage without a lag, from 0 to 1, but got -1}}
     flashattn.stage lag 1 behind -1
   }
   return
@@ -292,7 +292,7 @@ func.func @behind_without_lag(%n: index) {
 func.func @behind_none(%n: index) {
   flashattn.tile_loop (%i, %j) in [(%n, %n, %n, %n)] {
     flashattn.stage
-    // expected-error @+1 {{'flashattn.stage' op expected 'behind' to be the number of one of the step's 3 stages, without a lag, but got 3}}
+    // expected-error @+1 {{'flashattn.stage' op expected 'behind' to be the number of a stage without a lag, from 0 to 2, but got 3}}
     flashattn.stage lag 1 behind 3
   }
   return
@@ -303,7 +303,7 @@ func.func @behind_none(%n: index) {
 func.func @behind_one_that_lags(%n: index) {
   flashattn.tile_loop (%i, %j) in [(%n, %n, %n, %n)] {
     flashattn.stage lag 1
-    // expected-error @+1 {{'flashattn.stage' op expected 'behind' to be the number of one of the step's 3 stages, without a lag, but got 1}}
+    // expected-error @+1 {{'flashattn.stage' op expected 'behind' to be the number of a stage without a lag, from 0 to 2, but got 1}}
     flashattn.stage lag 1 behind 1
   }
   return
@@ -421,7 +421,7 @@ func.func @added_no_parts(%sums: memref<?x128xf32>, %x: vector<64x128xf32>, %n: 
 // -----
 
 func.func @mask_alone(%all: vector<64x64xi1>) {
-  // expected-error @+1 {{'flashattn.tile_mask' op expected a 'flashattn.tile_loop' around it}}
+  // expected-error @+1 {{'flashattn.tile_mask' op expected an enclosing 'flashattn.tile_loop'}}
   %shown = flashattn.tile_mask -> vector<64x64xi1> {
     flashattn.tile_yield %all : vector<64x64xi1>
   }
@@ -593,7 +593,7 @@ func.func @again_outside(%s: vector<64x64xf32>, %old: vector<64xf32>, %c: f32) {
 
 func.func @discardable(%n: index) {
   %c1 = arith.constant 1 : index
-  // expected-error @+1 {{'scf.for' op expected no attribute of the flashattn dialect but got 'flashattn.partial', which nothing reads}}
+  // expected-error @+1 {{'scf.for' op expected no discardable attribute of the flashattn dialect but got 'flashattn.partial'}}
   scf.for %i = %n to %n step %c1 {
   } {flashattn.partial}
   return
@@ -602,7 +602,7 @@ func.func @discardable(%n: index) {
 // -----
 
 func.func @discardable_of_an_op(%n: index) {
-  // expected-error @+1 {{'flashattn.tile_loop' op expected no attribute of the flashattn dialect but got 'flashattn.lag', which nothing reads}}
+  // expected-error @+1 {{'flashattn.tile_loop' op expected no discardable attribute of the flashattn dialect but got 'flashattn.lag'}}
   flashattn.tile_loop (%i, %j) in [(%n, %n, %n, %n)] attributes {flashattn.lag = 1 : i64} {
   }
   return
@@ -693,7 +693,7 @@ func.func @segments(%n: index, %starts: memref<?xi32>) {
 // -----
 
 func.func @segment_rows(%n: index, %starts: memref<?xi32>) {
-  // expected-error @+1 {{'flashattn.program' op expected at most 2147483647 rows of the tiles of a segment but got 65536 times 65536}}
+  // expected-error @+1 {{'flashattn.program' op expected at most 2147483647 rows in a segment but got 65536 tiles of 65536 rows}}
   flashattn.program (%b, %t) in (%n, %n) axes(batch, query_tile) segments(%starts : memref<?xi32>, rows 65536, tiles 65536) {
   }
   return

@@ -33,7 +33,7 @@ func.func @kind(%o: memref<2x8x16x64xf16>, %w: tensor<8x64x512xf16>, %p: memref<
 // -----
 
 func.func @element(%o: memref<2x8x16x64xf64>, %w: memref<8x64x512xf16>, %p: memref<2x16x512xf16>) {
-  // expected-error@+1 {{expected element type f16, bf16 or f32 of 'o' but got 'f64'}}
+  // expected-error@+1 {{expected 'o' with element type f16, bf16 or f32 but got 'f64'}}
   flashattn.project ins(%o, %w : memref<2x8x16x64xf64>, memref<8x64x512xf16>) outs(%p : memref<2x16x512xf16>)
   return
 }
@@ -41,7 +41,7 @@ func.func @element(%o: memref<2x8x16x64xf64>, %w: memref<8x64x512xf16>, %p: memr
 // -----
 
 func.func @weights_element(%o: memref<2x8x16x64xf16>, %w: memref<8x64x512xbf16>, %p: memref<2x16x512xf16>) {
-  // expected-error@+1 {{expected element type 'f16' of 'w' as in 'o' but got 'bf16'}}
+  // expected-error@+1 {{expected 'w' with element type 'f16' as in 'o' but got 'bf16'}}
   flashattn.project ins(%o, %w : memref<2x8x16x64xf16>, memref<8x64x512xbf16>) outs(%p : memref<2x16x512xf16>)
   return
 }
@@ -49,7 +49,7 @@ func.func @weights_element(%o: memref<2x8x16x64xf16>, %w: memref<8x64x512xbf16>,
 // -----
 
 func.func @result_element(%o: memref<2x8x16x64xf16>, %w: memref<8x64x512xf16>, %p: memref<2x16x512xbf16>) {
-  // expected-error@+1 {{expected element type 'f16' or f32 of 'p' as in 'o' but got 'bf16'}}
+  // expected-error@+1 {{expected 'p' with element type 'f16' as in 'o' or f32 but got 'bf16'}}
   flashattn.project ins(%o, %w : memref<2x8x16x64xf16>, memref<8x64x512xf16>) outs(%p : memref<2x16x512xbf16>)
   return
 }
@@ -57,7 +57,7 @@ func.func @result_element(%o: memref<2x8x16x64xf16>, %w: memref<8x64x512xf16>, %
 // -----
 
 func.func @result_element_f32(%o: memref<2x8x16x64xf32>, %w: memref<8x64x512xf32>, %p: memref<2x16x512xf16>) {
-  // expected-error@+1 {{expected element type 'f32' of 'p' as in 'o' but got 'f16'}}
+  // expected-error@+1 {{expected 'p' with element type 'f32' as in 'o' but got 'f16'}}
   flashattn.project ins(%o, %w : memref<2x8x16x64xf32>, memref<8x64x512xf32>) outs(%p : memref<2x16x512xf16>)
   return
 }
@@ -169,7 +169,7 @@ func.func @result_type(%o: tensor<2x8x16x64xf16>, %w: tensor<8x64x512xf16>, %p: 
 // -----
 
 func.func @f(%o: memref<2x2x16x16xf16>, %w: memref<2x16x16xf16>) {
-  // expected-error@+1 {{expected separate memory for 'p' but got that of 'w'}}
+  // expected-error@+1 {{expected separate memory for 'p' but got the memory of 'w'}}
   flashattn.project ins(%o, %w : memref<2x2x16x16xf16>, memref<2x16x16xf16>) outs(%w : memref<2x16x16xf16>)
   return
 }

@@ -115,7 +115,7 @@ func.func @f(%q: !q, %o: !q, %t: tensor<2x4x2xf32>) {
   %r = flashattn.attention ins(%q, %q, %q : !q, !q, !q)
       score_mod {
       ^bb0(%s: f32, %b: index, %h: index, %p: index, %k: index):
-        // expected-error@+1 {{'tensor.extract' op expected a load from rank 0, 1 or 2 in score_mod but got 'tensor<2x4x2xf32>'}}
+        // expected-error@+1 {{'tensor.extract' op expected a load from a tensor of rank 0, 1 or 2 in score_mod but got 'tensor<2x4x2xf32>'}}
         %x = tensor.extract %t[%b, %h, %b] : tensor<2x4x2xf32>
         flashattn.yield %s : f32
       }
@@ -184,7 +184,7 @@ func.func @f(%q: memref<1x2x8x16xf32>, %lse: memref<1x2x8xf32>, %dq: memref<1x2x
       sink_logits(%sinks : memref<2xf32>)
       score_mod {
       ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
-        // expected-error@+1 {{'memref.load' op expected a load from other memory than that of 'd_sink_logits' in score_mod but got 'memref<2xf32>'}}
+        // expected-error@+1 {{'memref.load' op expected score_mod to load from other memory than the output 'd_sink_logits' but got 'memref<2xf32>'}}
         %x = memref.load %d_sinks[%h] : memref<2xf32>
         %y = arith.addf %s, %x : f32
         flashattn.yield %y : f32

@@ -443,7 +443,7 @@ func.func @packed_group(%q: memref<?x64x?x64xf16>, %k: memref<?x8x?x64xf16>, %o:
   flashattn.attention schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 4, hopper = <consumers = 2, along = head, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>)
     ins(%q, %k, %k : memref<?x64x?x64xf16>, memref<?x8x?x64xf16>, memref<?x8x?x64xf16>)
     outs(%o : memref<?x64x?x64xf16>)
-  // expected-error@+1 {{expected a static number of query heads for each key/value head that is a multiple of 2 consumers of 8 packed heads each}}
+  // expected-error@+1 {{expected a static number of query heads for each key/value head that is a multiple of 2, the number of consumers, in units of 8 packed heads}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 8, hopper = <consumers = 2, along = head, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>)
     ins(%q, %k, %k : memref<?x64x?x64xf16>, memref<?x8x?x64xf16>, memref<?x8x?x64xf16>)
     outs(%o : memref<?x64x?x64xf16>)

@@ -49,7 +49,7 @@ func.func @lengths(%q: memref<1x2x?x64xf16>, %starts: memref<4xi32>, %len: memre
 // -----
 
 func.func @element(%q: memref<1x2x?x64xf16>, %starts: memref<?xi64>, %o: memref<1x2x?x64xf16>) {
-  // expected-error @+1 {{expected element type i32 of 'cu_seqlens_q' but got 'i64'}}
+  // expected-error @+1 {{expected 'cu_seqlens_q' with element type i32 but got 'i64'}}
   flashattn.attention ins(%q, %q, %q : memref<1x2x?x64xf16>, memref<1x2x?x64xf16>, memref<1x2x?x64xf16>)
       cu_seqlens_q(%starts : memref<?xi64>) outs(%o : memref<1x2x?x64xf16>)
   return

@@ -66,7 +66,7 @@ func.func @stack(%i: index, %v: f32) -> f32 {
 func.func @all(%x: memref<64xf32>, %y: memref<64xf32>) {
   // expected-error@+1 {{'linalg.exp' op would run on the host}}
   linalg.exp ins(%x : memref<64xf32>) outs(%y : memref<64xf32>)
-  // expected-note@+1 {{so would 'linalg.tanh'}}
+  // expected-note@+1 {{would also run on the host: 'linalg.tanh'}}
   linalg.tanh ins(%y : memref<64xf32>) outs(%y : memref<64xf32>)
   return
 }

@@ -29,7 +29,7 @@ func.func @rank(%m: memref<64xf16>) {
 // -----
 
 func.func @element(%m: memref<80x64xbf16>) {
-  // expected-error @+1 {{expected element type 'f16' of the memref but got 'memref<80x64xbf16>'}}
+  // expected-error @+1 {{expected a memref with element type 'f16' but got 'memref<80x64xbf16>'}}
   %0 = hopper.make_tensor_map %m row_dim(0) : memref<80x64xbf16> to !hopper.tensor_map<80x64xf16>
   return
 }
@@ -215,7 +215,7 @@ func.func @dimensions(%a: !t, %b: !t) {
 
 !t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
 func.func @accumulator(%a: !t, %b: !t, %acc: vector<64x32xf32>) {
-  // expected-error @+1 {{expected an accumulator of type 'vector<64x64xf32>' as the result but got 'vector<64x32xf32>'}}
+  // expected-error @+1 {{expected an accumulator of the result's type, 'vector<64x64xf32>', but got 'vector<64x32xf32>'}}
   %d = "hopper.wgmma"(%a, %b, %acc) <{operandSegmentSizes = array<i32: 1, 0, 1, 1>}> : (!t, !t, vector<64x32xf32>) -> vector<64x64xf32>
   return
 }
@@ -224,7 +224,7 @@ func.func @accumulator(%a: !t, %b: !t, %acc: vector<64x32xf32>) {
 
 !t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
 func.func @elements(%a: vector<64x64xbf16>, %b: !t) {
-  // expected-error @+1 {{expected element type 'bf16' of 'b' as in 'a' but got 'f16'}}
+  // expected-error @+1 {{expected 'b' with element type 'bf16' as in 'a' but got 'f16'}}
   %d = hopper.wgmma %a, %b : vector<64x64xbf16>, !t -> vector<64x64xf32>
   return
 }
@@ -269,7 +269,7 @@ func.func @held_of_transposed(%a: !t, %held: vector<64x16xf16>, %b: !t) {
 
 !t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
 func.func @held_rows(%a: !t, %held: vector<128x16xf16>) {
-  // expected-error @+1 {{expected 'first' columns of 64 rows but got 'vector<128x16xf16>'}}
+  // expected-error @+1 {{expected 'first' with 64 rows but got 'vector<128x16xf16>'}}
   %d = hopper.load_tile %a first %held : !t, vector<128x16xf16> -> vector<64x64xf16>
   return
 }
@@ -424,7 +424,7 @@ func.func @published(%b: memref<4xi64>, %i: index) {
 // -----
 
 func.func @staging_memory(%x: vector<64x128xf32>, %s: memref<8x1024xf32>, %t: memref<?x128xf32>, %i: index) {
-  // expected-error @+1 {{'hopper.add_tile' op expected staging of warps x f32 in shared memory but got 'memref<8x1024xf32>'}}
+  // expected-error @+1 {{'hopper.add_tile' op expected contiguous staging of static size in shared memory, with a row of f32 for each warp, but got 'memref<8x1024xf32>'}}
   hopper.add_tile %x through %s to %t[%i, %i] : vector<64x128xf32>, memref<8x1024xf32>, memref<?x128xf32>
   return
 }
@@ -433,7 +433,7 @@ func.func @staging_memory(%x: vector<64x128xf32>, %s: memref<8x1024xf32>, %t: me
 
 !s = memref<0x1024xf32, #gpu.address_space<workgroup>>
 func.func @staging_of_no_warp(%x: vector<64x128xf32>, %s: !s, %t: memref<?x128xf32>, %i: index) {
-  // expected-error @+1 {{expected staging of warps x f32 in shared memory but got 'memref<0x1024xf32, #gpu.address_space<workgroup>>'}}
+  // expected-error @+1 {{expected contiguous staging of static size in shared memory, with a row of f32 for each warp, but got 'memref<0x1024xf32, #gpu.address_space<workgroup>>'}}
   hopper.add_tile %x through %s to %t[%i, %i] : vector<64x128xf32>, !s, memref<?x128xf32>
   return
 }
@@ -460,7 +460,7 @@ func.func @target_indices(%x: vector<64x128xf32>, %s: !s, %t: memref<?x128xf32>,
 
 !s = memref<8x384xf32, #gpu.address_space<workgroup>>
 func.func @staged_elements(%x: vector<64x128xf32>, %s: !s, %t: memref<?x128xf32>, %i: index) {
-  // expected-error @+1 {{expected staging of a multiple of 128 elements for each warp that divides 1024 but got 'memref<8x384xf32, #gpu.address_space<workgroup>>'}}
+  // expected-error @+1 {{expected staging in which each warp has a multiple of 128 elements that divides 1024, the size of the warp's part, but got 'memref<8x384xf32, #gpu.address_space<workgroup>>'}}
   hopper.add_tile %x through %s to %t[%i, %i] : vector<64x128xf32>, !s, memref<?x128xf32>
   return
 }
@@ -469,7 +469,7 @@ func.func @staged_elements(%x: vector<64x128xf32>, %s: !s, %t: memref<?x128xf32>
 
 !s = memref<8x64xf32, #gpu.address_space<workgroup>>
 func.func @staged_vectors(%x: vector<2xf32>, %s: !s, %t: memref<?x128xf32>, %i: index) {
-  // expected-error @+1 {{expected staging of a multiple of 128 elements for each warp that divides 64 but got 'memref<8x64xf32, #gpu.address_space<workgroup>>'}}
+  // expected-error @+1 {{expected staging in which each warp has a multiple of 128 elements that divides 64, the size of the warp's part, but got 'memref<8x64xf32, #gpu.address_space<workgroup>>'}}
   hopper.add_tile %x through %s to %t[%i, %i] warp %i : vector<2xf32>, !s, memref<?x128xf32>
   return
 }
@@ -478,7 +478,7 @@ func.func @staged_vectors(%x: vector<2xf32>, %s: !s, %t: memref<?x128xf32>, %i: 
 
 !s = memref<8x1024xf32, #gpu.address_space<workgroup>>
 func.func @no_warp(%x: vector<32xf32>, %s: !s, %t: memref<?x128xf32>, %i: index) {
-  // expected-error @+1 {{expected the number of the warp for a value that is a thread's part, and only for it}}
+  // expected-error @+1 {{expected 'warp' if, and only if, the value is one thread's part}}
   hopper.add_tile %x through %s to %t[%i, %i] : vector<32xf32>, !s, memref<?x128xf32>
   return
 }
@@ -487,7 +487,7 @@ func.func @no_warp(%x: vector<32xf32>, %s: !s, %t: memref<?x128xf32>, %i: index)
 
 !s = memref<8x512xf32, #gpu.address_space<workgroup>>
 func.func @staged_parts(%x: vector<64x128xf32>, %s: !s) {
-  // expected-error @+1 {{'hopper.stage_tile' op expected staging of a multiple of 128 elements for each warp that holds 1024 but got 'memref<8x512xf32, #gpu.address_space<workgroup>>'}}
+  // expected-error @+1 {{'hopper.stage_tile' op expected staging in which each warp has a multiple of 128 elements that equals 1024, the size of the warp's part, but got 'memref<8x512xf32, #gpu.address_space<workgroup>>'}}
   hopper.stage_tile %x to %s : vector<64x128xf32>, !s
   return
 }
@@ -495,7 +495,7 @@ func.func @staged_parts(%x: vector<64x128xf32>, %s: !s) {
 // -----
 
 func.func @added_memory(%s: memref<8x1024xf32>, %t: memref<?x128xf32>, %i: index) {
-  // expected-error @+1 {{'hopper.add_staged' op expected staging of warps x f32 in shared memory but got 'memref<8x1024xf32>'}}
+  // expected-error @+1 {{'hopper.add_staged' op expected contiguous staging of static size in shared memory, with a row of f32 for each warp, but got 'memref<8x1024xf32>'}}
   hopper.add_staged %s to %t[%i, %i] warp %i : memref<8x1024xf32>, memref<?x128xf32>
   return
 }
@@ -678,7 +678,7 @@ func.func @load_tile_memory(%t: memref<2x64x64xf16>) {
 
 !tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
 func.func @load_tile_rows(%t: !tile) {
-  // expected-error @+1 {{expected the rows and first columns of 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<32x128xf16>'}}
+  // expected-error @+1 {{expected a vector with all rows and the leading columns of the tile 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<32x128xf16>'}}
   %0 = hopper.load_tile %t : !tile -> vector<32x128xf16>
   return
 }
@@ -703,7 +703,7 @@ func.func @store_part_memory(%x: vector<64xf16>, %t: memref<2x64x64xf16>) {
 
 !tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
 func.func @read_tile_rows(%t: !tile) {
-  // expected-error @+1 {{expected the rows and first columns of 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<32x128xf16>'}}
+  // expected-error @+1 {{expected a vector with all rows and the leading columns of the tile 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<32x128xf16>'}}
   %0 = hopper.read_tile %t : !tile -> vector<32x128xf16>
   return
 }
@@ -712,7 +712,7 @@ func.func @read_tile_rows(%t: !tile) {
 
 !tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
 func.func @read_part_multiple(%t: !tile) {
-  // expected-error @+1 {{expected one thread's part of 64 rows and a multiple of 16 first columns of 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<12xf16>'}}
+  // expected-error @+1 {{expected one thread's part of 64 rows and a multiple of 16 leading columns of the tile 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<12xf16>'}}
   %0 = hopper.read_tile %t : !tile -> vector<12xf16>
   return
 }
@@ -721,7 +721,7 @@ func.func @read_part_multiple(%t: !tile) {
 
 !tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
 func.func @read_from_between(%t: !tile) {
-  // expected-error @+1 {{'hopper.read_tile' op expected 'from' to be a multiple of 16 with 16 columns of 128 behind it but got 72}}
+  // expected-error @+1 {{'hopper.read_tile' op expected 'from' to be a multiple of 16 from 0 to 112, for 16 of 128 columns, but got 72}}
   %0 = hopper.read_tile %t from 72 : !tile -> vector<8xf16>
   return
 }
@@ -730,7 +730,7 @@ func.func @read_from_between(%t: !tile) {
 
 !tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
 func.func @read_from_below(%t: !tile) {
-  // expected-error @+1 {{'hopper.read_tile' op expected 'from' to be a multiple of 16 with 16 columns of 128 behind it but got -16}}
+  // expected-error @+1 {{'hopper.read_tile' op expected 'from' to be a multiple of 16 from 0 to 112, for 16 of 128 columns, but got -16}}
   %0 = hopper.read_tile %t from -16 : !tile -> vector<8xf16>
   return
 }
@@ -739,7 +739,7 @@ func.func @read_from_below(%t: !tile) {
 
 !tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
 func.func @read_from_past_end(%t: !tile) {
-  // expected-error @+1 {{'hopper.read_tile' op expected 'from' to be a multiple of 16 with 48 columns of 128 behind it but got 96}}
+  // expected-error @+1 {{'hopper.read_tile' op expected 'from' to be a multiple of 16 from 0 to 80, for 48 of 128 columns, but got 96}}
   %0 = hopper.read_tile %t from 96 : !tile -> vector<24xf16>
   return
 }
@@ -748,7 +748,7 @@ func.func @read_from_past_end(%t: !tile) {
 
 !tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
 func.func @read_tile_from_past_end(%t: !tile) {
-  // expected-error @+1 {{'hopper.read_tile' op expected 'from' to be a multiple of 16 with 64 columns of 128 behind it but got 80}}
+  // expected-error @+1 {{'hopper.read_tile' op expected 'from' to be a multiple of 16 from 0 to 64, for 64 of 128 columns, but got 80}}
   %0 = hopper.read_tile %t from 80 : !tile -> vector<64x64xf16>
   return
 }
@@ -758,7 +758,7 @@ func.func @read_tile_from_past_end(%t: !tile) {
 // 64 rows are a group's, 16 a warp's.
 !tile = memref<2x32x64xf16, #gpu.address_space<workgroup>>
 func.func @read_part_rows(%t: !tile) {
-  // expected-error @+1 {{expected one thread's part of 64 rows and a multiple of 16 first columns of 'memref<2x32x64xf16, #gpu.address_space<workgroup>>' but got 'vector<8xf16>'}}
+  // expected-error @+1 {{expected one thread's part of 64 rows and a multiple of 16 leading columns of the tile 'memref<2x32x64xf16, #gpu.address_space<workgroup>>' but got 'vector<8xf16>'}}
   %0 = hopper.read_tile %t : !tile -> vector<8xf16>
   return
 }
@@ -768,7 +768,7 @@ func.func @read_part_rows(%t: !tile) {
 // What is written is a group's.
 !tile = memref<2x16x64xf16, #gpu.address_space<workgroup>>
 func.func @store_part_rows(%x: vector<8xf16>, %t: !tile) {
-  // expected-error @+1 {{expected one thread's part of 64 rows and a multiple of 16 first columns of 'memref<2x16x64xf16, #gpu.address_space<workgroup>>' but got 'vector<8xf16>'}}
+  // expected-error @+1 {{expected one thread's part of 64 rows and a multiple of 16 leading columns of the tile 'memref<2x16x64xf16, #gpu.address_space<workgroup>>' but got 'vector<8xf16>'}}
   hopper.store_tile %x to %t : vector<8xf16>, !tile
   return
 }
@@ -777,7 +777,7 @@ func.func @store_part_rows(%x: vector<8xf16>, %t: !tile) {
 
 !tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
 func.func @store_tile_rows(%x: vector<32x128xf16>, %t: !tile) {
-  // expected-error @+1 {{expected the rows and first columns of 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<32x128xf16>'}}
+  // expected-error @+1 {{expected a vector with all rows and the leading columns of the tile 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<32x128xf16>'}}
   hopper.store_tile %x to %t : vector<32x128xf16>, !tile
   return
 }
@@ -786,7 +786,7 @@ func.func @store_tile_rows(%x: vector<32x128xf16>, %t: !tile) {
 
 !tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
 func.func @store_tile_columns(%x: vector<64x144xf16>, %t: !tile) {
-  // expected-error @+1 {{expected the rows and first columns of 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<64x144xf16>'}}
+  // expected-error @+1 {{expected a vector with all rows and the leading columns of the tile 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<64x144xf16>'}}
   hopper.store_tile %x to %t : vector<64x144xf16>, !tile
   return
 }
@@ -795,7 +795,7 @@ func.func @store_tile_columns(%x: vector<64x144xf16>, %t: !tile) {
 
 !tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
 func.func @store_tile_element(%x: vector<64x128xbf16>, %t: !tile) {
-  // expected-error @+1 {{expected the rows and first columns of 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<64x128xbf16>'}}
+  // expected-error @+1 {{expected a vector with all rows and the leading columns of the tile 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<64x128xbf16>'}}
   hopper.store_tile %x to %t : vector<64x128xbf16>, !tile
   return
 }
@@ -821,7 +821,7 @@ func.func @store_tile_multiple(%x: vector<64x24xf16>, %t: !tile) {
 
 !tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
 func.func @store_part_multiple(%x: vector<12xf16>, %t: !tile) {
-  // expected-error @+1 {{expected one thread's part of 64 rows and a multiple of 16 first columns of 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<12xf16>'}}
+  // expected-error @+1 {{expected one thread's part of 64 rows and a multiple of 16 leading columns of the tile 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<12xf16>'}}
   hopper.store_tile %x to %t : vector<12xf16>, !tile
   return
 }
@@ -830,7 +830,7 @@ func.func @store_part_multiple(%x: vector<12xf16>, %t: !tile) {
 
 !tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
 func.func @store_part_columns(%x: vector<72xf16>, %t: !tile) {
-  // expected-error @+1 {{expected one thread's part of 64 rows and a multiple of 16 first columns of 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<72xf16>'}}
+  // expected-error @+1 {{expected one thread's part of 64 rows and a multiple of 16 leading columns of the tile 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<72xf16>'}}
   hopper.store_tile %x to %t : vector<72xf16>, !tile
   return
 }
@@ -839,7 +839,7 @@ func.func @store_part_columns(%x: vector<72xf16>, %t: !tile) {
 
 !tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
 func.func @store_part_element(%x: vector<64xbf16>, %t: !tile) {
-  // expected-error @+1 {{expected one thread's part of 64 rows and a multiple of 16 first columns of 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<64xbf16>'}}
+  // expected-error @+1 {{expected one thread's part of 64 rows and a multiple of 16 leading columns of the tile 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<64xbf16>'}}
   hopper.store_tile %x to %t : vector<64xbf16>, !tile
   return
 }
@@ -848,7 +848,7 @@ func.func @store_part_element(%x: vector<64xbf16>, %t: !tile) {
 
 !tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
 func.func @store_part_dimensions(%x: vector<1x64x128xf16>, %t: !tile) {
-  // expected-error @+1 {{expected one thread's part of 64 rows and a multiple of 16 first columns of 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<1x64x128xf16>'}}
+  // expected-error @+1 {{expected one thread's part of 64 rows and a multiple of 16 leading columns of the tile 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<1x64x128xf16>'}}
   hopper.store_tile %x to %t : vector<1x64x128xf16>, !tile
   return
 }
@@ -856,7 +856,7 @@ func.func @store_part_dimensions(%x: vector<1x64x128xf16>, %t: !tile) {
 // -----
 
 func.func @store_part_of_80(%x: vector<32xf16>, %t: memref<1x80x64xf16, #gpu.address_space<workgroup>>) {
-  // expected-error @+1 {{expected one thread's part of 64 rows and a multiple of 16 first columns of 'memref<1x80x64xf16, #gpu.address_space<workgroup>>' but got 'vector<32xf16>'}}
+  // expected-error @+1 {{expected one thread's part of 64 rows and a multiple of 16 leading columns of the tile 'memref<1x80x64xf16, #gpu.address_space<workgroup>>' but got 'vector<32xf16>'}}
   hopper.store_tile %x to %t : vector<32xf16>, memref<1x80x64xf16, #gpu.address_space<workgroup>>
   return
 }
@@ -885,7 +885,7 @@ func.func @read_huge(%t: !tile) {
 
 !tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
 func.func @read_huge_part(%t: !tile) {
-  // expected-error @+1 {{expected one thread's part of 64 rows and a multiple of 16 first columns of 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<9223372036854775800xf16>'}}
+  // expected-error @+1 {{expected one thread's part of 64 rows and a multiple of 16 leading columns of the tile 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<9223372036854775800xf16>'}}
   %x = hopper.read_tile %t : !tile -> vector<9223372036854775800xf16>
   return
 }

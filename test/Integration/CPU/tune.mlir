@@ -32,7 +32,7 @@
 // RUN: %{own} --tuned-schedules=%t/slow.json --bench=0.01 | FileCheck %s --check-prefix=REPLACED
 // REPLACED: tune: tile_m = {{.*}} (the compiler's own choice)
 // REPLACED: tune: tile_m = 64, tile_n = 1024, {{.*}} (kept so far)
-// REPLACED: tune: it replaces tile_m = 64, tile_n = 1024, warps = 1,
+// REPLACED: tune: the new schedule replaces tile_m = 64, tile_n = 1024, warps = 1,
 // RUN: %{own} --tuned-schedules=%t/own.json --bench=0.001 | FileCheck %s --check-prefix=SAME --implicit-check-not=replaces
 // SAME: tune: tile_m = {{.*}} (the compiler's own choice) (kept so far)
 // RUN: not flash-run %s --device=cpu --tune --dump-dir=%t/many --tuned-schedules=%t/own.json 2>&1 | FileCheck %s --check-prefix=MANY

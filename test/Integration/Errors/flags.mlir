@@ -67,7 +67,7 @@
 
 // RUN: echo 'func.func private @nobody_has_this() func.func @f() { call @nobody_has_this() : () -> () return }' > %t.undefined.mlir
 // RUN: not flash-run %t.undefined.mlir --device=cpu 2>&1 | FileCheck %s --check-prefix=UNDEFINED
-// UNDEFINED: error: the module calls functions that nobody defines: {{.*}}nobody_has_this
+// UNDEFINED: error: the module calls undefined functions: {{.*}}nobody_has_this
 
 // RUN: not flash-run %s --device=cpu --function=one --dump-dir=%s/below-a-file 2>&1 | FileCheck %s --check-prefix=DUMP
 // DUMP: error: cannot make directory '{{.*}}flags.mlir/below-a-file': {{.+}}

@@ -76,7 +76,7 @@
 
 // RUN: sed -e "s/<f4/<c8/" %t.npy > %t.complex.npy
 // RUN: not %{run} --input=@%t.complex.npy 2>&1 | FileCheck %s --check-prefix=DTYPE
-// DTYPE: expected elements of type <f2, <f4, <f8, <u2 (bf16), |b1, |i1, <i4 or <i8 but got <c8: save the array as one of them, as with .astype(numpy.float32)
+// DTYPE: expected elements of type <f2, <f4, <f8, <u2 (bf16), |b1, |i1, <i4 or <i8 but got <c8: save the array as one of these types, as with .astype(numpy.float32)
 
 // RUN: sed -e "s/<f4/<i4/" %t.npy > %t.int.npy
 // RUN: not %{run} --input=@%t.int.npy 2>&1 | FileCheck %s --check-prefix=FILE-TYPE

@@ -50,7 +50,7 @@ func.func @never(%q: memref<1x2x16x16xf32>, %n: index, %o: memref<1x2x16x16xf32>
 }
 
 // RUN: not %{run} --function=parallel 2>&1 | FileCheck %s --check-prefix=PARALLEL
-// PARALLEL: error: --verify: flashattn.attention at {{.*}}verify.mlir:[[#@LINE+5]]:5 cannot be compared with the reference: expected no parallel loop around it but got scf.parallel; --expected-output compares the function's outputs with files instead
+// PARALLEL: error: --verify: flashattn.attention at {{.*}}verify.mlir:[[#@LINE+5]]:5 cannot be compared with the reference: expected no enclosing parallel loop but got scf.parallel; --expected-output compares the function's outputs with files instead
 func.func @parallel(%q: memref<1x2x16x16xf32>, %o: memref<1x2x16x16xf32>) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -82,7 +82,7 @@ func.func @outer(%q: !d, %k: !d, %n: index) -> !d {
 // RUN: not %{run} --function=overlap --verify-plant-fault=all 2>&1 | FileCheck %s --check-prefix=FAULT
 // FAULT: error: --verify-plant-fault: expected OP[.RESULT]:ELEMENT with OP a number or all but got 'all'
 // RUN: not %{run} --function=overlap --verify-plant-fault=3:1 2>&1 | FileCheck %s --check-prefix=NUMBER
-// NUMBER: error: expected a fault in one of 1 ops but got number 3
+// NUMBER: error: expected the number of an op below 1 for the fault but got 3
 
 // RUN: echo 'func.func private @flashattn_observe_x() func.func @f() { return }' > %t.name.mlir
 // RUN: not flash-run %t.name.mlir --device=cpu --verify 2>&1 | FileCheck %s --check-prefix=NAME

@@ -32,9 +32,9 @@
 // RUN: not %{run} --function=plain_beside_atomic 2>&1 | FileCheck %s --check-prefix=RACE
 // RACE: error: kernel '{{.*}}', seed 1: race: {{.*}}memref.{{store|atomic_rmw}}
 // RUN: not %{run} --function=narrow_shuffle 2>&1 | FileCheck %s --check-prefix=NARROW
-// NARROW: expected only the first 8 threads of the warp at a shuffle of so many but got another by thread 8
+// NARROW: expected a shuffle of 8 threads only in the first 8 threads of the warp but got a shuffle by thread 8
 // RUN: not %{run} --function=two_widths 2>&1 | FileCheck %s --check-prefix=WIDTHS
-// WIDTHS: expected {{6|7}} threads of the warp, as others do, but got {{6|7}}
+// WIDTHS: expected {{6|7}} threads at the op, as in the rest of the warp, but got {{6|7}}
 // RUN: not %{run} --function=wide_shuffle 2>&1 | FileCheck %s --check-prefix=WIDE
 // WIDE: expected a shuffle of 1 to 32 threads but got 64
 

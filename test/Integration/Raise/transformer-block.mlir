@@ -16,8 +16,8 @@
 // RUN: not flash-run %s --raise --chip=sm_90a --emit=ptx 2>&1 | FileCheck %s --check-prefix=GPU
 // RUN: not flash-opt %s -flashattn-to-nvvm="chip=sm_80 raise=true" 2>&1 | FileCheck %s --check-prefix=GPU
 // GPU: error: 'linalg.{{.*}} would run on the host, which cannot read a GPU's memory
-// GPU: note: so would 'linalg.
-// GPU: note: so would 'linalg.
+// GPU: note: would also run on the host: 'linalg.
+// GPU: note: would also run on the host: 'linalg.
 
 // What is no attention is not raised, and that is said.
 // RUN: echo 'func.func @f(%%x: tensor<4xf32>) -> tensor<4xf32> { return %%x : tensor<4xf32> }' | flash-run --device=cpu --raise | FileCheck %s --check-prefix=NONE

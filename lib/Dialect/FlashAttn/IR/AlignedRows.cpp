@@ -35,8 +35,8 @@ LogicalResult FlashAttnDialect::verifyRegionArgAttribute(Operation *op, unsigned
 /// Ops carry all information of the dialect in operands and inherent attributes, so nothing reads
 /// any other attribute.
 LogicalResult FlashAttnDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
-  return op->emitOpError() << "expected no attribute of the flashattn dialect but got '"
-                           << attribute.getName().getValue() << "', which nothing reads";
+  return op->emitOpError() << "expected no discardable attribute of the flashattn dialect but got '"
+                           << attribute.getName().getValue() << "'";
 }
 
 bool flashattn::isPromisedAlignedRows(Value memref) {

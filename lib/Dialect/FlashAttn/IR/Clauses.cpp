@@ -364,8 +364,9 @@ private:
     if (parser.parseColonTypeList(types))
       return failure();
     if (types.size() != values.size())
-      return parser.emitError(loc) << "expected the types of " << getNames(values.size()) << ", "
-                                   << values.size() << ", but got " << types.size();
+      return parser.emitError(loc)
+             << "expected " << values.size() << (values.size() == 1 ? " type, of " : " types, of ")
+             << getNames(values.size()) << ", but got " << types.size();
     for (auto [row, value, type] : llvm::zip(rows, values, types))
       operands[row] = {value, type};
     return success();

@@ -283,7 +283,8 @@ static LogicalResult verifyScoreModLoad(AttentionOpInterface attention, Operatio
                              << " in score_mod, like 'q', but got " << type;
   constexpr int64_t kMostRank = 2;
   if (type.getRank() > kMostRank)
-    return op->emitOpError() << "expected a load from rank 0, 1 or 2 in score_mod but got " << type;
+    return op->emitOpError() << "expected a load from a " << (onTensors ? "tensor" : "memref")
+                             << " of rank 0, 1 or 2 in score_mod but got " << type;
   if (!isScalar(type.getElementType()))
     return op->emitOpError() << "expected a load of " << kScalars << " in score_mod but got "
                              << type;
@@ -294,8 +295,8 @@ static LogicalResult verifyScoreModLoad(AttentionOpInterface attention, Operatio
                              << type;
   for (const OperandRole &role : attention.getOperandRoles())
     if (!onTensors && role.rule->is(OperandRule::Output) && role.value == loaded)
-      return op->emitOpError() << "expected a load from other memory than that of '"
-                               << role.getName() << "' in score_mod but got " << type;
+      return op->emitOpError() << "expected score_mod to load from other memory than the output '"
+                               << role.getName() << "' but got " << type;
   for (Value index : op->getOperands().drop_front())
     if (StringRef origin = origins.lookup(index); !origin.empty())
       return op->emitOpError() << "expected indices that depend only on the batch and the head in "

@@ -246,8 +246,8 @@ static LogicalResult verifyElement(KernelOpInterface op, const OperandRole &role
   ElementRule rule = role.rule->element;
   bool isFloat = found.isF16() || found.isBF16() || found.isF32();
   auto fail = [&](const llvm::Twine &expected) {
-    return op->emitOpError() << "expected element type " << expected << " of '" << role.getName()
-                             << "' but got " << found;
+    return op->emitOpError() << "expected '" << role.getName() << "' with element type " << expected
+                             << " but got " << found;
   };
   switch (rule) {
   case ElementRule::F32:
@@ -272,9 +272,9 @@ static LogicalResult verifyElement(KernelOpInterface op, const OperandRole &role
   bool mayBeF32 = rule == ElementRule::LikeFirstOrF32 && !expected.isF32();
   if (found == expected || (mayBeF32 && found.isF32()))
     return success();
-  return op->emitOpError() << "expected element type " << expected << (mayBeF32 ? " or f32" : "")
-                           << " of '" << role.getName() << "' as in '" << first.getName()
-                           << "' but got " << found;
+  return op->emitOpError() << "expected '" << role.getName() << "' with element type " << expected
+                           << " as in '" << first.getName() << (mayBeF32 ? "' or f32" : "'")
+                           << " but got " << found;
 }
 
 /// Verifies that no other operand shares the memory of an output, because the op writes outputs
@@ -285,7 +285,7 @@ static LogicalResult verifyOwnMemory(KernelOpInterface op, ArrayRef<OperandRole>
       if (output.value && output.rule->is(OperandRule::Output) && output.rule != other.rule &&
           output.value == other.value)
         return op->emitOpError() << "expected separate memory for '" << output.getName()
-                                 << "' but got that of '" << other.getName() << "'";
+                                 << "' but got the memory of '" << other.getName() << "'";
   return success();
 }
 

@@ -179,9 +179,8 @@ LogicalResult ProgramOp::verify() {
   }
   // Their product is a number of rows.
   if (getTileRows() > INT32_MAX || getSegmentTiles() > INT32_MAX / getTileRows())
-    return emitOpError() << "expected at most " << INT32_MAX
-                         << " rows of the tiles of a segment but got " << getSegmentTiles()
-                         << " times " << getTileRows();
+    return emitOpError() << "expected at most " << INT32_MAX << " rows in a segment but got "
+                         << getSegmentTiles() << " tiles of " << getTileRows() << " rows";
   return success();
 }
 
@@ -364,8 +363,9 @@ static LogicalResult verifyStages(TileLoopOp loop) {
     if (stage.getLag() == 0 && behind != 0)
       return stage.emitOpError() << "expected 'lag' 1 for 'behind' " << behind << " but got 0";
     if (behind < 0 || behind >= static_cast<int64_t>(lags.size()) || lags[behind])
-      return stage.emitOpError() << "expected 'behind' to be the number of one of the step's "
-                                 << lags.size() << " stages, without a lag, but got " << behind;
+      return stage.emitOpError()
+             << "expected 'behind' to be the number of a stage without a lag, from 0 to "
+             << lags.size() - 1 << ", but got " << behind;
   }
   return success();
 }
@@ -382,8 +382,8 @@ LogicalResult TileLoopOp::verify() {
   if (failed(verifyStages(*this)))
     return failure();
   if (getYielded().getTypes() != getResultTypes() || getInits().getTypes() != getResultTypes())
-    return emitOpError() << "expected state of the types " << getInits().getTypes()
-                         << " to be yielded and to result but got " << getYielded().getTypes()
+    return emitOpError() << "expected the types of the initial state, " << getInits().getTypes()
+                         << ", for yielded values and results but got " << getYielded().getTypes()
                          << " and " << getResultTypes();
   if (!getList())
     return getListIndices().empty()
@@ -392,8 +392,8 @@ LogicalResult TileLoopOp::verify() {
   auto list = cast<MemRefType>(getList().getType());
   if (!list.getElementType().isInteger(32) ||
       list.getRank() != static_cast<int64_t>(getListIndices().size()) + 1)
-    return emitOpError() << "expected an i32 list whose rank is one more than its "
-                         << getListIndices().size() << " indices but got " << list;
+    return emitOpError() << "expected an i32 list of rank " << getListIndices().size() + 1
+                         << ", one more than the number of its indices, but got " << list;
   return success();
 }
 
@@ -402,7 +402,7 @@ LogicalResult TileMaskOp::verify() {
   if (yielded.size() != 1 || yielded.front() != getShown().getType())
     return emitOpError() << "expected to yield " << getShown().getType() << " but got " << yielded;
   if (!(*this)->getParentOfType<TileLoopOp>())
-    return emitOpError() << "expected a 'flashattn.tile_loop' around it";
+    return emitOpError() << "expected an enclosing 'flashattn.tile_loop'";
   return success();
 }
 

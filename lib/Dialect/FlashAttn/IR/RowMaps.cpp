@@ -54,8 +54,9 @@ LogicalResult PackedRowsOp::verify() {
   for (int64_t size : getSizes())
     rows = rows && size > 0 ? llvm::checkedMul(*rows, size) : std::nullopt;
   if (getSizes().empty() || !rows)
-    return emitOpError() << "expected sizes whose product is a number of rows but got ["
-                         << getSizes() << "]";
+    return emitOpError()
+           << "expected one or more positive sizes with a product below 2^63 but got ["
+           << getSizes() << "]";
   return success();
 }
 

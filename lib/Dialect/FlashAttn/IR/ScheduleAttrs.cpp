@@ -489,8 +489,8 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
     return emitError() << "expected no schedule field 'min_split_tiles' without splits but got "
                        << minSplitTiles;
   if (smallBlocksPerSM != 0 && (splits == 1 || !hopper || hopper.getConsumers() != 1))
-    return emitError() << "expected no schedule field 'small_blocks_per_sm' without splits and one "
-                          "consumer but got "
+    return emitError() << "expected no schedule field 'small_blocks_per_sm' unless 'splits' is "
+                          "above 1 and 'consumers' is 1 but got "
                        << smallBlocksPerSM;
   if (smallBlocksPerSM != 0 && tileN % (2 * threadsPerRow) != 0)
     return emitError()

@@ -39,7 +39,8 @@ template <typename AccessOp> static LogicalResult verifyAccess(AccessOp op, bool
     return op.emitOpError() << "expected an index for each of " << memref.getRank()
                             << " dimensions but got " << op.getIndices().size();
   if (tile.getRank() > 2)
-    return op.emitOpError() << "expected rows or rows and columns but got " << tile;
+    return op.emitOpError() << "expected a tile of rank 1 (rows) or 2 (rows and columns) but got "
+                            << tile;
   if (tile.getElementType() != memref.getElementType())
     return op.emitOpError() << "expected a tile of " << memref.getElementType() << " but got "
                             << tile;
@@ -102,15 +103,17 @@ LogicalResult LoadTileOp::verify() {
     return failure();
   if (RowMapOpInterface map = getRowMap()) {
     if (!getRowDim())
-      return emitOpError() << "expected no row map for equal rows but got one";
+      return emitOpError()
+             << "expected no row map in a tile whose rows are all the same but got one";
     std::optional<int64_t> granularity = map.getGranularity();
     if (std::optional<PageMap> pages = map.getPages()) {
       // A tile may end within a page.
       if (getDims().size() != 2 || llvm::is_contained(getDims(), 0) ||
           getMemRefType().getDimSize(*getRowDim()) != pages->size)
-        return emitOpError() << "expected rows along one dimension of size " << pages->size
-                             << " behind that of the pages, as in the row map, but got dims "
-                             << getDims() << " of " << getMemRefType();
+        return emitOpError()
+               << "expected rows along one dimension of size " << pages->size
+               << ", the page size of the row map, after the dimension of the pages but got dims "
+               << getDims() << " of " << getMemRefType();
     } else if (granularity &&
                (getDims().size() != 2 || getTileType().getDimSize(0) % *granularity != 0)) {
       return emitOpError() << "expected a multiple of " << *granularity
@@ -138,8 +141,13 @@ LogicalResult StoreTileOp::verify() {
     return failure();
   RowMapOpInterface map = getRowMap();
   if (map && (map.getBegin() || map.getEnd() || map.getGranularity()))
-    return emitOpError() << "expected a row map without 'from', 'below' and segments but got '"
-                         << map->getName() << "' with one of them";
+    return emitOpError()
+           << "expected a row map without 'from', 'below', segments and pages but got '"
+           << map->getName() << "' with "
+           << (map.getBegin()   ? "'from'"
+               : map.getEnd()   ? "'below'"
+               : map.getPages() ? "pages"
+                                : "segments");
   return success();
 }
 

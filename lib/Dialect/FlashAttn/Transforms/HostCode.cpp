@@ -415,7 +415,7 @@ LogicalResult mlir::flashattn::verifyHost(Operation *root) {
   return obstacles.refuse(
       "would run on the host, which cannot read a GPU's memory: expected ops of the flashattn "
       "dialect, kernels, contiguous copies, or an output projection in linalg",
-      "so would");
+      "would also run on the host:");
 }
 
 /// Whether the op can be bufferized. Querying an interface that is promised but not registered, as
@@ -440,7 +440,7 @@ LogicalResult mlir::flashattn::verifyTensors(Operation *root) {
   return obstacles.refuse(
       "on tensors cannot be bufferized: expected an op of arith, flashattn, "
       "func, linalg, math, scf, tensor or vector that can, such as linalg.generic",
-      "cannot either");
+      "cannot be bufferized either:");
 }
 
 /// Whether the name is reserved by LLVM or the runtime.
@@ -483,7 +483,7 @@ LogicalResult mlir::flashattn::verifyLowered(Operation *root) {
   constexpr StringLiteral kMessage =
       "is left after the lowering to LLVM IR: expected an op of arith, bufferization, flashattn, "
       "func, linalg, math, memref, scf, tensor or vector that the pipelines lower";
-  constexpr StringLiteral kNote = "so is";
+  constexpr StringLiteral kNote = "is left too:";
   return failed(obstacles.refuse(kMessage, kNote)) ? failure() : casts.refuse(kMessage, kNote);
 }
 

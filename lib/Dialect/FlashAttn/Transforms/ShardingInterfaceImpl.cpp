@@ -129,13 +129,13 @@ static LogicalResult verifyPositions(AttentionOpInterface op, const Cut &cut) {
     if (cut.has(loop) && (op.hasPackedSequences() || (op.getQLen() && loop == Queries)))
       return op.emitOpError() << "expected " << name << " whole on each process with "
                               << (op.hasPackedSequences() ? "packed sequences" : "q_len")
-                              << " but got them sharded";
+                              << " but got sharded " << name;
   if (!cut.has(Queries) && !cut.has(Keys))
     return success();
   StringRef what = cut.has(Queries) ? "queries" : "keys";
   if (needsOwnPositions(op))
     return op.emitOpError() << "expected one offset or align top_left to shard the " << what
-                            << " but got offsets or lengths of batches";
+                            << " but got an offset or length for each batch";
   auto refuse = [&](StringRef expected, StringRef loop) {
     return op.emitOpError() << "expected a mask " << expected << " to shard the " << loop
                             << " but got '" << op.getMaskAttr() << "'";
@@ -167,7 +167,7 @@ static LogicalResult verifyCut(KernelOpInterface op, Cut &cut) {
                                  << (letter == '1' ? "broadcast dimension " + std::to_string(dim)
                                                    : getSizeName(letter).str())
                                  << " of '" << role.getName()
-                                 << "' whole on each process but got it split along grid axes "
+                                 << "' whole on each process but got a split along grid axes "
                                  << print(cut.axes[loop]);
       for (GridAxis axis : cut.axes[loop]) {
         if (axis < 0 || axis >= cut.grid.getRank())
@@ -179,17 +179,17 @@ static LogicalResult verifyCut(KernelOpInterface op, Cut &cut) {
                  << "expected a static number of processes, at least 1, along grid axis " << axis
                  << " but got " << (ShapedType::isDynamic(count) ? "?" : std::to_string(count));
         if (!seen[loop] && !users.try_emplace(axis, &role).second)
-          return op->emitOpError()
-                 << "expected a grid axis to split one of batches, heads, queries and keys but got "
-                 << axis << " for dimensions of '" << users[axis]->getName() << "' and '"
-                 << role.getName() << "'";
+          return op->emitOpError() << "expected different grid axes for batches, heads, queries "
+                                      "and keys but got axis "
+                                   << axis << " for dimensions of '" << users[axis]->getName()
+                                   << "' and '" << role.getName() << "'";
       }
       seen[loop] = true;
       int64_t size = cast<ShapedType>(role.value.getType()).getDimSize(dim);
       if (!ShapedType::isDynamic(size) && size % cut.count(loop) != 0)
         return op->emitOpError() << "expected " << getSizeName(letter) << " of '" << role.getName()
                                  << "' to be a multiple of " << cut.count(loop)
-                                 << ", the processes that share it, but got " << size;
+                                 << ", the number of shards, but got " << size;
     }
   }
   if (auto attention = dyn_cast<AttentionOpInterface>(*op))

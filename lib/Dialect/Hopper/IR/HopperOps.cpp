@@ -76,7 +76,7 @@ LogicalResult MakeTensorMapOp::verify() {
     return emitOpError() << "expected a memref of rank 2 to 5 but got " << type;
   Type element = getMapType().getElementType();
   if (type.getElementType() != element)
-    return emitOpError() << "expected element type " << element << " of the memref but got "
+    return emitOpError() << "expected a memref with element type " << element << " but got "
                          << type;
   if (rowDim < 0 || rowDim >= rank - 1)
     return emitOpError() << "expected 'row_dim' from 0 to " << rank - 2 << " but got " << rowDim;
@@ -297,7 +297,8 @@ static LogicalResult verifyStaging(Operation *op, Value memref) {
   if (staging.getRank() != 2 || !staging.getElementType().isF32() || !staging.hasStaticShape() ||
       staging.getDimSize(0) == 0 || !gpu::GPUDialect::hasWorkgroupMemoryAddressSpace(staging) ||
       !staging.getLayout().isIdentity())
-    return op->emitOpError() << "expected staging of warps x f32 in shared memory but got "
+    return op->emitOpError() << "expected contiguous staging of static size in shared memory, with "
+                                "a row of f32 for each warp, but got "
                              << staging;
   return success();
 }
@@ -320,12 +321,12 @@ static LogicalResult verifyStaged(Operation *op, Value tile, Value memref, Value
   int64_t staged = staging.getDimSize(1);
   if (staged == 0 || staged % 128 != 0 || elements == 0 ||
       (isa<AddTileOp>(op) ? elements % staged != 0 : elements != staged))
-    return op->emitOpError() << "expected staging of a multiple of 128 elements for each warp that "
-                             << (isa<AddTileOp>(op) ? "divides " : "holds ") << elements
-                             << " but got " << staging;
+    return op->emitOpError()
+           << "expected staging in which each warp has a multiple of 128 elements that "
+           << (isa<AddTileOp>(op) ? "divides " : "equals ") << elements
+           << ", the size of the warp's part, but got " << staging;
   if ((value.getRank() == 1) != (warp != nullptr))
-    return op->emitOpError() << "expected the number of the warp for a value that is a thread's "
-                                "part, and only for it";
+    return op->emitOpError() << "expected 'warp' if, and only if, the value is one thread's part";
   return success();
 }
 

@@ -72,8 +72,8 @@ LogicalResult WgmmaOp::verify() {
   if (failed(b) || failed(verifyVectors(*this, vectors)))
     return failure();
   if (getAcc() && getAcc().getType() != getD().getType())
-    return emitOpError() << "expected an accumulator of type " << getD().getType()
-                         << " as the result but got " << getAcc().getType();
+    return emitOpError() << "expected an accumulator of the result's type, " << getD().getType()
+                         << ", but got " << getAcc().getType();
 
   int64_t aColumns;
   Type aElement = getElementTypeOrSelf(getA().getType());
@@ -98,7 +98,7 @@ LogicalResult WgmmaOp::verify() {
     return emitOpError()
            << "expected no 'first' columns unless 'a' is in shared memory and not transposed";
   if (aElement != b->elementType)
-    return emitOpError() << "expected element type " << aElement << " of 'b' as in 'a' but got "
+    return emitOpError() << "expected 'b' with element type " << aElement << " as in 'a' but got "
                          << b->elementType;
 
   int64_t n = getColumns(), k = getContraction();
@@ -154,8 +154,9 @@ static LogicalResult verifyTileValue(Operation *op, Value tile, Value value) {
   auto type = cast<VectorType>(value.getType());
   if (type.getRank() != 2 || type.getDimSize(0) != shape->rows ||
       type.getDimSize(1) > shape->getColumns() || type.getElementType() != shape->elementType)
-    return op->emitOpError() << "expected the rows and first columns of " << tile.getType()
-                             << " but got " << type;
+    return op->emitOpError()
+           << "expected a vector with all rows and the leading columns of the tile "
+           << tile.getType() << " but got " << type;
   return success();
 }
 
@@ -166,8 +167,8 @@ LogicalResult LoadTileOp::verify() {
   if (Value first = getFirst())
     if (auto held = cast<VectorType>(first.getType());
         held.getRank() != 2 || held.getDimSize(0) != type.getDimSize(0))
-      return emitOpError() << "expected 'first' columns of " << type.getDimSize(0)
-                           << " rows but got " << held;
+      return emitOpError() << "expected 'first' with " << type.getDimSize(0) << " rows but got "
+                           << held;
   return verifyFirst(*this, getFirst(), type.getElementType(), type.getDimSize(1),
                      /*mayBeAll=*/true);
 }
@@ -193,8 +194,8 @@ static LogicalResult verifyThreadsTile(Operation *op, Value memref, Value value,
   if (!hasRows || pairs % 8 != 0 || pairs == 0 || pairs > tile->getColumns() / 2 ||
       type.getElementType() != tile->elementType)
     return op->emitOpError() << "expected one thread's part of " << kWarpgroupRows
-                             << " rows and a multiple of 16 first columns of " << memref.getType()
-                             << " but got " << type;
+                             << " rows and a multiple of 16 leading columns of the tile "
+                             << memref.getType() << " but got " << type;
   return success();
 }
 
@@ -210,8 +211,9 @@ LogicalResult ReadTileOp::verify() {
   int64_t columns = type.getRank() == 2 ? type.getDimSize(1) : 2 * type.getNumElements();
   int64_t from = getFrom();
   if (from < 0 || from % 16 != 0 || from > tile->getColumns() - columns)
-    return emitOpError() << "expected 'from' to be a multiple of 16 with " << columns
-                         << " columns of " << tile->getColumns() << " behind it but got " << from;
+    return emitOpError() << "expected 'from' to be a multiple of 16 from 0 to "
+                         << tile->getColumns() - columns << ", for " << columns << " of "
+                         << tile->getColumns() << " columns, but got " << from;
   return success();
 }
 

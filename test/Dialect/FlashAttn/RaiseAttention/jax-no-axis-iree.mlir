@@ -1,6 +1,6 @@
 // JAX 0.12, IREE 3.13, --compile-to=input.
 // RUN: flash-opt %s -flashattn-raise-attention --remarks-filter=flashattn-raise-attention --remark-format=emitRemark 2>&1 | FileCheck %s
-// CHECK: Remark="expected the sum of the same exponentials along the keys but got linalg.generic"
+// CHECK: Remark="expected a division by the sum of the same exponentials along the keys but got linalg.generic"
 // CHECK-NOT: flashattn.attention
 
 #map = affine_map<(d0, d1, d2, d3) -> (d0, d1, d3, d2)>

@@ -6,7 +6,7 @@ shard.grid @grid(shape = 2x4)
 func.func @f(%q: tensor<2x12x32x64xf32>, %k: tensor<2x6x32x64xf32>, %init: tensor<2x12x32x64xf32>) -> tensor<2x12x32x64xf32> {
   %s0 = shard.sharding @grid split_axes = [[], [1]] : !shard.sharding
   %qs = shard.shard %q to %s0 annotate_for_users : tensor<2x12x32x64xf32>
-  // expected-error @+2 {{expected head count of 'k' to be a multiple of 4, the processes that share it, but got 6}}
+  // expected-error @+2 {{expected head count of 'k' to be a multiple of 4, the number of shards, but got 6}}
   // expected-error @+1 {{fail to set sharding annotations}}
   %o = flashattn.attention ins(%qs, %k, %k : tensor<2x12x32x64xf32>, tensor<2x6x32x64xf32>, tensor<2x6x32x64xf32>)
       outs(%init : tensor<2x12x32x64xf32>) -> tensor<2x12x32x64xf32>
@@ -20,7 +20,7 @@ shard.grid @grid(shape = 2x4)
 func.func @f(%q: tensor<2x8x36x64xf32>, %k: tensor<2x4x32x64xf32>, %init: tensor<2x8x36x64xf32>) -> tensor<2x8x36x64xf32> {
   %s0 = shard.sharding @grid split_axes = [[], [], [0, 1]] : !shard.sharding
   %qs = shard.shard %q to %s0 annotate_for_users : tensor<2x8x36x64xf32>
-  // expected-error @+2 {{expected query length of 'q' to be a multiple of 8, the processes that share it, but got 36}}
+  // expected-error @+2 {{expected query length of 'q' to be a multiple of 8, the number of shards, but got 36}}
   // expected-error @+1 {{fail to set sharding annotations}}
   %o = flashattn.attention ins(%qs, %k, %k : tensor<2x8x36x64xf32>, tensor<2x4x32x64xf32>, tensor<2x4x32x64xf32>)
       outs(%init : tensor<2x8x36x64xf32>) -> tensor<2x8x36x64xf32>
@@ -34,7 +34,7 @@ shard.grid @grid(shape = 2x4)
 func.func @f(%q: tensor<2x8x32x64xf32>, %k: tensor<2x4x32x64xf32>, %init: tensor<2x8x32x64xf32>) -> tensor<2x8x32x64xf32> {
   %s0 = shard.sharding @grid split_axes = [[], [], [], [1]] : !shard.sharding
   %qs = shard.shard %q to %s0 annotate_for_users : tensor<2x8x32x64xf32>
-  // expected-error @+2 {{expected head dimension of 'q' whole on each process but got it split along grid axes [1]}}
+  // expected-error @+2 {{expected head dimension of 'q' whole on each process but got a split along grid axes [1]}}
   // expected-error @+1 {{fail to set sharding annotations}}
   %o = flashattn.attention ins(%qs, %k, %k : tensor<2x8x32x64xf32>, tensor<2x4x32x64xf32>, tensor<2x4x32x64xf32>)
       outs(%init : tensor<2x8x32x64xf32>) -> tensor<2x8x32x64xf32>
@@ -50,7 +50,7 @@ func.func @f(%q: tensor<2x8x32x64xf32>, %k: tensor<2x4x32x64xf32>, %init: tensor
   %qs = shard.shard %q to %s0 annotate_for_users : tensor<2x8x32x64xf32>
   %s1 = shard.sharding @grid split_axes = [[], [], [1]] : !shard.sharding
   %ks = shard.shard %k to %s1 annotate_for_users : tensor<2x4x32x64xf32>
-  // expected-error @+2 {{expected a grid axis to split one of batches, heads, queries and keys but got 1 for dimensions of 'q' and 'k'}}
+  // expected-error @+2 {{expected different grid axes for batches, heads, queries and keys but got axis 1 for dimensions of 'q' and 'k'}}
   // expected-error @+1 {{fail to get sharding option}}
   %o = flashattn.attention ins(%qs, %ks, %ks : tensor<2x8x32x64xf32>, tensor<2x4x32x64xf32>, tensor<2x4x32x64xf32>)
       outs(%init : tensor<2x8x32x64xf32>) -> tensor<2x8x32x64xf32>
@@ -166,7 +166,7 @@ shard.grid @grid(shape = 2x4)
 func.func @f(%q: tensor<2x8x32x64xf32>, %k: tensor<2x4x32x64xf32>, %init: tensor<2x8x32x64xf32>, %n: tensor<2xi32>) -> tensor<2x8x32x64xf32> {
   %s0 = shard.sharding @grid split_axes = [[], [], [1]] : !shard.sharding
   %ks = shard.shard %k to %s0 annotate_for_users : tensor<2x4x32x64xf32>
-  // expected-error @+2 {{expected one offset or align top_left to shard the keys but got offsets or lengths of batches}}
+  // expected-error @+2 {{expected one offset or align top_left to shard the keys but got an offset or length for each batch}}
   // expected-error @+1 {{fail to set sharding annotations}}
   %o = flashattn.attention mask(causal) ins(%q, %ks, %ks : tensor<2x8x32x64xf32>, tensor<2x4x32x64xf32>, tensor<2x4x32x64xf32>) kv_len(%n : tensor<2xi32>)
       outs(%init : tensor<2x8x32x64xf32>) -> tensor<2x8x32x64xf32>
@@ -180,7 +180,7 @@ shard.grid @grid(shape = 2x4)
 func.func @f(%q: tensor<2x8x32x64xf32>, %k: tensor<2x1x32x64xf32>, %bias: tensor<2x1x32x32xf32>, %init: tensor<2x8x32x64xf32>) -> tensor<2x8x32x64xf32> {
   %s0 = shard.sharding @grid split_axes = [[], [1]] : !shard.sharding
   %biass = shard.shard %bias to %s0 annotate_for_users : tensor<2x1x32x32xf32>
-  // expected-error @+2 {{expected head count of 'k' whole on each process but got it split along grid axes [1]}}
+  // expected-error @+2 {{expected head count of 'k' whole on each process but got a split along grid axes [1]}}
   // expected-error @+1 {{fail to set sharding annotations}}
   %o = flashattn.attention ins(%q, %k, %k : tensor<2x8x32x64xf32>, tensor<2x1x32x64xf32>, tensor<2x1x32x64xf32>) bias(%biass : tensor<2x1x32x32xf32>)
       outs(%init : tensor<2x8x32x64xf32>) -> tensor<2x8x32x64xf32>
@@ -193,7 +193,7 @@ shard.grid @grid(shape = 2x4)
 func.func @f(%q: tensor<2x8x32x64xf32>, %bias: tensor<2x1x32x32xf32>, %init: tensor<2x8x32x64xf32>) -> tensor<2x8x32x64xf32> {
   %s0 = shard.sharding @grid split_axes = [[], [1]] : !shard.sharding
   %biass = shard.shard %bias to %s0 annotate_for_users : tensor<2x1x32x32xf32>
-  // expected-error @+2 {{expected broadcast dimension 1 of 'bias' whole on each process but got it split along grid axes [1]}}
+  // expected-error @+2 {{expected broadcast dimension 1 of 'bias' whole on each process but got a split along grid axes [1]}}
   // expected-error @+1 {{fail to set sharding annotations}}
   %o = flashattn.attention ins(%q, %q, %q : tensor<2x8x32x64xf32>, tensor<2x8x32x64xf32>, tensor<2x8x32x64xf32>) bias(%biass : tensor<2x1x32x32xf32>)
       outs(%init : tensor<2x8x32x64xf32>) -> tensor<2x8x32x64xf32>

@@ -104,7 +104,8 @@ static void checkMistakes(View q, View k, View v, View o) {
   bad.data = NULL;
   FAILS(call(NULL, bad, k, v, o, 0, 1), "attention: expected data of 'q' but got null");
   bad.data = q.data + 1;
-  FAILS(call(NULL, bad, k, v, o, 0, 1), "expected data of 'q' at a multiple of 16 bytes but got 0x");
+  FAILS(call(NULL, bad, k, v, o, 0, 1),
+        "expected data of 'q' at an address that is a multiple of 16 bytes but got 0x");
   bad = k;
   bad.length = -1;
   FAILS(call(NULL, q, bad, v, o, 0, 1), "expected size 0 to 2147483647 in dimension 2 of 'k' but got -1");

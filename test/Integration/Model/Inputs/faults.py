@@ -154,7 +154,7 @@ FAULTS = [
     ("q: what lies beside a tile begins between 16 bytes", G9,
      [("hopper.bulk_load#0", ("sub", r", (%\w+)\] to", r", %odd] to")),
       ("hopper.bulk_load#0", ("add", "%odd = arith.addi %c1, %ROW : index"))],
-     r"misaligned access: expected a copy of \d+ bytes at a multiple of 16 but got address"),
+     r"misaligned access: expected a copy of \d+ bytes at an address that is a multiple of 16 but got"),
     ("dq is added past its end", G9, [("hopper.add_staged#1", ("sub", r"to (%\w+)\[%\w+, ", r"to \1[%c3, "))],
      r"access out of bounds: expected a copy that adds of \d+ bytes in one of the device's buffers"),
     ("the block ends while dq is added", G9,
@@ -185,7 +185,7 @@ FAULTS = [
      [("nvvm.ldmatrix#0", ("sub", r"(%\w+) = nvvm\.ldmatrix (%\w+)",
                            r"%odd = llvm.getelementptr \2[1] : (!llvm.ptr<3>) -> !llvm.ptr<3>, f16\n"
                            r"\1 = nvvm.ldmatrix %odd"))],
-     r"misaligned access: expected shared memory at a multiple of 16 bytes"),
+     r"misaligned access: expected an offset in shared memory that is a multiple of 16 bytes"),
     ("ldmatrix: transposed where it should not be", F8,
      [("nvvm.ldmatrix#0", ("sub", "mma_layout<row>", "mma_layout<col>"))], NUMBERS),
     ("a quad adds up the wrong threads, by mma.sync", F8,

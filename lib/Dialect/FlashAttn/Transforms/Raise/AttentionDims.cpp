@@ -123,7 +123,7 @@ bool AttentionMatcher::splitHeads(ArrayRef<unsigned> shared, ArrayRef<unsigned> 
           llvm::find_if(listDigits(exprs, match.q->indices), [&](auto &digit) {
             return digit.first == group || digit.first == variable;
           })->first == group)
-        return fail(match.q, "expected the query heads of a key head to be adjacent");
+        return fail(match.q, "expected the query heads that share a key/value head to be adjacent");
   // The first dimension that queries and keys share is the batch, unless they share only one.
   for (auto &map : {inQ, inK}) {
     llvm::SmallSetVector<unsigned, 4> places;

@@ -344,15 +344,17 @@ bool AttentionMatcher::matchProbabilities(Product &product) {
     return failAtReshape(exp);
   if (std::abs(product.constant - 1) > 1e-6 || !product.others.empty()) {
     Element *other = product.others.empty() ? exp : product.others[0];
-    return fail(other, "expected the second product to read the probabilities unchanged");
+    return fail(other,
+                "expected no factor between the softmax and the matrix product with the values");
   }
   if (product.divisors.size() > 1)
-    return fail(product.divisors[1], "expected one sum to divide by");
+    return fail(product.divisors[1], "expected one division, by the sum of the exponentials,");
   if (product.divisors.empty()) {
     if (!matchLogSum(shifts, exp))
       return fail(exp, "expected exponentials divided by their sum");
   } else if (!matchDivisor(product, exp)) {
-    return fail(product.divisors[0], "expected the sum of the same exponentials along the keys");
+    return fail(product.divisors[0],
+                "expected a division by the sum of the same exponentials along the keys");
   }
   for (const Term &shift : shifts)
     exprs.touch(shift.element);

@@ -189,7 +189,8 @@ bool AttentionMatcher::applySteps() {
       break;
     case ScoreStep::MulValue:
       if (!match.conditions.empty() || !match.biases.empty())
-        return fail(op, "expected run-time factors before the bias and the mask", "one after them");
+        return fail(op, "expected run-time factors before the bias and the mask",
+                    "a factor after the bias or the mask");
       match.factors.push_back({step.element, step.flag, hasCap});
       break;
     case ScoreStep::MulOperand:

@@ -299,9 +299,9 @@ bool AttentionEmitter::check(Layout layout) {
   for (Element *x : {match.q, match.k, match.v}) {
     if (!isKnown(x->type))
       return refuse("expected operands of f16, bf16 or f32",
-                    x == match.v ? "other values" : "other queries or keys");
+                    x == match.v ? "values of another type" : "queries or keys of another type");
     if (!exprs.isLinear(x))
-      return refuse("expected reshapes that divide dimensions evenly", "an uneven one");
+      return refuse("expected reshapes that divide dimensions evenly", "an uneven reshape");
   }
   for (Value value : {match.q->value, match.k->value, match.v->value, match.result})
     if (Attribute encoding = cast<RankedTensorType>(value.getType()).getEncoding())
@@ -323,7 +323,7 @@ bool AttentionEmitter::check(Layout layout) {
                        isPermutation(findPermutation(match.indices, o)))))
     return refuse(
         "expected dimensions that are neither split nor merged, because lengths are dynamic,",
-        "split or merged ones");
+        "split or merged dimensions");
   if (!isKnown(getElementTypeOrSelf(match.result.getType())))
     return refuse("expected a result of f16, bf16 or f32", "another type");
   for (const OperandFactor &factor : match.operandFactors) {
@@ -345,7 +345,7 @@ bool AttentionEmitter::check(Layout layout) {
       (match.sink && !findSource(match.sink, {heads})))
     return refuse("expected a bias and a mask that broadcast to the scores, and one sink logit for "
                   "each head,",
-                  "others");
+                  "another bias, mask or sink logit");
   for (const Term &bias : biases)
     if (!isKnown(findSource(bias.element, pairRoles(bias.element))->type))
       return refuse("expected a bias of f16, bf16 or f32", "another type");
@@ -487,8 +487,8 @@ bool AttentionEmitter::run() {
   }
   auto op = AttentionOp::create(rewriter, loc, types, q, k, v, bias, attnMask, sinks, makeLengths(),
                                 /*qLen=*/Value(), /*cuSeqlensQ=*/Value(), /*cuSeqlensK=*/Value(),
-                                /*pageTable=*/Value(), /*leftpadK=*/Value(),
-                                makeOffset(), /*offsets=*/Value(), scaleValue, init, lseInit,
+                                /*pageTable=*/Value(), /*leftpadK=*/Value(), makeOffset(),
+                                /*offsets=*/Value(), scaleValue, init, lseInit,
                                 cast_or_null<MaskAttrInterface>(mask.mask), scale, softcap,
                                 mask.align, layout, ScheduleAttr(), /*minSeqlenQ=*/IntegerAttr(),
                                 /*maxSeqlenQ=*/IntegerAttr(), hasScoreMod ? 1 : 0);

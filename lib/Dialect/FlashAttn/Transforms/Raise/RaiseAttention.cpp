@@ -83,8 +83,8 @@ static bool raise(RewriterBase &rewriter, linalg::LinalgOp op) {
   }
   remark::passed(last->getLoc(),
                  remark::RemarkOpts::name("attention-raised").category("flashattn-raise-attention"))
-      << (mask->mayHideRows ? "flashattn.attention; rows that data hide whole give 0, "
-                              "where hidden scores are a number"
+      << (mask->mayHideRows ? "flashattn.attention; a row whose keys are all hidden by data gives "
+                              "0 instead of the mean of the values"
                             : "flashattn.attention");
   if (match->lse)
     eraseDead(rewriter, match->lse.getDefiningOp());
