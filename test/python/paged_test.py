@@ -156,6 +156,49 @@ class PagedTest(unittest.TestCase):
             self.assertTrue(numpy.array_equal(o[rows], wanted[0][0]))
             self.assertTrue(numpy.array_equal(lse[:, rows], wanted[1][0]))
 
+    def test_mixed_batches(self):
+        """Sequences of one, few and many packed queries have kernels of their own on a GPU (rule S7)."""
+        lengths = (80, 9, 43, 64, 0, 33)
+        for device, element, mask, dim in (
+            (None, "f32", causal, 16), ("model:sm_80", "f16", ROLLING, 32), ("model:sm_90a", "bf16", causal, 64),
+            ("model:sm_90a", "f16", ROLLING, 64), ("model:sm_90a", "f16", None, 64),
+        ):  # fmt: skip
+            case = Paged(16, 5, list(lengths), 40, mask, element, layout="bshd", widths=(dim, dim))
+            for counts, most in (
+                ((1, 0, 5, 40, 2, 17), None), ((1, 1, 1, 1, 1, 1), None), ((1, 0, 1, 1, 1, 0), 1), ((3, 0, 1, 4, 0, 2), 3)
+            ):  # fmt: skip
+                with self.subTest(device=device, element=element, mask=str(mask), counts=counts, most=most):
+                    self.check_mixed(case, counts, most, device)
+
+    def check_mixed(self, case, counts, most, device):
+        gap = 2  # rows of no sequence, before and behind
+        starts = i32(numpy.cumsum([gap, *counts]))
+        rows = [case.q[b, case.q.shape[1] - n :] for b, n in enumerate(counts)]
+        around = numpy.full_like(case.q[0, :gap], 0x7FC0 if case.element == "bf16" else numpy.nan)
+        packed = numpy.concatenate([around, *rows, around])
+        options = {**case.options(), "layout": "thd", "device": device, "max_seqlen_q": most}
+        sinks = numpy.array([0.5, -1, 2, 0], numpy.float32)
+        outs = numpy.full_like(packed, 7), numpy.full((4, len(packed)), 7, numpy.float32)
+        found = attention(packed, case.k, case.v, cu_seqlens_q=starts, sink_logits=sinks, out=outs, **options)
+        o, lse = to_float(found[0], case.element), found[1]
+        for none in (slice(gap), slice(starts[-1], None)):
+            self.assertTrue((found[0][none] == 7 if most else o[none] == 0).all())
+            self.assertTrue((lse[:, none] == (7 if most else -numpy.inf)).all())
+        for b, n in enumerate(counts):
+            own = slice(starts[b], starts[b + 1])
+            one = Paged.__new__(Paged)
+            one.__dict__.update(case.__dict__, q32=case.q32[b : b + 1, :, 40 - n :], lengths=[case.lengths[b]])
+            one.k32, one.v32, one.element = case.k32[b : b + 1], case.v32[b : b + 1], "f32"
+            for h in range(4 if n else 0):
+                head = one.q32[0, h], one.k32[0, h // GROUP, : one.lengths[0]], one.v32[0, h // GROUP, : one.lengths[0]]
+                seen, scale, sink = one.seen(0), one.q32.shape[3] ** -0.5, float(sinks[h])
+                error, bound = _reference.check_head(o[own, h], *head, seen, scale, case.element, sink=sink)
+                self.assertLessEqual(error, bound)
+                _, exact = _reference.attention_head(
+                    *(x.astype(numpy.float64) for x in head), seen, scale, sink=sink
+                )
+                numpy.testing.assert_allclose(lse[h, own], exact, rtol=1e-4, atol=1e-4)
+
     def test_numbers_of_queries(self):
         case = Paged(8, 4, [32, 9, 20], 5, causal)
         o, lse = attention(case.q, case.k, case.v, q_len=i32([5, 2, 0]), **case.options())
@@ -378,6 +421,14 @@ class PagedTest(unittest.TestCase):
              lambda: attention(q, k, v, **{**given, "page_table": [[1], [1, 2], [3]]})),
             ("expected starts from 0 to 18 in 'cu_seqlens_q' but got 19",
              lambda: attention(flat, k, v, cu_seqlens_q=i32([0, 6, 12, 19]), **thd)),
+            ("expected cu_seqlens_q with max_seqlen_q but got None",
+             lambda: attention(q, k, v, max_seqlen_q=1, **given)),
+            ("expected an integer of at least 0 as max_seqlen_q but got -1",
+             lambda: attention(flat, k, v, cu_seqlens_q=starts, max_seqlen_q=-1, **thd)),
+            ("expected an integer of at least 0 as max_seqlen_q but got True",
+             lambda: attention(flat, k, v, cu_seqlens_q=starts, max_seqlen_q=True, **thd)),
+            ("expected sequences of at most 4 rows in 'cu_seqlens_q', as in max_seqlen_q, but got 6",
+             lambda: attention(flat, k, v, cu_seqlens_q=starts, max_seqlen_q=3, **thd)),
         ):  # fmt: skip
             with self.subTest(message=message):
                 with self.assertRaises(FlashAttnError) as caught:

@@ -24,7 +24,7 @@ static bool cutsPanel(LoadTileOp load) {
 }
 static bool cutsPanel(StoreTileOp) { return false; }
 
-/// Returns the first requirement of TMA that `access` does not syncProgram; empty if there is none.
+/// Returns the first requirement of TMA that `access` does not meet; empty if there is none.
 template <typename AccessOp> static StringRef getObstacle(AccessOp access) {
   VectorType tile = access.getTileType();
   MemRefType type = access.getMemRefType();
