@@ -9,6 +9,9 @@ namespace mlir::flashattn {
 
 using Candidates = SmallVector<ScheduleAttr>;
 
+/// S8: the number of keys of a split with `invariant`, on every machine.
+constexpr int64_t kInvariantKeys = 1024;
+
 /// Adds a trial unless it is already present.
 using AddTrial = function_ref<void(const ScheduleFields &)>;
 

@@ -127,7 +127,12 @@ int64_t mlir::flashattn::applyTunedSchedules(ModuleOp module, const Machine &mac
     op.setScheduleAttr(schedule);
     ++count;
   };
-  module.walk([&](AttentionOp op) { apply(op); });
+  module.walk([&](AttentionOp op) {
+    // A tuned schedule is for one kernel, and for splits that depend on the batch (S8).
+    bool isSeparated = op.getCuSeqlensQ() && !op.getCuSeqlensK() && !op.getMostQueries();
+    if (!isSeparated && !op.getInvariant())
+      apply(op);
+  });
   module.walk([&](AttentionBackwardOp op) { apply(op); });
   return count;
 }

@@ -80,6 +80,7 @@ def attention(
     page_table: Any = None,
     leftpad_k: Any = None,
     max_seqlen_q: Optional[int] = None,
+    invariant: bool = False,
     offset: Any = None,
     score_mod: Optional[_trace.ScoreMod] = None,
     aux_tensors: Optional[Sequence[Any]] = None,
@@ -164,6 +165,9 @@ def attention(
         cu_seqlens_k faster, if it is at most 16: without it, three kernels compute the sequences with one query,
         with few and with many (docs/serving.md). With it, sequences with more rows are not computed, and rows of
         no sequence are not written.
+      invariant: whether the result of a batch element or packed sequence has the same bits in every batch: other
+        elements or sequences, their number and order, and the size of caches and page tables do not matter. Keys
+        are then split at multiples of 1024, not by the size of the batch.
       offset: the position of query 0, an integer of 32 bits; replaces the position that `align` implies.
         One kernel serves all values. Or `[B]`, i32: one position for each batch element or packed sequence.
       score_mod: a function of (score, b, h, p, k) that returns the new score, such as
@@ -226,8 +230,8 @@ def attention(
     if schedule is not None and schedule.__class__ is not str and not traces:
         schedule = _options.hashable(schedule)
     fields: Tuple[Any, ...] = (
-        mask, align, layout, softcap, text, device, max_seqlen_q, False, schedule, dtype, names, (), out is None,
-        return_lse,
+        mask, align, layout, softcap, text, device, max_seqlen_q, bool(invariant), False, schedule, dtype, names, (),
+        out is None, return_lse,
     )  # fmt: skip
     if traces:
         return _attend_traced(q, k, v, out, stream, AttentionOptions(*fields), operands or {}, scale)

@@ -135,7 +135,7 @@ def attention_backward(
         _OP,
     )  # fmt: skip
     fields = (
-        mask, align, layout, softcap, text, device, None, bool(deterministic), schedule, dtype, names,
+        mask, align, layout, softcap, text, device, None, False, bool(deterministic), schedule, dtype, names,
         gradients_of(return_d_bias, return_d_sink_logits), out is None, False,
     )  # fmt: skip
     options = _options.new(AttentionOptions, fields)

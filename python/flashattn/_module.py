@@ -81,6 +81,7 @@ class Problem(NamedTuple):
     #: "attention", or "attention_backward", whose operands end with the GRADIENTS
     op: str = "attention"
     deterministic: bool = False
+    invariant: bool = False
     #: With a page_table: the number of rows of a page, or None if the table has one column (rule P4).
     page_size: Optional[int] = None
 
@@ -267,6 +268,8 @@ def _clauses(problem: Problem) -> str:
         clauses.append(f"layout({problem.layout})")
     if problem.deterministic:
         clauses.append("deterministic")
+    if problem.invariant:
+        clauses.append("invariant")
     if problem.queries and problem.operand("cu_seqlens_q"):
         clauses.append(f"max_seqlen_q({problem.queries})")
     if problem.schedule:

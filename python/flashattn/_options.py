@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         page_table: Any
         leftpad_k: Any
         max_seqlen_q: Optional[int]
+        invariant: bool
 
 
 class AttentionOptions(NamedTuple):
@@ -54,6 +55,7 @@ class AttentionOptions(NamedTuple):
     score_mod: Optional[str] = None  #: MLIR text
     model: Optional[str] = None  #: the GPU model that runs the call, which callers pass as `device`
     max_seqlen_q: Optional[int] = None  #: the result of `_features.limit_queries`
+    invariant: bool = False
     deterministic: bool = False
     schedule: Any = None  #: the result of `hashable`
     dtype: Any = None

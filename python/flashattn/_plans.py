@@ -306,6 +306,7 @@ def problem_of(call: Call, checked: _Checked, options: AttentionOptions) -> _mod
         operands=call.extras.operands + checked.gradients,
         op=call.op,
         deterministic=options.deterministic and not is_forward,
+        invariant=options.invariant and is_forward,
         page_size=_page_size(call),
         **{name: getattr(options, name) for name in _COMPILED},
     )

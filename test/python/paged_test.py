@@ -199,6 +199,32 @@ class PagedTest(unittest.TestCase):
                 )
                 numpy.testing.assert_allclose(lse[h, own], exact, rtol=1e-4, atol=1e-4)
 
+    def test_invariant(self):
+        """A sequence has the same bits in every batch (rule S8), also if its keys are split."""
+        counts, lengths, columns = (1, 3, 1, 40, 5), (2100, 1900, 30, 100, 1500), 132
+        for device, element, mask in (
+            (None, "f32", causal), ("model:sm_80", "f16", None), ("model:sm_90a", "f16", causal),
+            ("model:sm_90a", "bf16", window(left=1200, right=0)),
+        ):  # fmt: skip
+            case = Paged(16, columns, list(lengths), 40, mask, element, layout="bshd", widths=(64, 64))
+            options = {**case.options(), "layout": "thd", "device": device, "invariant": True}
+
+            def run(order, more=0, case=case, options=options):
+                rows = [case.q[b, 40 - counts[b] :] for b in order]
+                starts = i32(numpy.cumsum([0] + [counts[b] for b in order]))
+                table = numpy.full((len(order), columns + more), -1, numpy.int32)
+                table[:, :columns] = case.table[list(order)]
+                options.update(page_table=table, kv_len=i32([lengths[b] for b in order]))
+                o, lse = attention(numpy.concatenate(rows), case.k, case.v, cu_seqlens_q=starts, **options)
+                own = [slice(*starts[i : i + 2]) for i in range(len(order))]
+                return {b: (o[at], lse[:, at]) for b, at in zip(order, own)}
+
+            whole = run(range(5))
+            for order, more in (((4, 3, 2, 1, 0), 0), ((0,), 0), ((1,), 70), ((2, 0), 3), ((4,), 0)):
+                with self.subTest(device=device, element=element, order=order, more=more):
+                    for b, found in run(order, more).items():
+                        self.assertTrue(all(map(numpy.array_equal, found, whole[b])))
+
     def test_numbers_of_queries(self):
         case = Paged(8, 4, [32, 9, 20], 5, causal)
         o, lse = attention(case.q, case.k, case.v, q_len=i32([5, 2, 0]), **case.options())

@@ -76,6 +76,8 @@ Candidates ampere::getCandidates(AttentionOp op) {
         int64_t tileN = isCostly ? kCostlyTileN : row.tileN;
         ScheduleFields fields = makeFields(32, tileN, 2, 2, element);
         fields.splits = kDecodeSplits;
+        if (op.getInvariant())
+          fields.minSplitTiles = std::max<int64_t>(kInvariantKeys / tileN, 1);
         candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
       }
   auto add = [&](const AttentionRow &row) {

@@ -52,9 +52,9 @@ Candidates cpu::getCandidates(AttentionOp op, const Machine &machine) {
   // lists of an `attn_mask` are for all keys, so these are not split.
   ScheduleFields whole, parts;
   parts.splits = 64;
-  parts.minSplitTiles = 4;
+  parts.minSplitTiles = op.getInvariant() ? kInvariantKeys / kColumns : 4;
   int64_t keys = op.getStaticKeys();
-  bool isLong = ShapedType::isDynamic(keys) || keys >= 2 * parts.minSplitTiles * kColumns;
+  bool isLong = ShapedType::isDynamic(keys) || op.getInvariant() || keys >= 2 * parts.minSplitTiles * kColumns;
   if (isDecode(op) && isLong && !op.getAttnMask())
     add(packIf(/*inParts=*/true), parts);
   // Pinned fields may exclude splits or packed heads.

@@ -96,6 +96,13 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
         fields.splits = kDecodeSplits;
         fields.minSplitTiles = row.minSplitTiles;
         fields.smallBlocksPerSM = row.smallBlocksPerSM;
+        if (op.getInvariant()) {
+          fields.minSplitTiles = std::max<int64_t>(kInvariantKeys / row.tileN, 1);
+          fields.smallBlocksPerSM = 0;
+          // S8: the rows of the next sequence in a tile must not vote on new exponents.
+          if (op.getMostQueries().value_or(1) > 1)
+            fields.hopper->rescaleThreshold = 0;
+        }
         candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
         // Fallback if the other inputs of the scores leave too few resources for small blocks.
         if (std::exchange(fields.smallBlocksPerSM, 0) != 0)

@@ -19,7 +19,7 @@ from ..masks import Mask, causal
 from ._append import append
 from ._ops import _forward, _library, check_rows, is_seen
 
-_OPTIONS = f"float? scale=None, {schema_of('mask', 'layout', 'softcap')}"
+_OPTIONS = f"float? scale=None, {schema_of('mask', 'layout', 'softcap', 'invariant')}"
 _library.define(
     "decode(Tensor q, Tensor k_cache, Tensor v_cache, Tensor kv_len, Tensor? sink_logits, "
     f"Tensor? page_table=None, *, {_OPTIONS}) -> (Tensor o, Tensor lse)",
@@ -63,6 +63,7 @@ def decode(
     sink_logits: Optional[Tensor] = None,
     layout: _module.KernelLayout = "bhsd",
     return_lse: bool = False,
+    invariant: bool = False,
     **unknown: Any,
 ) -> Any:
     """Computes attention of the newest n tokens of each sequence to the keys and values in caches,
@@ -83,6 +84,7 @@ def decode(
       scale, softcap, sink_logits: as in `flashattn.attention`.
       layout: "bhsd", or "bshd" if the sequence axis precedes the heads axis in every tensor.
       return_lse: also return the log-sum-exp (natural logarithm) of each row's scores, `[B, Hq, n]`, f32.
+      invariant: as in `flashattn.attention`.
 
     Returns:
       o, `[B, Hq, n, Dv]`, or (o, lse). For a row that sees no key, o is 0 and lse is -inf.
@@ -114,6 +116,7 @@ def decode(
         "mask": None if mask is None else str(mask),
         "layout": layout,
         "softcap": softcap,
+        "invariant": bool(invariant),
     }
     if is_seen(inputs) or _torch.in_transform():
         o, lse = (

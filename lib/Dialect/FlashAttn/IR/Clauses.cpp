@@ -111,6 +111,7 @@ static const AttributeClause *findAttributeClause(StringRef name) {
       {"align", parseEnum<AlignAttr>, printEnum<AlignAttr>, getEnum<AlignAttr, Align::BottomRight>},
       {"layout", parseEnum<LayoutAttr>, printEnum<LayoutAttr>, getEnum<LayoutAttr, Layout::BHSD>},
       {"deterministic"},
+      {"invariant"},
       {"min_seqlen_q", parseI64, printI64},
       {"max_seqlen_q", parseI64, printI64},
       {"schedule", parseSchedule, [](OpAsmPrinter &printer, Attribute schedule) {
@@ -125,10 +126,10 @@ static const AttributeClause *findAttributeClause(StringRef name) {
 //===----------------------------------------------------------------------===//
 
 static constexpr llvm::StringLiteral kAttention[] = {
-    "mask",         "scale",        "softcap",      "align",        "layout",     "schedule",
-    "ins",          "bias",         "attn_mask",    "sink_logits",  "kv_len",     "q_len",
-    "cu_seqlens_q", "cu_seqlens_k", "min_seqlen_q", "max_seqlen_q", "page_table", "leftpad_k",
-    "offset",       "score_mod",    "outs"};
+    "mask",      "scale",        "softcap",      "align",        "layout",       "invariant",
+    "schedule",  "ins",          "bias",         "attn_mask",    "sink_logits",  "kv_len",
+    "q_len",     "cu_seqlens_q", "cu_seqlens_k", "min_seqlen_q", "max_seqlen_q", "page_table",
+    "leftpad_k", "offset",       "score_mod",    "outs"};
 
 static constexpr llvm::StringLiteral kAttentionBackward[] = {
     "mask",     "scale",  "softcap",      "align",        "layout",    "deterministic",

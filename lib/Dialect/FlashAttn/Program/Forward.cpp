@@ -84,6 +84,9 @@ private:
 /// Builds a branch for a single split, which needs no merge: the program without splits. The code
 /// that follows is for several splits.
 void ForwardBuilder::buildWithoutSplits(Value programs) {
+  // S8: the number of splits of a batch must not decide how its rows are rounded.
+  if (op.getInvariant())
+    return;
   // With `attn_mask`, a kernel for lists would cost more than a merge. With packed heads, only a
   // merge applies sinks. On the CPU, where a row has one lane, a merge is a loop, not a launch.
   if (schedule.getThreadsPerRow() == 1 || op.getAttnMask() ||
@@ -113,7 +116,11 @@ void ForwardBuilder::buildWithoutSplits(Value programs) {
 /// Computes the number of splits and allocates their results; `programs` is the number of programs
 /// without splits.
 void ForwardBuilder::makeSplits(Value programs) {
-  parts = CountSplitsOp::create(b, loc, programs, ceilDiv(sizes.keys, schedule.getTileN()), given);
+  if (op.getInvariant())
+    parts = max(ceilDiv(sizes.keys, schedule.getTileN() * given.getMinSplitTiles()), index(1));
+  else
+    parts =
+        CountSplitsOp::create(b, loc, programs, ceilDiv(sizes.keys, schedule.getTileN()), given);
   buildWithoutSplits(programs);
   // One allocation for all: on a GPU, an allocation costs the host as much as a launch.
   constexpr int64_t kFloatBytes = 4;
@@ -311,7 +318,10 @@ void ForwardBuilder::buildProgram(ProgramPoint at, const ScoreBuilder &scores,
   // A block whose first program is this one reads the pages that any of its programs sees.
   if (op.hasPages())
     pages = getPages(sequence, getPositions(sequence, row, rows));
-  if (parts)
+  int64_t splitTiles = given.getMinSplitTiles();
+  if (parts && op.getInvariant())
+    intervals = takeTiles(b, loc, intervals, mul(part, splitTiles), index(splitTiles));
+  else if (parts)
     intervals = takeShare(b, loc, intervals, part, parts);
 
   RowState state = loopOverKeys(softmax, scores, at, queries.first, intervals, pages, q);

@@ -258,7 +258,7 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
       splits of the keys. Each split has its own programs, and `flashattn.combine` merges their
       outputs.
     - `min_split_tiles` (2 if omitted): with `splits`, the minimum number of key tiles per split if
-      there are several splits.
+      there are several splits; with `invariant`, the number of tiles of each split but the last.
     - `small_blocks_per_sm` (0 if omitted): with `splits` and one consumer, the number of small
       blocks per multiprocessor. A small block has half as many keys per tile and a proportional
       share of the registers.

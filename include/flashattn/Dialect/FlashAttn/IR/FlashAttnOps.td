@@ -131,12 +131,18 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
       separately.
     - S5: there is no maximum length, and the host reads no start.
     - S6: `o` and `lse` of a packed sequence are bitwise those of the sequence alone with the same
-      schedule, unless its keys are split (S7): the number of splits depends on the batch.
+      schedule, unless its keys are split (S7, S8).
     - S7: with `max_seqlen_q(n)`, only sequences with at most n rows of `q` are computed, and with
       `min_seqlen_q(n)` only those with at least n. The rows of `o` and `lse` of other sequences
       keep their values. With `max_seqlen_q`, so do rows of no sequence (S3). Both need
       `cu_seqlens_q`, and exclude `cu_seqlens_k`. Kernels with `max_seqlen_q` have a program for
       each sequence, which may split its keys and pack heads.
+    - S8: with `invariant`, `o` and `lse` of a batch, or of a packed sequence, are bitwise functions of
+      its own queries, keys, numbers of queries and keys, and position: other batches or sequences,
+      their number and order, and the sizes of `page_table`, `k` and `v` do not matter. Where keys are
+      split, each split then has `min_split_tiles` key tiles, so that the workspace grows with the
+      keys that `k`, or the table, has room for. Without the attribute, the number of splits depends
+      on the number of programs.
     - P1: with `page_table`, `k` and `v` are pools of pages, `[pages, Hkv, S, D]` and
       `[pages, Hkv, S, Dv]` with the static page size S, and the keys have at most P S rows. Key `j`
       of batch or sequence `b` is row `j mod S` of page `page_table[b, j floordiv S]`. `kv_len` is
@@ -165,8 +171,8 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
       `cu_seqlens_k` excludes `page_table` and `leftpad_k`.
 
     The clauses may be written in any order, each at most once, and are printed in this order:
-    `mask`, `scale`, `softcap`, `align`, `layout`, `schedule`, `ins`, `bias`, `attn_mask`,
-    `sink_logits`, `kv_len`, `q_len`, `cu_seqlens_q`, `cu_seqlens_k`, `min_seqlen_q`,
+    `mask`, `scale`, `softcap`, `align`, `layout`, `invariant`, `schedule`, `ins`, `bias`,
+    `attn_mask`, `sink_logits`, `kv_len`, `q_len`, `cu_seqlens_q`, `cu_seqlens_k`, `min_seqlen_q`,
     `max_seqlen_q`, `page_table`, `leftpad_k`, `offset`, `score_mod`, `outs`. Only `ins` and `outs`
     are required.
 
@@ -220,7 +226,7 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
     DefaultValuedAttr<FlashAttn_LayoutAttr, "::mlir::flashattn::Layout::BHSD">:$layout,
     OptionalAttr<FlashAttn_ScheduleAttr>:$schedule,
     OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>:$min_seqlen_q,
-    OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>:$max_seqlen_q);
+    OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>:$max_seqlen_q, UnitAttr:$invariant);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   // At most one region, and none if there is no score modification: upstream's patterns cannot
   // clone an op with an empty region.
