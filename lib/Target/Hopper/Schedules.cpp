@@ -100,7 +100,7 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
           fields.minSplitTiles = std::max<int64_t>(kInvariantKeys / row.tileN, 1);
           fields.smallBlocksPerSM = 0;
           // S8: the rows of the next sequence in a tile must not vote on new exponents.
-          if (op.getMostQueries().value_or(1) > 1)
+          if (op.getMostQueries())
             fields.hopper->rescaleThreshold = 0;
         }
         candidates.push_back(ScheduleAttr::get(op.getContext(), fields));

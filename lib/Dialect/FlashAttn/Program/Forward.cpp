@@ -12,6 +12,7 @@
 #include "Scores.h"
 #include "SplitKeys.h"
 #include "TileLists.h"
+#include "flashattn/Analysis/MaskShape.h"
 #include "flashattn/Analysis/MaskTiles.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Transforms.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -40,6 +41,7 @@ public:
 
 private:
   // Split-KV.
+  Value countKeyTiles();
   void makeSplits(Value programs);
   void buildWithoutSplits(Value programs);
   void combineSplits();
@@ -102,8 +104,7 @@ void ForwardBuilder::buildWithoutSplits(Value programs) {
     whole.erase();
   };
   if (given.getSmallBlocksPerSM() != 0) {
-    Value isNarrow = PrefersSmallBlocksOp::create(b, loc, programs,
-                                                  ceilDiv(sizes.keys, given.getTileN()), given);
+    Value isNarrow = PrefersSmallBlocksOp::create(b, loc, programs, countKeyTiles(), given);
     auto blocks = scf::IfOp::create(b, loc, isNarrow, /*withElseRegion=*/true);
     b.setInsertionPointToStart(blocks.thenBlock());
     buildWhole(given.withSmallBlocks());
@@ -113,14 +114,26 @@ void ForwardBuilder::buildWithoutSplits(Value programs) {
   b.setInsertionPointToStart(branch.elseBlock());
 }
 
+/// Returns the number of key tiles that a program visits at most. A window shows few of the keys
+/// for which a cache has room.
+Value ForwardBuilder::countKeyTiles() {
+  Value tiles = ceilDiv(sizes.keys, schedule.getTileN());
+  std::optional<int64_t> width = classifyMask(visible).width;
+  if (!width)
+    return tiles;
+  // Each interval begins and ends with a partial tile.
+  int64_t keys = *width + operands.getPositions(), partial = 2 * visible.size();
+  return min(tiles, index(llvm::divideCeil(keys, schedule.getTileN()) + partial));
+}
+
 /// Computes the number of splits and allocates their results; `programs` is the number of programs
 /// without splits.
 void ForwardBuilder::makeSplits(Value programs) {
+  Value tiles = countKeyTiles();
   if (op.getInvariant())
-    parts = max(ceilDiv(sizes.keys, schedule.getTileN() * given.getMinSplitTiles()), index(1));
+    parts = max(ceilDiv(tiles, given.getMinSplitTiles()), index(1));
   else
-    parts =
-        CountSplitsOp::create(b, loc, programs, ceilDiv(sizes.keys, schedule.getTileN()), given);
+    parts = CountSplitsOp::create(b, loc, programs, tiles, given);
   buildWithoutSplits(programs);
   // One allocation for all: on a GPU, an allocation costs the host as much as a launch.
   constexpr int64_t kFloatBytes = 4;
