@@ -106,9 +106,7 @@ static bool isLeftFactor(LoadTileOp load) {
   });
 }
 
-/// Returns the row bounds of `load` that are defined inside its program if `inBlock`, else those
-/// defined outside. In a consumer, the program's body has been moved into the launch.
-static LeftOut getLeftOut(LoadTileOp load, bool inBlock) {
+LeftOut mlir::flashattn::getLeftOut(LoadTileOp load, bool inBlock) {
   if (!sumsOverRows(load) && !isLeftFactor(load))
     return {};
   Operation *program = load->getParentOfType<ProgramOp>(),
@@ -118,13 +116,6 @@ static LeftOut getLeftOut(LoadTileOp load, bool inBlock) {
                                                                                      : Value();
   };
   return {get(load.getBeginRow()), get(load.getEndRow())};
-}
-
-LeftOut mlir::flashattn::getLeftOutByMap(LoadTileOp load) {
-  return getLeftOut(load, /*inBlock=*/false);
-}
-LeftOut mlir::flashattn::getLeftOutInBlock(LoadTileOp load) {
-  return getLeftOut(load, /*inBlock=*/true);
 }
 
 /// Whether `load` loads a different tile in each step of `loop`.

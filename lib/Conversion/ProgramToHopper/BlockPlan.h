@@ -139,10 +139,13 @@ bool sumsOverRows(LoadTileOp load);
 struct LeftOut {
   Value begin, end;
 };
+/// Returns the row bounds of `load` that are defined inside its program if `inBlock`, else those
+/// defined outside. In a consumer, the program's body has been moved into the launch.
+LeftOut getLeftOut(LoadTileOp load, bool inBlock);
 /// Returns the bounds that the host knows. The tensor map ends there, and TMA fills with zeros.
-LeftOut getLeftOutByMap(LoadTileOp load);
+inline LeftOut getLeftOutByMap(LoadTileOp load) { return getLeftOut(load, /*inBlock=*/false); }
 /// Returns the bounds that a block computes. Consumers set these rows to zero in shared memory.
-LeftOut getLeftOutInBlock(LoadTileOp load);
+inline LeftOut getLeftOutInBlock(LoadTileOp load) { return getLeftOut(load, /*inBlock=*/true); }
 
 /// The memref of an access: `base`, or the rows of `base` from row `firstRow` on, which is null if
 /// it is 0. A program that accesses packed rows creates the view of its sequence itself, but a
