@@ -302,7 +302,7 @@ def run(chosen: argparse.Namespace) -> int:
         }
         print(f"written to {_tuned.store(key, finding)}")
         if kept is not None and kept != finding["schedule"]:
-            print(f"it replaces {kept}")
+            print(f"the new schedule replaces {kept}")
     return 0
 
 

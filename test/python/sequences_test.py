@@ -436,7 +436,7 @@ CASES = [
         "expected layout bhsd or bshd but got 'thd'",
     ),
     (
-        lambda: compile(head_dim=16, chip="cpu", queries=1, cu_seqlens_q=True),
+        lambda: compile(head_dim=16, chip="cpu", queries=1, cu_seqlens_q=True, cu_seqlens_k=True),
         ArgumentError,
         "expected no queries with cu_seqlens_k but got 1",
     ),

@@ -475,7 +475,8 @@ class TuneTest(unittest.TestCase):
         self.assertIn(
             best.format(
                 "head",
-                "expected a static number of query heads for each key/value head that is a multiple of 3 consumers",
+                "expected a static number of query heads for each key/value head that is a multiple of 3, the number "
+                "of consumers",
             ),
             lines,
         )
