@@ -301,7 +301,8 @@ typedef struct FlashAttnOperandInfo {
       elements of a query or key row, V elements of a value or output row, E elements of a projected
       row, S splits of the keys. Dimensions with the same letter have the same size. C is the
       number of starts of packed sequences, B + 1: with "cu_seqlens_q", dimension B of the operands
-      with queries has size 1, and with "cu_seqlens_k" that of the operands with keys. T is the
+      with queries has size 1, and with "cu_seqlens_k" that of the operands with keys. R are the rows
+      of all packed sequences in the outputs of "combine", and N if none are packed. T is the
       number of pages of a sequence: with "page_table", dimension B of "k" and "v" counts the pages
       of a pool, and K the rows of a page. "" for scalars. */
   const char *dims;

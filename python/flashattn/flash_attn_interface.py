@@ -4,8 +4,8 @@
 
 The first three rules of `flashattn.flash_attn.flash_attn_interface` hold here too. In addition:
 
-- num_splits, pack_gqa, sm_margin, scheduler_metadata, max_seqlen_k are not used, nor max_seqlen_q without a cache:
-  the compiler chooses.
+- num_splits, pack_gqa, sm_margin, scheduler_metadata and max_seqlen_k are not used, nor is
+  max_seqlen_q without a cache: the compiler chooses.
 - With `attention_chunk=c`, a query at position p sees keys of its chunk alone, from `c * (p // c)`
   to `c * (p // c) + c - 1`. Gradients are supported, unlike in FlashAttention-3.
 - qv, q_descale, k_descale and v_descale must be None: UnsupportedError names what is not.

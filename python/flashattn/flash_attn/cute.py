@@ -15,8 +15,9 @@ The first three rules of `flashattn.flash_attn.flash_attn_interface` hold here t
 - mask_mod is called with (b, h, q_idx, kv_idx, seqlen_info, aux_tensors), where seqlen_info is
   None, and must be affine (`flashattn.torch.affine_mask`). As in FlashAttention-4, it replaces
   causal and window_size.
-- num_splits, pack_gqa, max_seqlen_q, max_seqlen_k, min_seqlen_k, scheduler_metadata,
-  seqlen_k_per_split and disable_scheduler_metadata are not used: the compiler chooses.
+- num_splits, pack_gqa, max_seqlen_k, min_seqlen_k, scheduler_metadata, seqlen_k_per_split and
+  disable_scheduler_metadata are not used, nor is max_seqlen_q without page_table: the compiler
+  chooses.
 - qv, gather_kv_indices, score_mod_bwd, aux_scalars, block_sparse_tensors and, without
   score_mod, aux_tensors must be None: UnsupportedError names what is not. The compiler
   differentiates score_mod.

@@ -1,4 +1,6 @@
 // RUN: flash-opt %s -flashattn-separate-decode | FileCheck %s
+// RUN: flash-opt %s -flashattn-separate-decode -flashattn-select-schedule=chip=sm_90a -flashattn-tile | flash-opt \
+// RUN:   | FileCheck %s --check-prefix=TILE
 
 // Four query heads share a key/value head: 64 rows of a tile are 16 queries.
 // CHECK-LABEL: func.func @grouped
@@ -13,6 +15,14 @@ func.func @grouped(%q: memref<1x8x?x64xf16>, %k: memref<?x2x16x64xf16>, %n: memr
       outs(%o : memref<1x8x?x64xf16>)
   return
 }
+
+// Programs for few queries are those of sequences, and split keys. Others are those of segments.
+// TILE-LABEL: func.func @grouped
+// TILE: flashattn.count_splits
+// TILE: flashattn.program {{.*}} axes(batch, head, query_tile) schedule({{.*}}pack = 4
+// TILE: flashattn.combine {{.*}} cu_seqlens_q({{.*}}) outs
+// TILE: flashattn.combine {{.*}} cu_seqlens_q({{.*}}) min_seqlen_q(2) outs
+// TILE: flashattn.program {{.*}} axes(batch, head, query_tile) segments({{.*}} : memref<?xi32>, rows 64, tiles {{[1-9]}}, least 17) schedule(
 
 // CHECK-LABEL: func.func @many_heads
 // CHECK: min_seqlen_q(2) max_seqlen_q(4)
