@@ -68,11 +68,20 @@ static std::string explainSequenceRefusal(AttentionOpInterface op, ScheduleAttr 
     return "expected no warp specialization of gradients where only queries, or only keys, are "
            "packed";
   // S7: programs of sequences, of which each stores its own rows.
-  bool hasPrograms = op.getMostQueries() && !op.getQLen();
+  auto forward = dyn_cast<AttentionOp>(*op);
+  bool hasPrograms = forward && op.getMostQueries() && isDecode(forward) && !op.getQLen();
   for (auto [field, value] :
        {std::pair("pack", schedule.getPack()), std::pair("splits", schedule.getSplits())})
     if (value != 1 && !hasPrograms)
       return llvm::formatv("expected {0} 1 with {1} but got {2}", field, name, value);
+  // S8: the rows of the next sequence in a tile must not vote on new exponents.
+  HopperAttr hopper = schedule.getHopper();
+  if (hasPrograms && forward.getInvariant() && schedule.getPack() != 1 && hopper &&
+      hopper.getRescaleThreshold() != 0)
+    return llvm::formatv(
+        "expected rescale_threshold 0 with invariant, packed sequences and pack {0} "
+        "but got {1}",
+        schedule.getPack(), hopper.getRescaleThreshold());
   return "";
 }
 

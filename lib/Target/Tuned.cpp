@@ -129,7 +129,8 @@ int64_t mlir::flashattn::applyTunedSchedules(ModuleOp module, const Machine &mac
   };
   module.walk([&](AttentionOp op) {
     // A tuned schedule is for one kernel, and for splits that depend on the batch (S8).
-    bool isSeparated = op.getCuSeqlensQ() && !op.getCuSeqlensK() && !op.getMostQueries();
+    bool isSeparated = !machine.isCPU() && op.getCuSeqlensQ() && !op.getCuSeqlensK() &&
+                       !op.getQLen() && !op.getMostQueries();
     if (!isSeparated && !op.getInvariant())
       apply(op);
   });

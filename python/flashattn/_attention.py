@@ -221,14 +221,14 @@ def attention(
             text, aux = _aux.prepare(score_mod, aux_tensors)
             operands.update(aux)
         operands["offset"] = offset
-        if max_seqlen_q is not None:
-            max_seqlen_q = _features.limit_queries(max_seqlen_q, operands)
         if not traces:
             names, values = _features.normalize(operands)
         elif aux_tensors is not None:
             operands["aux_tensors"] = aux_tensors
     if schedule is not None and schedule.__class__ is not str and not traces:
         schedule = _options.hashable(schedule)
+    if max_seqlen_q is not None:
+        max_seqlen_q = _features.limit_queries(max_seqlen_q, operands or {})
     fields: Tuple[Any, ...] = (
         mask, align, layout, softcap, text, device, max_seqlen_q, bool(invariant), False, schedule, dtype, names, (),
         out is None, return_lse,

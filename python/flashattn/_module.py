@@ -81,9 +81,9 @@ class Problem(NamedTuple):
     #: "attention", or "attention_backward", whose operands end with the GRADIENTS
     op: str = "attention"
     deterministic: bool = False
-    invariant: bool = False
     #: With a page_table: the number of rows of a page, or None if the table has one column (rule P4).
     page_size: Optional[int] = None
+    invariant: bool = False
 
     def operand(self, name: str) -> Optional[Operand]:
         """Returns the properties of an operand that are compiled in; None if the operand is absent."""

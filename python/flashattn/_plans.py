@@ -275,9 +275,11 @@ def check_outputs(call: Call, outputs: Mapping[str, Output]) -> _Checked:
     return _Checked(tuple(tensors), views, values, tuple(gradients), rows)
 
 
-def _page_size(call: Call) -> Optional[int]:
+def _page_size(call: Call, is_invariant: bool) -> Optional[int]:
     """Returns `Problem.page_size`."""
-    return call.sizes[PAGE] if call.roles["k"].is_pool and call.sizes["T"] != 1 else None
+    # The size of a table must not decide which kernel is used (rule S8).
+    is_paged = call.roles["k"].is_pool and (call.sizes["T"] != 1 or is_invariant)
+    return call.sizes[PAGE] if is_paged else None
 
 
 #: The options that are compiled in as they are.
@@ -292,6 +294,10 @@ def problem_of(call: Call, checked: _Checked, options: AttentionOptions) -> _mod
     if is_forward and options.schedule is None:
         # The number of packed queries is not that of a sequence.
         most = options.max_seqlen_q if call.roles["q"].is_packed else sizes["N"]
+        # The longest sequence must not decide which kernel computes another one (rule S8). A GPU has a kernel for
+        # the sequences with one query anyway.
+        if options.invariant and call.roles["q"].is_packed and (is_cpu or most != 1):
+            most = None
         queries = _module.few_queries(most or 0, is_cpu)
     problem = _module.Problem(
         view.element,
@@ -307,7 +313,7 @@ def problem_of(call: Call, checked: _Checked, options: AttentionOptions) -> _mod
         op=call.op,
         deterministic=options.deterministic and not is_forward,
         invariant=options.invariant and is_forward,
-        page_size=_page_size(call),
+        page_size=_page_size(call, options.invariant),
         **{name: getattr(options, name) for name in _COMPILED},
     )
     return _module.canonicalize(problem, is_cpu)

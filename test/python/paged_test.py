@@ -3,7 +3,9 @@
 # REQUIRES: python-package
 # RUN: %flashattn_python %s
 
+import functools
 import itertools
+import operator
 import unittest
 
 import flashattn
@@ -15,6 +17,7 @@ from flashattn import (
     KeywordError,
     UnsupportedError,
     _reference,
+    affine_set,
     attention,
     attention_backward,
     causal,
@@ -224,6 +227,40 @@ class PagedTest(unittest.TestCase):
                 with self.subTest(device=device, element=element, order=order, more=more):
                     for b, found in run(order, more).items():
                         self.assertTrue(all(map(numpy.array_equal, found, whole[b])))
+
+    def test_invariant_without_packing(self):
+        """The size of the batch, of a cache and of a table, and the mask, do not matter (rule S8)."""
+        generator = numpy.random.default_rng(2)
+        q = generator.standard_normal((5, 4, 1, 16), numpy.float32)
+        cache = generator.standard_normal((5, 2, 4000, 16), numpy.float32)
+        lengths, sinks = i32([2100, 3000, 5, 0, 1024]), numpy.array([0.5, -1, 2, 0], numpy.float32)
+        shown = affine_set("(p, k)[nq, nk] : (k - 512*p >= 0, 512*p + 511 - k >= 0)")
+        options = {"mask": causal, "sink_logits": sinks, "return_lse": True, "invariant": True}
+        whole = attention(q, cache, cache, kv_len=lengths, **options)
+        for b in range(5):
+            one = attention(q[b : b + 1], *(cache[b : b + 1, :, :3100],) * 2, kv_len=lengths[b : b + 1], **options)
+            self.assertTrue(all(numpy.array_equal(x[0], y[b]) for x, y in zip(one, whole)))
+        pages = cache.transpose(0, 2, 1, 3).reshape(5, 1, 4000, 2, 16).transpose(0, 1, 3, 2, 4)[:, 0]
+        wide = [attention(q, pages, pages, page_table=i32([[b, *[-1] * more] for b in range(5)]), kv_len=lengths,
+                          **options) for more in (0, 3)]  # fmt: skip
+        self.assertTrue(all(map(numpy.array_equal, *wide)))
+        few = generator.standard_normal((1, 4, 4, 16), numpy.float32)
+        sloped = {"mask": shown, "align": "top_left"}
+        wanted = attention(few, *(cache[:1, :, :2048],) * 2, **sloped)
+        found = attention(few, *(cache[:1, :, :2048],) * 2, invariant=True, **sloped)
+        numpy.testing.assert_allclose(found, wanted, atol=1e-5)
+        block = "(p, k)[nq, nk] : (k - {} >= 0, {} - k >= 0)"
+        blocks = functools.reduce(operator.or_, (affine_set(block.format(c, c + 3)) for c in range(0, 3900, 130)))
+        wanted = attention(few, *(cache[:1],) * 2, mask=blocks)
+        numpy.testing.assert_allclose(attention(few, *(cache[:1],) * 2, mask=blocks, invariant=True), wanted, atol=1e-5)
+        # The longest sequence of a batch does not matter either.
+        starts, rows = i32([0, 1, 41]), generator.standard_normal((41, 4, 16), numpy.float32)
+        dense = cache.swapaxes(1, 2)[:2]
+        packed = {"layout": "thd", "kv_len": lengths[:2], **options}
+        both = attention(rows, dense, dense, cu_seqlens_q=starts, max_seqlen_q=40, **packed)[0]
+        packed["kv_len"] = lengths[:1]
+        alone = attention(rows[:1], dense[:1], dense[:1], cu_seqlens_q=starts[:2], max_seqlen_q=1, **packed)[0]
+        self.assertTrue(numpy.array_equal(both[:1], alone))
 
     def test_numbers_of_queries(self):
         case = Paged(8, 4, [32, 9, 20], 5, causal)
@@ -449,6 +486,8 @@ class PagedTest(unittest.TestCase):
              lambda: attention(flat, k, v, cu_seqlens_q=i32([0, 6, 12, 19]), **thd)),
             ("expected cu_seqlens_q with max_seqlen_q but got None",
              lambda: attention(q, k, v, max_seqlen_q=1, **given)),
+            ("expected an integer of at least 0 as max_seqlen_q but got 'x'",
+             lambda: attention(q, q, q, max_seqlen_q="x")),
             ("expected an integer of at least 0 as max_seqlen_q but got -1",
              lambda: attention(flat, k, v, cu_seqlens_q=starts, max_seqlen_q=-1, **thd)),
             ("expected an integer of at least 0 as max_seqlen_q but got True",

@@ -134,7 +134,7 @@ def attend(
             layout="bshd" if cu_seqlens_q is None else "thd", cu_seqlens_q=cu_seqlens_q,
             q_len=seqused_q, kv_len=seqused_k, page_table=page_table,
         )  # fmt: skip
-        if cu_seqlens_q is not None:
+        if cu_seqlens_q is not None and seqused_q is None:
             options["max_seqlen_q"] = limit_of(max_seqlen_q)
     elif cu_seqlens_q is None and cu_seqlens_k is None and seqused_q is None:
         options["layout"] = "bshd"

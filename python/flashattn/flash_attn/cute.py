@@ -122,7 +122,8 @@ def flash_attn_varlen_func(
 
     Returns:
       (o, lse): `[Tq, Hq, Dv]` or `[B, Nq, Hq, Dv]`, and `[Hq, Tq]` or `[B, Hq, Nq]`, f32, or None.
-      Rows that do not count have o = 0 and lse = -inf.
+      Rows that do not count have o = 0 and lse = -inf, unless page_table and a max_seqlen_q of at
+      most 16 are given: rows of no sequence are then not written.
     """
     _core.refuse(
         qv=qv, gather_kv_indices=gather_kv_indices, score_mod_bwd=score_mod_bwd,

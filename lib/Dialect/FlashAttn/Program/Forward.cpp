@@ -41,7 +41,7 @@ public:
 
 private:
   // Split-KV.
-  Value countKeyTiles();
+  Value estimateKeyTiles(int64_t columns);
   void makeSplits(Value programs);
   void buildWithoutSplits(Value programs);
   void combineSplits();
@@ -104,7 +104,8 @@ void ForwardBuilder::buildWithoutSplits(Value programs) {
     whole.erase();
   };
   if (given.getSmallBlocksPerSM() != 0) {
-    Value isNarrow = PrefersSmallBlocksOp::create(b, loc, programs, countKeyTiles(), given);
+    Value isNarrow =
+        PrefersSmallBlocksOp::create(b, loc, programs, estimateKeyTiles(given.getTileN()), given);
     auto blocks = scf::IfOp::create(b, loc, isNarrow, /*withElseRegion=*/true);
     b.setInsertionPointToStart(blocks.thenBlock());
     buildWhole(given.withSmallBlocks());
@@ -114,26 +115,27 @@ void ForwardBuilder::buildWithoutSplits(Value programs) {
   b.setInsertionPointToStart(branch.elseBlock());
 }
 
-/// Returns the number of key tiles that a program visits at most. A window shows few of the keys
-/// for which a cache has room.
-Value ForwardBuilder::countKeyTiles() {
-  Value tiles = ceilDiv(sizes.keys, schedule.getTileN());
+/// Returns about how many tiles of `columns` keys a program visits at most. A window shows few of
+/// the keys for which a cache has room.
+Value ForwardBuilder::estimateKeyTiles(int64_t columns) {
+  Value tiles = ceilDiv(sizes.keys, columns);
   std::optional<int64_t> width = classifyMask(visible).width;
   if (!width)
     return tiles;
   // Each interval begins and ends with a partial tile.
   int64_t keys = *width + operands.getPositions(), partial = 2 * visible.size();
-  return min(tiles, index(llvm::divideCeil(keys, schedule.getTileN()) + partial));
+  return min(tiles, index(llvm::divideCeil(keys, columns) + partial));
 }
 
 /// Computes the number of splits and allocates their results; `programs` is the number of programs
 /// without splits.
 void ForwardBuilder::makeSplits(Value programs) {
-  Value tiles = countKeyTiles();
+  // S8: a split has a fixed number of tiles, so that there must be splits for all keys.
+  int64_t columns = schedule.getTileN();
   if (op.getInvariant())
-    parts = max(ceilDiv(tiles, given.getMinSplitTiles()), index(1));
+    parts = max(ceilDiv(sizes.keys, columns * given.getMinSplitTiles()), index(1));
   else
-    parts = CountSplitsOp::create(b, loc, programs, tiles, given);
+    parts = CountSplitsOp::create(b, loc, programs, estimateKeyTiles(columns), given);
   buildWithoutSplits(programs);
   // One allocation for all: on a GPU, an allocation costs the host as much as a launch.
   constexpr int64_t kFloatBytes = 4;

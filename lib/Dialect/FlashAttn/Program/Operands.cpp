@@ -187,13 +187,18 @@ Value Operands::limitQueries(Value count, Value isSequence) const {
 Value Operands::countTiles(TileAxis axis, int64_t rows, int64_t whole) const {
   Value size = axis == TileAxis::Queries ? sizes.queries : sizes.keys;
   Value starts = getSegmentStarts(axis);
-  if (!starts)
-    return ceilDiv(getRowsPerSequence(axis), rows);
+  auto ifAny = [&](Value tiles) {
+    Value any = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, size, index(0));
+    return select(any, tiles, index(0));
+  };
+  if (!starts) {
+    Value tiles = ceilDiv(getRowsPerSequence(axis), rows);
+    // Without rows, programs of sequences must not read one.
+    return getStarts(axis) ? ifAny(tiles) : tiles;
+  }
   // One segment more than starts. Segment i begins at multiple `first row / whole + i` of `whole`.
   Value segments = add(dim(starts, 0), index(1));
-  Value tiles = mul(add(div(size, index(whole)), segments), whole / rows);
-  Value any = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, size, index(0));
-  return select(any, tiles, index(0));
+  return ifAny(mul(add(div(size, index(whole)), segments), whole / rows));
 }
 
 ProgramOp Operands::createProgram(TileAxis axis, Value heads, Value tiles, int64_t rows,

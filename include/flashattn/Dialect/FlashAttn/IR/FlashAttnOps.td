@@ -131,7 +131,7 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
       separately.
     - S5: there is no maximum length, and the host reads no start.
     - S6: `o` and `lse` of a packed sequence are bitwise those of the sequence alone with the same
-      schedule, unless its keys are split (S7, S8).
+      schedule. In ops with `max_seqlen_q` (S7), that needs `invariant` (S8).
     - S7: with `max_seqlen_q(n)`, only sequences with at most n rows of `q` are computed, and with
       `min_seqlen_q(n)` only those with at least n. The rows of `o` and `lse` of other sequences
       keep their values. With `max_seqlen_q`, so do rows of no sequence (S3). Both need
