@@ -240,7 +240,8 @@ class GradientErrorsTest(unittest.TestCase):
             name = "offset" if role.name == "offsets" else role.name
             self.assertIs(parameters[name].default, None)
             self.assertIn(name, attention_backward.__doc__)
-        forward = set(inspect.signature(attention).parameters) - {"return_lse", "page_table", "leftpad_k"}
+        of_forward = {"return_lse", "page_table", "leftpad_k", "max_seqlen_q", "invariant"}
+        forward = set(inspect.signature(attention).parameters) - of_forward
         self.assertEqual(forward - set(parameters), set())
         for name in parameters:
             self.assertIn(

@@ -409,7 +409,7 @@ func.func @two_blocks(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 
 // Programs of one block read the same key/value head.
 func.func @dynamic_heads(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
-  // expected-error@+1 {{expected a static number of query heads for each key/value head that is a multiple of 3 consumers}}
+  // expected-error@+1 {{expected a static number of query heads for each key/value head that is a multiple of 3, the number of consumers}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 3, along = head, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1>>)
     ins(%q, %q, %q : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
     outs(%o : memref<?x?x?x128xf16>)
@@ -419,7 +419,7 @@ func.func @dynamic_heads(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
 // -----
 
 func.func @group_of_four(%q: memref<?x32x?x128xf16>, %k: memref<?x8x?x128xf16>, %o: memref<?x32x?x128xf16>) {
-  // expected-error@+1 {{expected a static number of query heads for each key/value head that is a multiple of 3 consumers}}
+  // expected-error@+1 {{expected a static number of query heads for each key/value head that is a multiple of 3, the number of consumers}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 3, along = head, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1>>)
     ins(%q, %k, %k : memref<?x32x?x128xf16>, memref<?x8x?x128xf16>, memref<?x8x?x128xf16>)
     outs(%o : memref<?x32x?x128xf16>)

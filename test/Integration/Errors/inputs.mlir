@@ -102,7 +102,7 @@
 // DIFFERENT: expected-output 0: max error 2.000e+00, {{.*}} 16 of 16 elements exceed it (the first at [0,0]: expected 2{{.*}} but got 0{{.*}}): FAIL
 
 // RUN: not %{run} --input=8x4xf32=ones --input=4x4xf32=poison 2>&1 | FileCheck %s --check-prefix=GUARD
-// GUARD: error: memory after a buffer of 64 bytes was written, at byte 64 of it
+// GUARD: error: memory after a buffer of 64 bytes was written, at byte 64 from the buffer's start
 
 // RUN: not flash-run %s --device=cpu --function=scalar 2>&1 | FileCheck %s --check-prefix=SCALAR
 // SCALAR: error: argument 0 of function 'scalar' of type f32 needs an --input
