@@ -9,14 +9,14 @@
 // RUN: flash-run %s --device=model:sm_80 --verify --function=limited %{operands} | FileCheck %s --check-prefix=LIMITED
 // RUN: flash-run %s --device=model:sm_90a --verify --function=limited %{operands} | FileCheck %s --check-prefix=LIMITED
 // Rows that an op leaves out keep their values: NaN here. 54 of 62 rows of 8 heads of 64 elements, and 8 of 62.
-// DEFINE: %{device} = cpu
-// DEFINE: %{kept} = flash-run %s --device=%{device} --verify %{operands} --input=poison --input=poison
+// DEFINE: %{device} = --device=cpu
+// DEFINE: %{kept} = flash-run %s %{device} --verify %{operands} --input=poison --input=poison
 // RUN: %{kept} --function=few | FileCheck %s --check-prefixes=CHECK,FEW
 // RUN: %{kept} --function=many | FileCheck %s --check-prefixes=CHECK,MANY
-// REDEFINE: %{device} = model:sm_80
+// REDEFINE: %{device} = --device=model:sm_80
 // RUN: %{kept} --function=few | FileCheck %s --check-prefixes=CHECK,FEW
 // RUN: %{kept} --function=many | FileCheck %s --check-prefixes=CHECK,MANY
-// REDEFINE: %{device} = model:sm_90a
+// REDEFINE: %{device} = --device=model:sm_90a
 // RUN: %{kept} --function=few | FileCheck %s --check-prefixes=CHECK,FEW
 // RUN: %{kept} --function=many | FileCheck %s --check-prefixes=CHECK,MANY
 // FEW: output 0: {{.*}}, 27648 not finite
@@ -31,16 +31,18 @@
 
 // The merge of parts of packed sequences: only those of 2 to 4 rows, 5 of 15 rows of 2 heads.
 // DEFINE: %{merge} = --function=merge --input=random --input=random --input="1 2 5 5 12 14" --input=poison --input=poison
-// RUN: flash-run %s --device=cpu --verify %{merge} | FileCheck %s --check-prefixes=CHECK,MERGE
-// RUN: flash-run %s --device=model:sm_80 --verify %{merge} | FileCheck %s --check-prefixes=CHECK,MERGE
+// RUN: flash-run %s --device=cpu --verify %{merge} | FileCheck %s --check-prefix=MERGE
+// RUN: flash-run %s --device=model:sm_80 --verify %{merge} | FileCheck %s --check-prefix=MERGE
 // MERGE: output 0: {{.*}}, 1280 not finite
 // MERGE: output 1: {{.*}}, 20 not finite
+// MERGE: verify o: {{.*}} PASS
+// MERGE: verify lse {{.*}} PASS
 // No rows: the programs of sequences read none.
 // DEFINE: %{none} = --function=none --input=1x0x8x64xbf16 --input=random --input="0 0 0" --input="4 9"
-// RUN: flash-run %s --device=cpu --verify %{none} | FileCheck %s --check-prefix=NONE
-// RUN: flash-run %s --device=model:sm_80 --verify %{none} | FileCheck %s --check-prefix=NONE
-// RUN: flash-run %s --device=model:sm_90a --verify %{none} | FileCheck %s --check-prefix=NONE
-// NONE: 1 of 1 ops compared
+// RUN: flash-run %s --device=cpu %{none} | FileCheck %s --check-prefix=NONE
+// RUN: flash-run %s --device=model:sm_80 %{none} | FileCheck %s --check-prefix=NONE
+// RUN: flash-run %s --device=model:sm_90a %{none} | FileCheck %s --check-prefix=NONE
+// NONE: output 0: 1x0x8x64xbf16
 
 func.func @whole(%q: memref<1x62x8x64xbf16>, %k: memref<?x16x2x64xbf16>, %v: memref<9x16x2x64xbf16>, %starts: memref<?xi32>,
                  %n: memref<?xi32>, %t: memref<?x?xi32>, %o: memref<1x62x8x64xbf16>, %lse: memref<1x8x62xf32>) {
