@@ -345,9 +345,10 @@ def compile(
       softcap, score_mod: as in `flashattn.attention`.
       aux_tensors: the pairs (dtype, rank) of the tensors that score_mod reads and each launch passes.
       queries: Nq, if the kernel is to serve this number of queries only; by default it serves every
-        number. With cu_seqlens_q, the most queries of a sequence, as in `max_seqlen_q`. On a GPU, a kernel for up to 16 queries is split-KV: several thread blocks share the keys,
-        and the workspace for their partial outputs is allocated and freed in stream order. On the CPU, a
-        kernel for few queries has a tile of as few rows.
+        number. With cu_seqlens_q, the most queries of a sequence, as in `max_seqlen_q`. On a GPU, a
+        kernel for up to 16 queries is split-KV: several thread blocks share the keys, and the workspace
+        for their partial outputs is allocated and freed in stream order. On the CPU, a kernel for few
+        queries has a tile of as few rows.
       page_size: with `page_table=True`, the number of rows of a page, for tables of any number of columns. None
         is for tables of one column, whose entries are indices in k and v.
       operands: the operands of `flashattn.attention` that each launch passes, by name. For bias, a

@@ -420,6 +420,19 @@ class TuneTest(unittest.TestCase):
         _tuned.store("cpu/16/16/f32/full", {"schedule": "tile_m = 8, tile_n = 4096"})
         self.assertEqual(flashattn.compile(head_dim=16, dtype="f32", chip="cpu").schedule, own)
 
+    def test_a_schedule_is_for_one_kernel(self):
+        """Packed queries beside keys that are not packed have a kernel for each class of lengths."""
+        tuned = "tile_m = 64, tile_n = 32, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16"
+        _tuned.store("sm_80/64/64/f16/full", {"schedule": tuned})
+        own = {}
+        for use in (False, True):
+            for operands in ({"cu_seqlens_q": True}, {"cu_seqlens_q": True, "cu_seqlens_k": True}):
+                kernel = flashattn.compile(head_dim=64, dtype="f16", chip="sm_80", tuned=use, **operands)
+                own[use, len(operands)] = kernel.schedule
+        self.assertEqual(own[True, 1], own[False, 1])
+        self.assertIn("tile_n = 32, warps = 4, stages = 1", own[True, 2])
+        self.assertNotEqual(own[True, 2], own[False, 2])
+
     def test_classes_of_masks(self):
         near = window(left=7, right=0)
         below = affine_set("(p, k)[nq, nk] : (p - k >= 0)")

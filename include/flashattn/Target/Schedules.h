@@ -18,7 +18,8 @@ namespace mlir::flashattn {
 /// largest threshold that keeps the accuracy of rule A9.
 int64_t getDefaultRescale(FloatType element);
 
-/// Whether the type of `op` states at most 16 queries, so that its time is that of reading K and V.
+/// Whether the type of `op`, or `max_seqlen_q`, states at most 16 queries, so that its time is that
+/// of reading K and V.
 bool isDecode(AttentionOp op);
 /// Returns the largest number of queries of a sequence for which a tile has rows for all heads of a
 /// key/value head, so that a decode kernel reads the keys once.

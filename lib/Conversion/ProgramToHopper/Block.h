@@ -214,7 +214,7 @@ private:
   void buildSecondThread();
   void loadResidents(MutableArrayRef<IRMapping> programs, Value slot);
   Value produce(const Group &group, Value slot, Value step);
-  Value toMap(LoadTileOp load, Value row, IRMapping &mapping);
+  Value toMap(LoadTileOp load, unsigned dim, Value row, IRMapping &mapping);
   SmallVector<Value> findPieces(LoadTileOp load, IRMapping &mapping, Value first);
   /// The pages of the tiles that `load`, and other streams like it, load.
   struct PagedTiles {

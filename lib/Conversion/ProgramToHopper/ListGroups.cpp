@@ -41,7 +41,7 @@ void GroupLister::launchBlock() {
     WaitPrerequisiteGridsOp::create(b, loc);
 }
 
-/// Returns the number of groups of `segment`, an index below 2^31.
+/// Returns the number of groups of `segment`, i32.
 Value GroupLister::countGroups(Value segment) {
   ProgramOp program = plan.program;
   Value starts = program.getStarts(), last = dim(starts, 0);
@@ -65,7 +65,7 @@ Value GroupLister::countGroups(Value segment) {
     left = select(has, left, i32(0));
   }
   int64_t groupRows = countTiles() * program.getTileRows();
-  return toIndex(div(add(left, i32(groupRows - 1)), i32(groupRows)));
+  return div(add(left, i32(groupRows - 1)), i32(groupRows));
 }
 
 /// Builds a loop over segments, one for each thread. The threads of a warp stay together, also
@@ -78,7 +78,7 @@ void GroupLister::forEachSegment(function_ref<void(Value segment, Value groups, 
   b.setInsertionPointToStart(loop.getBody());
   Value segment = add(loop.getInductionVar(), lane), exists = less(segment, segments);
   segment = min(segment, sub(segments, index(1)));
-  Value groups = select(exists, toI32(countGroups(segment)), i32(0));
+  Value groups = select(exists, countGroups(segment), i32(0));
   body(toI32(segment), groups, min(toIndex(groups), index(kKeys - 1)));
 }
 

@@ -5,13 +5,12 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// Returns the index of `row` in the tensor map of `load`, which may begin before its memref, or
-/// omit leading rows. Rows before the map have negative indices.
-Value ProducerBuilder::toMap(LoadTileOp load, Value row, IRMapping &mapping) {
-  if (RowView view = getRowView(load.getSource(), load.getDims());
-      view.firstRow && view.dim == load.getRowDim())
+/// Returns the index of `row` along dimension `dim` of the tensor map of `load`, which may begin
+/// before its memref, or omit leading rows. Rows before the map have negative indices.
+Value ProducerBuilder::toMap(LoadTileOp load, unsigned dim, Value row, IRMapping &mapping) {
+  if (RowView view = getRowView(load.getSource(), load.getDims()); view.firstRow && view.dim == dim)
     row = add(row, clone(view.firstRow, mapping));
-  Value begin = getLeftOutByMap(load).begin;
+  Value begin = dim == load.getRowDim() ? getLeftOutByMap(load).begin : Value();
   return begin ? sub(row, begin) : row;
 }
 
@@ -33,13 +32,10 @@ void ProducerBuilder::loadResidents(MutableArrayRef<IRMapping> programs, Value s
       tiles.push_back(tileAt(buffer, number));
       LoadTileOp resident = load;
       coordinates.push_back(getOrigin(resident, mapping));
-      Value &row = coordinates.back()[*resident.getRowDim()];
-      row = toMap(resident, row, mapping);
-      // With packed heads, the first rows may be along the outer dimension.
-      if (RowView view = getRowView(resident.getSource(), resident.getDims());
-          view.firstRow && view.dim != resident.getRowDim()) {
-        Value &outer = coordinates.back()[view.dim];
-        outer = add(outer, clone(view.firstRow, mapping));
+      // With packed heads, rows run along two dimensions.
+      for (int64_t dim : resident.getDims().drop_back()) {
+        Value &row = coordinates.back()[dim];
+        row = toMap(resident, dim, row, mapping);
       }
       bytes += hopper::SharedTile::get(tiles.back().getType())->getBytes();
     }
@@ -74,7 +70,7 @@ SmallVector<Value> ProducerBuilder::findPieces(LoadTileOp load, IRMapping &mappi
     for (const RowSegment &segment : load.getSegments())
       place = add(place, select(less(number, toI32(clone(segment.start, mapping))), i32(0),
                                 toI32(clone(segment.skip, mapping))));
-    pieces.push_back(toMap(load, toIndex(place), mapping));
+    pieces.push_back(toMap(load, *load.getRowDim(), toIndex(place), mapping));
   }
   return pieces;
 }
@@ -153,13 +149,13 @@ SmallVector<hopper::RingPutOp> ProducerBuilder::put(unsigned stream, IRMapping &
   }
   SmallVector<RowSegment> segments = load.getSegments();
   if (segments.empty()) {
-    row = toMap(load, row, mapping);
+    row = toMap(load, *load.getRowDim(), row, mapping);
     return {put(maps.tile, {})};
   }
   Value first = toI32(row), place = first;
   for (const RowSegment &segment : segments)
     place = add(place, toI32(clone(segment.skip, mapping)));
-  row = toMap(load, toIndex(place), mapping);
+  row = toMap(load, *load.getRowDim(), toIndex(place), mapping);
   if (!mayBeCut(load))
     return {put(maps.tile, {})};
   Value isCut = less(first, toI32(clone(segments.back().start, mapping)));

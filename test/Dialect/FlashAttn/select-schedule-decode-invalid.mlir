@@ -44,3 +44,25 @@ func.func @one_narrow_block(%q: memref<?x?x1x64xf16>, %k: memref<?x?x?x64xf16>, 
     ins(%q, %k, %k : memref<?x?x1x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x1x64xf16>)
   return
 }
+
+// -----
+
+// S8: a tile of packed heads has rows of the next sequence, which must not vote on new exponents.
+func.func @votes(%q: memref<1x8x?x64xf16>, %k: memref<?x2x?x64xf16>, %starts: memref<?xi32>, %o: memref<1x8x?x64xf16>) {
+  // expected-error@+1 {{expected rescale_threshold 0 with invariant, packed sequences and pack 4 but got 8}}
+  flashattn.attention invariant schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 4, splits = 16, hopper = <consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale_threshold = 8, l2_head_group = 1, blocks_per_sm = 2>>)
+    ins(%q, %k, %k : memref<1x8x?x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>)
+    cu_seqlens_q(%starts : memref<?xi32>) max_seqlen_q(16) outs(%o : memref<1x8x?x64xf16>)
+  return
+}
+
+// -----
+
+// S7: with more queries, heads are not packed.
+func.func @many_queries(%q: memref<1x8x?x64xf16>, %k: memref<?x2x?x64xf16>, %starts: memref<?xi32>, %o: memref<1x8x?x64xf16>) {
+  // expected-error@+1 {{expected pack 1 with packed sequences but got 4}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 4, splits = 16, hopper = <consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale_threshold = 8, l2_head_group = 1, blocks_per_sm = 2>>)
+    ins(%q, %k, %k : memref<1x8x?x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>)
+    cu_seqlens_q(%starts : memref<?xi32>) max_seqlen_q(17) outs(%o : memref<1x8x?x64xf16>)
+  return
+}

@@ -33,27 +33,19 @@ static ParseResult parseMaskClause(OpAsmParser &parser, Attribute &attribute) {
   return success();
 }
 
-static ParseResult parseF32(OpAsmParser &parser, Attribute &attribute) {
-  FloatAttr number;
-  if (parser.parseAttribute(number, parser.getBuilder().getF32Type()))
+/// Parses a number without its type, the one that the builder's method `getType` returns.
+template <typename AttrT, auto getType>
+static ParseResult parseNumber(OpAsmParser &parser, Attribute &attribute) {
+  AttrT number;
+  if (parser.parseAttribute(number, (parser.getBuilder().*getType)()))
     return failure();
   attribute = number;
   return success();
 }
+static constexpr auto parseF32 = parseNumber<FloatAttr, &Builder::getF32Type>;
+static constexpr auto parseI64 = parseNumber<IntegerAttr, &Builder::getI64Type>;
 
-static void printF32(OpAsmPrinter &printer, Attribute attribute) {
-  printer.printAttributeWithoutType(attribute);
-}
-
-static ParseResult parseI64(OpAsmParser &parser, Attribute &attribute) {
-  IntegerAttr number;
-  if (parser.parseAttribute(number, parser.getBuilder().getI64Type()))
-    return failure();
-  attribute = number;
-  return success();
-}
-
-static void printI64(OpAsmPrinter &printer, Attribute attribute) {
+static void printNumber(OpAsmPrinter &printer, Attribute attribute) {
   printer.printAttributeWithoutType(attribute);
 }
 
@@ -106,14 +98,14 @@ struct AttributeClause {
 static const AttributeClause *findAttributeClause(StringRef name) {
   static constexpr AttributeClause clauses[] = {
       {"mask", parseMaskClause, [](OpAsmPrinter &printer, Attribute mask) { printer << mask; }},
-      {"scale", parseF32, printF32},
-      {"softcap", parseF32, printF32},
+      {"scale", parseF32, printNumber},
+      {"softcap", parseF32, printNumber},
       {"align", parseEnum<AlignAttr>, printEnum<AlignAttr>, getEnum<AlignAttr, Align::BottomRight>},
       {"layout", parseEnum<LayoutAttr>, printEnum<LayoutAttr>, getEnum<LayoutAttr, Layout::BHSD>},
       {"deterministic"},
       {"invariant"},
-      {"min_seqlen_q", parseI64, printI64},
-      {"max_seqlen_q", parseI64, printI64},
+      {"min_seqlen_q", parseI64, printNumber},
+      {"max_seqlen_q", parseI64, printNumber},
       {"schedule", parseSchedule, [](OpAsmPrinter &printer, Attribute schedule) {
          printer.printStrippedAttrOrType(cast<ScheduleAttr>(schedule));
        }}};

@@ -159,8 +159,11 @@ private:
   /// program's sequence alone, and their batch. See takeRows for `exist`.
   std::pair<Value, Value> takePacked(Value memref, Layout memory, const ProgramPoint &at,
                                      bool exist) const;
+  /// Returns the rows of the program's batch, sequence or split in `memref`, an output of `to`, and
+  /// their batch.
   std::pair<Value, Value> takeOutput(Value memref, const Destination &to,
                                      const ProgramPoint &at) const;
+  /// Returns takeRows of packed rows along dimension `rowDim`.
   std::pair<Value, Value> takePackedRows(Value memref, unsigned rowDim, TileAxis axis,
                                          const Sequence &sequence, bool exist) const;
   Value toDotType(Value tile) const;
