@@ -77,6 +77,22 @@ void bounds::normalize(Row &row) {
 // Parameters
 //===----------------------------------------------------------------------===//
 
+Columns::Columns(ArrayRef<SymbolKnowledge> known) {
+  for (SymbolKnowledge symbol : known)
+    numParameters += symbol == SymbolKnowledge::Value ? 1 : symbol == SymbolKnowledge::Range ? 2 : 0;
+  unsigned parameter = Symbols;
+  for (SymbolKnowledge symbol : known) {
+    if (symbol == SymbolKnowledge::Value) {
+      columns.push_back(parameter++);
+      continue;
+    }
+    columns.push_back(numParameters + 1 + ranges.size());
+    bool isRange = symbol == SymbolKnowledge::Range;
+    ranges.push_back(isRange ? std::optional(parameter) : std::nullopt);
+    parameter += isRange ? 2 : 0;
+  }
+}
+
 Row Parameters::widen(ArrayRef<DynamicAPInt> row, unsigned numKept) const {
   Row wide(row.take_front(numKept));
   wide.resize(getNumColumns(), DynamicAPInt(0));
@@ -87,7 +103,8 @@ Row Parameters::widen(ArrayRef<DynamicAPInt> row, unsigned numKept) const {
 DynamicAPInt Parameters::getMagnitude(const Row &row) const {
   DynamicAPInt sum(0);
   for (auto [i, value] : llvm::enumerate(ArrayRef(row).drop_back()))
-    sum += i < Quotients ? abs(value) : abs(value) * quotients[i - Quotients].magnitude;
+    sum += i < getFirstQuotient() ? abs(value)
+                                  : abs(value) * quotients[i - getFirstQuotient()].magnitude;
   return sum;
 }
 
@@ -126,7 +143,7 @@ std::optional<Row> Parameters::getFloor(Row dividend, DynamicAPInt divisor) {
   const auto *known = llvm::find_if(quotients, [&](const Quotient &q) {
     return q.divisor == divisor && widen(q.dividend) == dividend;
   });
-  unsigned column = Quotients + (known - quotients.begin());
+  unsigned column = getFirstQuotient() + (known - quotients.begin());
   if (known == quotients.end()) {
     if (!fits(dividend))
       return std::nullopt;
@@ -143,10 +160,16 @@ SmallVector<Row> Parameters::getContext() const {
   rows[0][First] = -1;
   rows[1][Nq] = 1;
   rows[2][Nk] = 1;
+  for (std::optional<unsigned> least : columns.getRanges())
+    if (least) {
+      Row &row = rows.emplace_back(getNumColumns(), DynamicAPInt(0));
+      row[*least] = -1;
+      row[*least + 1] = 1;
+    }
   for (auto [i, quotient] : llvm::enumerate(quotients)) {
     // The remainder is in [0, divisor).
     Row row = widen(quotient.dividend);
-    row[Quotients + i] = -quotient.divisor;
+    row[getFirstQuotient() + i] = -quotient.divisor;
     rows.push_back(row);
     row = negate(row);
     row.back() += quotient.divisor - 1;
@@ -221,7 +244,7 @@ bool Bounds::isOrdered(ArrayRef<Row> context, int64_t slack, Budget &budget) con
 //===----------------------------------------------------------------------===//
 
 std::array<Row, 2> bounds::getAxis(TileAxis axis) {
-  Row lower(Quotients + 1, DynamicAPInt(0)), upper = lower;
+  Row lower(Symbols + 1, DynamicAPInt(0)), upper = lower;
   lower[X] = 1;
   upper[X] = -1;
   upper[axis == TileAxis::Keys ? Nk : Nq] = 1;
@@ -253,36 +276,46 @@ static IntegerSet takeFirst(IntegerSet set) {
     taken.push_back(expr);
     eqFlags.push_back(isEquality);
   }
+  unsigned symbols = set.getNumSymbols();
   if (taken.empty())
-    return IntegerSet::get(2, 2, getAffineConstantExpr(0, set.getContext()), {true});
-  return IntegerSet::get(2, 2, taken, eqFlags);
+    return IntegerSet::get(2, symbols, getAffineConstantExpr(0, set.getContext()), {true});
+  return IntegerSet::get(2, symbols, taken, eqFlags);
 }
 
-FlatSet bounds::flatten(IntegerSet whole, TileAxis axis) {
+FlatSet bounds::flatten(IntegerSet set, TileAxis axis) {
+  return flatten(set, axis, Columns(SmallVector<SymbolKnowledge>(set.getNumSymbols() - 2)));
+}
+
+FlatSet bounds::flatten(IntegerSet whole, TileAxis axis, const Columns &columns) {
   IntegerSet set = takeFirst(whole);
+  unsigned numSymbols = set.getNumSymbols() - 2, numInputs = 4 + numSymbols;
+  assert(numSymbols <= columns.getNumSymbols() && "expected columns for all symbols");
   std::vector<SmallVector<int64_t, 8>> flat;
-  FlatLinearConstraints divisions(2, 2);
+  FlatLinearConstraints divisions(2, 2 + numSymbols);
   LogicalResult flattened = getFlattenedAffineExprs(set, &flat, &divisions);
   assert(succeeded(flattened) && "verified masks are pure affine");
   (void)flattened;
   unsigned numLocals = divisions.getNumLocalVars();
 
-  // Converts a row over [p, k, nq, nk, locals, constant].
+  // Converts a row over [p, k, nq, nk, symbols, locals, constant].
   auto toRow = [&](auto &&source) {
-    Row row(Locals + numLocals + 1, DynamicAPInt(0));
+    Row row(columns.getLocals() + numLocals + 1, DynamicAPInt(0));
     DynamicAPInt p(source[0]), k(source[1]);
     row[X] = axis == TileAxis::Keys ? k : p;
-    row[Y] = axis == TileAxis::Keys ? p : k;
+    row[columns.getY()] = axis == TileAxis::Keys ? p : k;
     if (axis == TileAxis::Queries)
       row[Offset] = p; // p = offset + x
     row[Nq] = DynamicAPInt(source[2]);
     row[Nk] = DynamicAPInt(source[3]);
+    for (unsigned i = 0; i < numSymbols; ++i)
+      row[columns.getSymbol(i)] = DynamicAPInt(source[4 + i]);
     for (unsigned i = 0; i <= numLocals; ++i)
-      row[Locals + i] = DynamicAPInt(source[4 + i]);
+      row[columns.getLocals() + i] = DynamicAPInt(source[numInputs + i]);
     return row;
   };
 
   FlatSet result;
+  result.columns = columns;
   result.complete = set == whole;
   for (auto [row, isEquality] : llvm::zip(flat, set.getEqFlags()))
     (isEquality ? result.equalities : result.inequalities).push_back(toRow(row));
@@ -318,7 +351,8 @@ static bool isWithin(IntegerSet of, const IntegerPolyhedron &a, IntegerSet b, Bu
       if (mine == expr && (isMineEquality || !isEquality))
         return true;
     SmallVector<int64_t> row;
-    return countQuotients(expr) == 0 && succeeded(getFlattenedAffineExpr(expr, 2, 2, &row)) &&
+    return countQuotients(expr) == 0 &&
+           succeeded(getFlattenedAffineExpr(expr, 2, b.getNumSymbols(), &row)) &&
            holds(row, 1) && (!isEquality || holds(row, -1));
   });
 }

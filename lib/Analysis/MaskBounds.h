@@ -42,15 +42,41 @@ private:
 constexpr unsigned kMostConstraints = 32, kMostQuotients = 8, kMostBounds = 96;
 
 /// Columns of a set: the index X along the tiled axis, the parameters that a bound may depend on,
-/// and the columns that are projected out, namely the index Y along the other axis and the
-/// quotients (locals) of mod and floordiv. The constant is last. In a bound, the parameters'
-/// quotients follow Offset.
-enum Column : unsigned { X, First, Last, Nq, Nk, Offset, Y, Locals, Quotients = Y };
+/// and the columns that are projected out (see Columns). The constant is last. The parameters of
+/// the symbols after nq and nk begin at Symbols.
+enum Column : unsigned { X, First, Last, Nq, Nk, Offset, Symbols };
 
-/// The parameters of a plan's bounds: First to Offset, followed by quotients of earlier parameters
-/// by constants. Each quotient costs a division at run time.
+/// The columns that the symbols of a mask add. A symbol with one value for a tile is a parameter. A
+/// symbol with a range adds two parameters, its least and its greatest value, and a column that is
+/// projected out, as does a symbol of which nothing is known.
+class Columns {
+public:
+  explicit Columns(ArrayRef<SymbolKnowledge> known);
+
+  /// Returns the index Y along the other axis, the first column that is projected out. In a bound,
+  /// this is the first quotient of parameters.
+  unsigned getY() const { return numParameters; }
+  /// Returns the first quotient (local) of mod and floordiv in a set.
+  unsigned getLocals() const { return numParameters + 1 + ranges.size(); }
+  /// Returns the column of symbol `i` in a set, counted after nq and nk.
+  unsigned getSymbol(unsigned i) const { return columns[i]; }
+  unsigned getNumSymbols() const { return columns.size(); }
+  /// Returns, for each column that follows Y, the parameter of the symbol's least value, which is
+  /// followed by that of its greatest value; nullopt if nothing is known.
+  ArrayRef<std::optional<unsigned>> getRanges() const { return ranges; }
+
+private:
+  unsigned numParameters = Symbols;
+  SmallVector<unsigned> columns;
+  SmallVector<std::optional<unsigned>> ranges;
+};
+
+/// The parameters of a plan's bounds: First to Offset and those of symbols, followed by quotients
+/// of earlier parameters by constants. Each quotient costs a division at run time.
 class Parameters {
 public:
+  explicit Parameters(Columns columns = Columns({})) : columns(std::move(columns)) {}
+
   struct Quotient {
     Row dividend;
     llvm::DynamicAPInt divisor;
@@ -59,7 +85,9 @@ public:
   };
 
   /// Returns the number of columns of a bound.
-  unsigned getNumColumns() const { return Quotients + quotients.size() + 1; }
+  unsigned getNumColumns() const { return getFirstQuotient() + quotients.size() + 1; }
+  unsigned getFirstQuotient() const { return columns.getY(); }
+  const Columns &getColumns() const { return columns; }
   ArrayRef<Quotient> getQuotients() const { return quotients; }
 
   /// Returns floor(dividend / divisor) as a row. `dividend` is a bound without X. A new quotient is
@@ -74,13 +102,14 @@ public:
   /// of a ceiling division.
   bool fits(const Row &row) const;
 
-  /// Returns all constraints on the parameters: first <= last, nq >= 0, nk >= 0, and the
-  /// definitions of the quotients.
+  /// Returns all constraints on the parameters: first <= last, nq >= 0, nk >= 0, the order of each
+  /// symbol's least and greatest value, and the definitions of the quotients.
   SmallVector<Row> getContext() const;
 
 private:
   llvm::DynamicAPInt getMagnitude(const Row &row) const;
 
+  Columns columns;
   SmallVector<Quotient> quotients;
 };
 
@@ -105,6 +134,7 @@ void normalize(Row &row);
 
 /// A convex set: rows that are at least 0 and rows that are equal to 0.
 struct FlatSet {
+  Columns columns{{}};
   SmallVector<Row> inequalities, equalities;
   /// The floor divisions that define the local columns, as rows of the set.
   SmallVector<Row> dividends;
@@ -115,7 +145,10 @@ struct FlatSet {
   bool complete = true;
 };
 
-/// Returns `set` with the columns in the order of `Column`, for tiles along `axis`.
+/// Returns `set` as rows of `columns`, for tiles along `axis`. Symbols without a column in `columns`
+/// are unknown.
+FlatSet flatten(IntegerSet set, TileAxis axis, const Columns &columns);
+/// Returns `set` with nothing known of its symbols after nq and nk.
 FlatSet flatten(IntegerSet set, TileAxis axis);
 
 /// Bounds of X: rows in which the coefficient of X is positive (lower), negative (upper) or 0

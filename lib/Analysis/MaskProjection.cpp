@@ -36,7 +36,7 @@ private:
   unsigned getNumKept() const { return parameters.getNumColumns() - 1; }
   void addQuotients() {
     for (; numQuotients < parameters.getQuotients().size(); ++numQuotients)
-      poly.insertVar(VarKind::SetDim, Quotients + numQuotients);
+      poly.insertVar(VarKind::SetDim, parameters.getFirstQuotient() + numQuotients);
   }
   SmallVector<Row> getInequalities() const;
   SmallVector<Row> getContext() const;
@@ -230,7 +230,8 @@ bool Eliminator::run(bool roundToIntegers) {
 
 /// Returns the polyhedron of a set, with the columns of its rows.
 static IntegerPolyhedron toPolyhedron(const FlatSet &set) {
-  IntegerPolyhedron poly(PresburgerSpace::getSetSpace(Locals + set.divisors.size()));
+  IntegerPolyhedron poly(
+      PresburgerSpace::getSetSpace(set.columns.getLocals() + set.divisors.size()));
   for (const Row &row : set.inequalities)
     poly.addInequality(row);
   for (const Row &row : set.equalities)
@@ -240,18 +241,51 @@ static IntegerPolyhedron toPolyhedron(const FlatSet &set) {
   return poly;
 }
 
+/// Whether the ranges of symbols lose nothing: at most one symbol counts, some index Y attains its
+/// extreme values, and no other constraint restricts this index. Different symbols, or a symbol and
+/// Y, may attain theirs at different indices.
+static bool areRangesAttained(const FlatSet &set) {
+  unsigned y = set.columns.getY(), found = 0;
+  auto isUsed = [&](const Row &row, unsigned column) { return row[column] != 0; };
+  auto anyUses = [&](ArrayRef<Row> rows, unsigned column) {
+    return llvm::any_of(rows, [&](const Row &row) { return isUsed(row, column); });
+  };
+  bool isLost = false;
+  for (auto [i, range] : llvm::enumerate(set.columns.getRanges())) {
+    unsigned column = y + 1 + i;
+    bool rises = false, falls = false;
+    for (const Row &row : set.inequalities) {
+      rises |= row[column] > 0;
+      falls |= row[column] < 0;
+    }
+    bool isExtreme = !anyUses(set.equalities, column) && !anyUses(set.dividends, column);
+    if (!rises && !falls && isExtreme)
+      continue;
+    ++found;
+    isLost |= !range || !isExtreme || (rises && falls);
+  }
+  bool usesY = anyUses(set.inequalities, y) || anyUses(set.equalities, y) ||
+               anyUses(set.dividends, y);
+  return found == 0 || (!isLost && found == 1 && !usesY);
+}
+
 Projection bounds::projectVisible(const FlatSet &set, TileAxis axis, std::optional<int64_t> tile,
                                   Parameters &parameters, Budget &budget) {
-  unsigned numLocals = set.divisors.size(), columns = Locals + numLocals + 1;
+  unsigned locals = set.columns.getLocals(), columns = locals + set.divisors.size() + 1;
   IntegerPolyhedron poly = toPolyhedron(set);
-  Row end(columns, DynamicAPInt(0));
-  end[Y] = 1;
-  end[First] = -1;
-  poly.addInequality(end);
-  end[Y] = -1;
-  end[First] = 0;
-  end[Last] = 1;
-  poly.addInequality(end);
+  auto limit = [&](unsigned column, unsigned least, unsigned greatest) {
+    for (auto [parameter, sign] : {std::pair(least, 1), {greatest, -1}}) {
+      Row end(columns, DynamicAPInt(0));
+      end[column] = sign;
+      end[parameter] = -sign;
+      poly.addInequality(end);
+    }
+  };
+  unsigned y = set.columns.getY();
+  limit(y, First, Last);
+  for (auto [i, least] : llvm::enumerate(set.columns.getRanges()))
+    if (least)
+      limit(y + 1 + i, *least, *least + 1);
 
   Projection result;
   for (Row row : getAxis(axis)) {
@@ -265,7 +299,7 @@ Projection bounds::projectVisible(const FlatSet &set, TileAxis axis, std::option
   }
   if (tile) {
     // x = tile*X + rest, 0 <= rest < tile.
-    unsigned rest = poly.insertVar(VarKind::SetDim, Locals);
+    unsigned rest = poly.insertVar(VarKind::SetDim, locals);
     auto scale = [&](auto at, unsigned count) {
       for (unsigned i = 0; i < count; ++i) {
         at(i, rest) = at(i, X);
@@ -280,7 +314,7 @@ Projection bounds::projectVisible(const FlatSet &set, TileAxis axis, std::option
     poly.addBound(BoundType::UB, rest, *tile - 1);
   }
   result.exact = Eliminator(poly, parameters, budget).run(/*roundToIntegers=*/tile.has_value());
-  result.exact &= set.complete;
+  result.exact &= set.complete && areRangesAttained(set);
 
   auto add = [&](ArrayRef<DynamicAPInt> source, int sign) {
     Row row(source.size(), DynamicAPInt(0));
@@ -315,8 +349,9 @@ PositionRange bounds::projectPositions(const FlatSet &set, std::optional<int64_t
                                        Budget &budget) {
   IntegerPolyhedron poly = toPolyhedron(set);
   // Exchanges k and p, and moves the lengths to the end, from where they are projected out.
-  poly.swapVar(X, Y);
-  constexpr unsigned kKey = Y;
+  poly.swapVar(X, set.columns.getY());
+  assert(set.columns.getY() == Symbols && "expected a set of unknown symbols");
+  constexpr unsigned kKey = Symbols;
   SmallVector<unsigned> lengths;
   for (Column column : {Nq, Nk}) {
     lengths.push_back(poly.insertVar(VarKind::SetDim, poly.getNumVars()));
@@ -388,7 +423,8 @@ public:
 
 private:
   /// The least and the greatest value, over the tile, of a quotient that does not depend on x; and
-  /// whether some term of it rises with y, and some term falls.
+  /// whether some term of it rises with y, and some term falls. A symbol with a range counts as one
+  /// that rises or, beside other terms, does both.
   struct Ends {
     Row least, greatest;
     bool rises = false, falls = false;
@@ -406,6 +442,7 @@ private:
   const FlatSet &set;
   Parameters &parameters;
   SmallVector<std::optional<Ends>, 0> quotients; // nullopt: depends on x
+  mutable bool isBounded = true; ///< no symbol so far is unknown
 };
 
 } // namespace
@@ -414,12 +451,23 @@ private:
 /// some term rises with y, and `falls` if some term falls. If both are set, no y may attain the
 /// least value.
 Row WorstEnds::getLeast(const Row &row, bool &rises, bool &falls) const {
-  Row least = parameters.widen(row, Y);
-  least[row[Y] > 0 ? First : Last] += row[Y];
-  rises |= row[Y] > 0;
-  falls |= row[Y] < 0;
+  unsigned y = set.columns.getY();
+  Row least = parameters.widen(row, y);
+  least[row[y] > 0 ? First : Last] += row[y];
+  rises |= row[y] > 0;
+  falls |= row[y] < 0;
+  for (auto [i, range] : llvm::enumerate(set.columns.getRanges())) {
+    const DynamicAPInt &factor = row[y + 1 + i];
+    if (factor == 0)
+      continue;
+    isBounded &= range.has_value();
+    if (range)
+      least[factor > 0 ? *range : *range + 1] += factor;
+    falls |= rises;
+    rises = true;
+  }
   for (auto [i, ends] : llvm::enumerate(quotients)) {
-    const DynamicAPInt &factor = row[Locals + i];
+    const DynamicAPInt &factor = row[set.columns.getLocals() + i];
     if (factor == 0)
       continue;
     addMultiple(least, factor > 0 ? ends->least : ends->greatest, factor);
@@ -433,7 +481,7 @@ bool WorstEnds::prepare() {
   for (auto [dividend, divisor] : llvm::zip(set.dividends, set.divisors)) {
     bool dependsOnX = dividend[X] != 0;
     for (auto [i, ends] : llvm::enumerate(quotients))
-      dependsOnX |= dividend[Locals + i] != 0 && !ends;
+      dependsOnX |= dividend[set.columns.getLocals() + i] != 0 && !ends;
     if (dependsOnX) {
       quotients.emplace_back();
       continue;
@@ -448,7 +496,7 @@ bool WorstEnds::prepare() {
     Row mirrored = getLeast(negated, rises, falls);
     mirrored.back() += divisor - 1;
     std::optional<Row> greatest = parameters.getFloor(mirrored, divisor);
-    if (!least || !greatest)
+    if (!least || !greatest || !isBounded)
       return false;
     ends.least = *least;
     ends.greatest.resize(greatest->size(), DynamicAPInt(0));
@@ -462,11 +510,12 @@ bool WorstEnds::prepare() {
 /// alone and has a factor other than 1 and -1.
 std::optional<unsigned> WorstEnds::findQuotientOfX(const Row &row) const {
   std::optional<unsigned> found;
+  unsigned locals = set.columns.getLocals();
   for (auto [i, ends] : llvm::enumerate(quotients)) {
-    if (ends || row[Locals + i] == 0)
+    if (ends || row[locals + i] == 0)
       continue;
-    bool isAlone = !found && row[X] == 0 && abs(row[Locals + i]) > 1 && set.dividends[i][Y] == 0 &&
-                   llvm::all_of(ArrayRef(set.dividends[i]).drop_front(Locals).drop_back(),
+    bool isAlone = !found && row[X] == 0 && abs(row[locals + i]) > 1 &&
+                   llvm::all_of(ArrayRef(set.dividends[i]).drop_front(set.columns.getY()).drop_back(),
                                 [](const DynamicAPInt &factor) { return factor == 0; });
     if (!isAlone)
       return std::nullopt;
@@ -476,10 +525,11 @@ std::optional<unsigned> WorstEnds::findQuotientOfX(const Row &row) const {
 }
 
 std::optional<Row> WorstEnds::getBound(Row row) {
+  unsigned locals = set.columns.getLocals();
   if (std::optional<unsigned> i = findQuotientOfX(row)) {
     // f*q + r >= 0 is q + floor(r / f) >= 0, and r - f*q >= 0 is floor(r / f) - q >= 0.
-    DynamicAPInt factor = row[Locals + *i], divisor = set.divisors[*i];
-    row[Locals + *i] = 0;
+    DynamicAPInt factor = row[locals + *i], divisor = set.divisors[*i];
+    row[locals + *i] = 0;
     std::optional<Row> rest = parameters.getFloor(getLeast(row), abs(factor));
     if (!rest)
       return std::nullopt;
@@ -490,16 +540,16 @@ std::optional<Row> WorstEnds::getBound(Row row) {
     Row bound = getLeast(row);
     addMultiple(bound, *rest, divisor);
     normalize(bound);
-    return parameters.fits(bound) ? std::optional(bound) : std::nullopt;
+    return isBounded && parameters.fits(bound) ? std::optional(bound) : std::nullopt;
   }
   // A quotient q = floor(e / d) is between (e - d + 1) / d and e / d. Over the integers, q + r >= 0
   // is exactly e + d*r >= 0, and r - q >= 0 is exactly d*r + d - 1 - e >= 0. A later quotient may
   // depend on an earlier one, so the last is replaced first.
   for (unsigned i = set.divisors.size(); i-- > 0;) {
-    DynamicAPInt factor = row[Locals + i];
+    DynamicAPInt factor = row[locals + i];
     if (factor == 0 || quotients[i])
       continue;
-    row[Locals + i] = 0;
+    row[locals + i] = 0;
     for (auto [value, dividend] : llvm::zip(row, set.dividends[i]))
       value = value * set.divisors[i] + factor * dividend;
     if (factor == -1)
@@ -510,7 +560,7 @@ std::optional<Row> WorstEnds::getBound(Row row) {
   }
   Row bound = getLeast(row);
   normalize(bound);
-  if (!parameters.fits(bound))
+  if (!isBounded || !parameters.fits(bound))
     return std::nullopt;
   return bound;
 }

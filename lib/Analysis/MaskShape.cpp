@@ -45,12 +45,31 @@ static std::optional<int64_t> getWidth(const IntegerPolyhedron &pairs) {
   return keys > kMost ? kMost : int64_t(keys);
 }
 
+/// Returns `set` without the constraints that depend on symbols after nq and nk, whose values are
+/// known only at run time and may differ between two keys of a query.
+static IntegerSet dropSymbols(IntegerSet set) {
+  SmallVector<AffineExpr> kept;
+  SmallVector<bool> eqFlags;
+  for (auto [expr, isEquality] : llvm::zip(set.getConstraints(), set.getEqFlags())) {
+    bool depends = false;
+    for (unsigned i = 2, e = set.getNumSymbols(); i < e; ++i)
+      depends |= expr.isFunctionOfSymbol(i);
+    if (depends)
+      continue;
+    kept.push_back(expr);
+    eqFlags.push_back(isEquality);
+  }
+  if (kept.empty())
+    return IntegerSet::get(2, 2, getAffineConstantExpr(0, set.getContext()), {true});
+  return IntegerSet::get(2, 2, kept, eqFlags);
+}
+
 MaskClass flashattn::classifyMask(ArrayRef<IntegerSet> visible) {
   bool banded = true, limited = true;
   int64_t width = 0;
   bounds::Budget budget;
   for (IntegerSet set : visible) {
-    IntegerPolyhedron pairs = FlatLinearValueConstraints(set);
+    IntegerPolyhedron pairs = FlatLinearValueConstraints(dropSymbols(set));
     // Covers at most three optimizations, one of which has twice as many constraints.
     if (!budget.take(4 * pairs.getNumConstraints(), 2 * pairs.getNumCols()))
       return {MaskShape::Full, {}};

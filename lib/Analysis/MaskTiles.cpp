@@ -28,10 +28,24 @@ namespace {
 struct Emitter {
   OpBuilder &builder;
   Location loc;
-  ArrayRef<Parameters::Quotient> quotients;
+  const Parameters &plan;
   /// Values of the columns from First on. An unused offset, and a quotient that no bound has read
   /// yet, are null.
   SmallVector<Value> parameters;
+
+  Emitter(OpBuilder &builder, Location loc, const Parameters &plan, Value first, Value last,
+          Value offset, const SymbolValues &symbols)
+      : builder(builder), loc(loc), plan(plan),
+        parameters{first, last, symbols.nq, symbols.nk, offset} {
+    for (const SymbolRange &range : symbols.others) {
+      if (range.isKnown())
+        parameters.push_back(range.least);
+      if (range.isKnown() && !range.isValue())
+        parameters.push_back(range.greatest);
+    }
+    assert(First + parameters.size() == plan.getFirstQuotient() && "expected the plan's symbols");
+    parameters.append(plan.getQuotients().size(), Value());
+  }
 
   template <typename Op, typename... Args> Value make(Args &&...args) {
     return builder.createOrFold<Op>(loc, std::forward<Args>(args)...);
@@ -59,8 +73,9 @@ struct Emitter {
 
   Value getParameter(unsigned column) {
     Value value = parameters[column - First];
-    if (!value && column >= Quotients) {
-      const Parameters::Quotient &quotient = quotients[column - Quotients];
+    if (!value && column >= plan.getFirstQuotient()) {
+      const Parameters::Quotient &quotient =
+          plan.getQuotients()[column - plan.getFirstQuotient()];
       value = floorDivide(linear(quotient.dividend, 1, 0), int64_t(quotient.divisor));
       parameters[column - First] = value;
     }
@@ -255,11 +270,23 @@ std::optional<int64_t> TileIntervalPlan::Interval::getOnlyTile(int64_t tile) con
 TileIntervalPlan::TileIntervalPlan(TileIntervalPlan &&) = default;
 TileIntervalPlan::~TileIntervalPlan() = default;
 
-TileIntervalPlan::TileIntervalPlan(ArrayRef<IntegerSet> visible, TileAxis axis, int64_t tile)
-    : parameters(std::make_unique<Parameters>()), axis(axis), tile(tile) {
+/// Returns what is known of `count` symbols: of missing ones, nothing.
+static Columns makeColumns(ArrayRef<SymbolKnowledge> known, ArrayRef<IntegerSet> visible) {
+  SmallVector<SymbolKnowledge> all(known);
+  for (IntegerSet set : visible)
+    all.resize(std::max<size_t>(all.size(), set.getNumSymbols() - 2));
+  return Columns(all);
+}
+
+TileIntervalPlan::TileIntervalPlan(ArrayRef<IntegerSet> visible, TileAxis axis, int64_t tile,
+                                   ArrayRef<SymbolKnowledge> symbols)
+    : parameters(std::make_unique<Parameters>(makeColumns(symbols, visible))), axis(axis),
+      tile(tile) {
   Budget budget;
-  SmallVector<FlatSet, 0> sets = llvm::map_to_vector<0>(
-      dropRedundantSets(visible, budget), [&](IntegerSet set) { return flatten(set, axis); });
+  SmallVector<FlatSet, 0> sets =
+      llvm::map_to_vector<0>(dropRedundantSets(visible, budget), [&](IntegerSet set) {
+        return flatten(set, axis, parameters->getColumns());
+      });
   // With quotients, there may be gaps between visible indices. The bounds are then those of the
   // tiles that contain a visible index.
   bool ofTiles = llvm::any_of(sets, [](const FlatSet &set) { return !set.divisors.empty(); });
@@ -335,10 +362,10 @@ static SmallVector<TileInterval> joinGroups(Emitter &e, ArrayRef<TileInterval> i
 }
 
 SmallVector<TileInterval> TileIntervalPlan::emit(OpBuilder &builder, Location loc, Value first,
-                                                 Value last, Value offset, Value nq, Value nk,
+                                                 Value last, Value offset,
+                                                 const SymbolValues &symbols,
                                                  bool constants) const {
-  Emitter e{builder, loc, parameters->getQuotients(), {first, last, nq, nk, offset}};
-  e.parameters.resize(Offset + parameters->getQuotients().size());
+  Emitter e(builder, loc, *parameters, first, last, offset, symbols);
   size_t n = size();
   SmallVector<TileInterval> result;
   for (auto &interval : intervals) {
@@ -436,7 +463,7 @@ static SmallVector<Row> getWholeContext(const Parameters &parameters, TileAxis a
 }
 
 IndexRange TileIntervalPlan::emitHull(OpBuilder &builder, Location loc, Value first, Value last,
-                                      Value offset, Value nq, Value nk,
+                                      Value offset, const SymbolValues &symbols,
                                       std::optional<Align> align) const {
   assert(tile == 1 && "expected a plan of indices");
   if (intervals.empty())
@@ -468,9 +495,8 @@ IndexRange TileIntervalPlan::emitHull(OpBuilder &builder, Location loc, Value fi
   if (beginsAtStart && endsAtEnd)
     return {};
 
-  Emitter e{builder, loc, parameters->getQuotients(), {first, last, nq, nk, offset}};
-  e.parameters.resize(Offset + parameters->getQuotients().size());
-  Value zero = e.constant(0), size = axis == TileAxis::Keys ? nk : nq;
+  Emitter e(builder, loc, *parameters, first, last, offset, symbols);
+  Value zero = e.constant(0), size = axis == TileAxis::Keys ? symbols.nk : symbols.nq;
   // An empty set begins at a position that does not widen the range of another set.
   Value noBegin = isOnly && !endsAtEnd ? zero : size;
   IndexRange range;
@@ -496,21 +522,39 @@ IndexRange TileIntervalPlan::emitHull(OpBuilder &builder, Location loc, Value fi
 // A7
 IndexRange flashattn::buildVisibleRange(OpBuilder &builder, Location loc,
                                         ArrayRef<IntegerSet> visible, TileAxis axis, Value offset,
-                                        Value nq, Value nk, std::optional<Align> align) {
-  Value one = arith::ConstantIndexOp::create(builder, loc, 1), first = offset, count = nq;
+                                        const SymbolValues &symbols, std::optional<Align> align) {
+  Value one = arith::ConstantIndexOp::create(builder, loc, 1), first = offset, count = symbols.nq;
   if (axis == TileAxis::Queries) {
     first = arith::ConstantIndexOp::create(builder, loc, 0);
-    count = nk;
+    count = symbols.nk;
   }
   Value last = builder.createOrFold<arith::AddIOp>(loc, first, count);
   last = builder.createOrFold<arith::SubIOp>(loc, last, one);
-  return TileIntervalPlan(visible, axis, /*tile=*/1)
-      .emitHull(builder, loc, first, last, offset, nq, nk, align);
+  return TileIntervalPlan(visible, axis, /*tile=*/1, symbols.getKnowledge())
+      .emitHull(builder, loc, first, last, offset, symbols, align);
+}
+
+SmallVector<SymbolKnowledge> SymbolValues::getKnowledge() const {
+  return llvm::map_to_vector(others, [](const SymbolRange &range) {
+    return !range.isKnown()  ? SymbolKnowledge::Nothing
+           : range.isValue() ? SymbolKnowledge::Value
+                             : SymbolKnowledge::Range;
+  });
+}
+
+SmallVector<SymbolKnowledge> flashattn::getSymbolKnowledge(AttentionOpInterface op, TileAxis axis) {
+  SmallVector<SymbolKnowledge> known(op.getPerSequence().size(), SymbolKnowledge::Value);
+  bool areKeysTiled = axis == TileAxis::Keys;
+  known.append(op.getPerQuery().size(),
+               areKeysTiled ? SymbolKnowledge::Range : SymbolKnowledge::Nothing);
+  known.append(op.getPerKey().size(),
+               areKeysTiled ? SymbolKnowledge::Nothing : SymbolKnowledge::Range);
+  return known;
 }
 
 // M3
 void flashattn::remarkInexactTiles(AttentionOpInterface op, int64_t tile, TileAxis axis) {
-  if (!TileIntervalPlan(op.getVisibleSets(), axis, tile).isExact())
+  if (!TileIntervalPlan(op.getVisibleSets(), axis, tile, getSymbolKnowledge(op, axis)).isExact())
     op->emitRemark() << "tiles of " << tile << (axis == TileAxis::Keys ? " keys" : " queries")
                      << " may be visited without a visible pair under mask " << *op.getMask();
 }
@@ -518,10 +562,10 @@ void flashattn::remarkInexactTiles(AttentionOpInterface op, int64_t tile, TileAx
 SmallVector<TileInterval> flashattn::buildKeyIntervals(OpBuilder &builder, Location loc,
                                                        ArrayRef<IntegerSet> visible,
                                                        Value firstPosition, Value lastPosition,
-                                                       Value nq, Value nk, int64_t tileN,
+                                                       const SymbolValues &symbols, int64_t tileN,
                                                        bool constants) {
-  return TileIntervalPlan(visible, TileAxis::Keys, tileN)
-      .emit(builder, loc, firstPosition, lastPosition, /*offset=*/nullptr, nq, nk, constants);
+  return TileIntervalPlan(visible, TileAxis::Keys, tileN, symbols.getKnowledge())
+      .emit(builder, loc, firstPosition, lastPosition, /*offset=*/nullptr, symbols, constants);
 }
 
 SmallVector<IntegerSet> flashattn::selectSetsFrom(ArrayRef<IntegerSet> visible, int64_t least) {
@@ -536,8 +580,8 @@ SmallVector<IntegerSet> flashattn::selectSetsFrom(ArrayRef<IntegerSet> visible, 
 SmallVector<TileInterval> flashattn::buildQueryIntervals(OpBuilder &builder, Location loc,
                                                          ArrayRef<IntegerSet> visible,
                                                          Value firstKey, Value lastKey,
-                                                         Value offset, Value nq, Value nk,
+                                                         Value offset, const SymbolValues &symbols,
                                                          int64_t tileM) {
-  return TileIntervalPlan(visible, TileAxis::Queries, tileM)
-      .emit(builder, loc, firstKey, lastKey, offset, nq, nk);
+  return TileIntervalPlan(visible, TileAxis::Queries, tileM, symbols.getKnowledge())
+      .emit(builder, loc, firstKey, lastKey, offset, symbols);
 }

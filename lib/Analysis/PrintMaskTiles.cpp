@@ -8,6 +8,7 @@
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/AffineExpr.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "llvm/Support/InterleavedRange.h"
 #include "llvm/Support/MathExtras.h"
 
 namespace mlir::flashattn {
@@ -45,9 +46,10 @@ static int64_t evaluate(AffineExpr expr, ArrayRef<int64_t> operands) {
   }
 }
 
-bool flashattn::isVisible(ArrayRef<IntegerSet> visible, int64_t p, int64_t k, int64_t nq,
-                          int64_t nk) {
-  int64_t operands[] = {p, k, nq, nk};
+bool flashattn::isVisible(ArrayRef<IntegerSet> visible, int64_t p, int64_t k,
+                          ArrayRef<int64_t> symbols) {
+  SmallVector<int64_t> operands = {p, k};
+  llvm::append_range(operands, symbols);
   return llvm::any_of(visible, [&](IntegerSet set) {
     return llvm::all_of(llvm::zip(set.getConstraints(), set.getEqFlags()), [&](auto constraint) {
       int64_t value = evaluate(std::get<0>(constraint), operands);
@@ -126,9 +128,11 @@ void TileMap::countPairs(int64_t p, int64_t k, int64_t queries, int64_t keys) {
   if (!countsAll)
     return;
   termsLeft -= queries * keys * termsOfPair;
+  SmallVector<int64_t> values = {nq, nk};
+  llvm::append_range(values, symbols);
   for (int64_t i = 0; i < queries; ++i)
     for (int64_t j = 0; j < keys; ++j)
-      pairs += isVisible(visible, p + i, k + j, nq, nk);
+      pairs += isVisible(visible, p + i, k + j, values);
 }
 
 std::string TileMap::draw(const TileIntervalPlan &plan, Location loc, int64_t first) {
@@ -141,9 +145,14 @@ std::string TileMap::draw(const TileIntervalPlan &plan, Location loc, int64_t fi
   int64_t rows = std::min(tileM, getLineLength() - first);
   int64_t start = areLinesQueries() ? offset + first : first;
   std::string line(llvm::divideCeil(getLength(), tileN), '.');
+  SymbolValues values{constant(nq), constant(nk)};
+  for (int64_t symbol : symbols) {
+    Value value = constant(symbol);
+    values.others.push_back({value, value});
+  }
   for (const TileInterval &interval :
        plan.emit(builder, loc, constant(start), constant(start + rows - 1), constant(offset),
-                 constant(nq), constant(nk))) {
+                 values)) {
     int64_t begin = *getConstantIntValue(interval.begin);
     int64_t fullBegin = *getConstantIntValue(interval.fullBegin);
     int64_t fullEnd = *getConstantIntValue(interval.fullEnd);
@@ -179,7 +188,9 @@ void flashattn::printTileMap(raw_ostream &os, MaskAttrInterface mask, ArrayRef<I
                              Location loc, const TileMapSizes &sizes, TileAxis axis) {
   constexpr int64_t kMost = 100; // maximum number of characters along an axis
   TileMap map(sizes, axis, visible);
-  TileIntervalPlan plan(visible, map.axis, map.tileN);
+  TileIntervalPlan plan(
+      visible, map.axis, map.tileN,
+      SmallVector<SymbolKnowledge>(map.symbols.size(), SymbolKnowledge::Value));
   int64_t down = llvm::divideCeil(llvm::divideCeil(map.getLineLength(), map.tileM), kMost);
   int64_t across = llvm::divideCeil(llvm::divideCeil(map.getLength(), map.tileN), kMost);
 
@@ -190,6 +201,8 @@ void flashattn::printTileMap(raw_ostream &os, MaskAttrInterface mask, ArrayRef<I
     os << "none";
   os << ": nq = " << map.nq << ", nk = " << map.nk << ", tile-m = " << map.tileM
      << ", tile-n = " << map.tileN << ", offset = " << map.offset;
+  if (!map.symbols.empty())
+    os << ", symbols = " << llvm::interleaved_array(map.symbols);
   if (!map.areLinesQueries())
     os << ", a line for tile-m keys, a character for tile-n queries";
   if (down > 1 || across > 1)
@@ -256,6 +269,12 @@ LogicalResult PrintMaskTiles::draw(AttentionOpInterface op) {
   map.nq = numQueries;
   map.nk = numKeys;
   map.offset = start;
+  if (symbols.size() != op.countSymbols())
+    return op->emitError() << "expected option 'symbols' with " << op.countSymbols()
+                           << " values, one for each operand of per_sequence, per_query and "
+                              "per_key, but got "
+                           << symbols.size();
+  map.symbols.assign(symbols.begin(), symbols.end());
   // With packed heads, a tile has an equal share of the rows for each head.
   map.tileM = tileM != 0 ? tileM : schedule ? schedule.getTileM() / schedule.getPack() : 64;
   map.tileN = tileN != 0 ? tileN : schedule ? schedule.getTileN() : 64;

@@ -11,7 +11,7 @@ using namespace mlir::flashattn::masktile;
 SmallVector<Value> MaskBuilder::lookUp(ArrayRef<SmallVector<Linear>> table, Value number,
                                        size_t slots) {
   Type index = builder.getIndexType();
-  SmallVector<Type> types(slots * std::tuple_size_v<Linear>, index);
+  SmallVector<Type> types(slots * keyExists.size(), index);
   SmallVector<int64_t> cases = llvm::to_vector(llvm::seq<int64_t>(0, table.size() - 1));
   auto chosen = scf::IndexSwitchOp::create(builder, loc, types, number, cases, cases.size());
   OpBuilder::InsertionGuard guard(builder);
@@ -20,7 +20,7 @@ SmallVector<Value> MaskBuilder::lookUp(ArrayRef<SmallVector<Linear>> table, Valu
     builder.createBlock(&region);
     SmallVector<Value> values;
     for (size_t slot = 0; slot < slots; ++slot)
-      for (int64_t coefficient : slot < set.size() ? set[slot] : Linear{})
+      for (int64_t coefficient : slot < set.size() ? set[slot] : Linear(keyExists.size(), 0))
         values.push_back(constant(index, coefficient));
     scf::YieldOp::create(builder, loc, values);
   }
@@ -93,13 +93,14 @@ Term MaskBuilder::buildTable(ArrayRef<SmallVector<Linear>> table) {
     SmallVector<Value> coefficients = lookUp(table, loop.getInductionVar(), slots);
     // base + rowFactor i + columnFactor j >= 0 for each slot.
     SmallVector<Slot> constraints;
-    constexpr size_t kSize = std::tuple_size_v<Linear>;
+    const size_t kSize = keyExists.size();
     Value reaches = constant(builder.getI1Type(), 1);
     for (size_t slot = 0; slot < slots; ++slot) {
       ArrayRef<Value> mine = ArrayRef(coefficients).slice(slot * kSize, kSize);
       Value base = mine.back();
       for (unsigned i = 0; i < operands.size(); ++i)
-        base = make<arith::AddIOp>(base, make<arith::MulIOp>(mine[i], operands[i]));
+        if (operands[i].getType().isIndex())
+          base = make<arith::AddIOp>(base, make<arith::MulIOp>(mine[i], operands[i]));
       constraints.push_back({clamp(base), mine[rowAxis], mine[columnAxis]});
       Value most = base;
       for (auto [factor, last] :

@@ -10,21 +10,20 @@ using namespace mlir;
 using namespace mlir::flashattn;
 using namespace mlir::flashattn::masktile;
 
-static std::optional<Linear> getLinear(AffineExpr expr) {
+std::optional<Linear> MaskBuilder::getLinear(AffineExpr expr) const {
   bool hasDivision = false;
   expr.walk([&](AffineExpr e) {
     hasDivision |= e.getKind() == AffineExprKind::Mod || e.getKind() == AffineExprKind::FloorDiv ||
                    e.getKind() == AffineExprKind::CeilDiv;
   });
   SmallVector<int64_t> flat;
-  if (hasDivision || failed(getFlattenedAffineExpr(expr, 2, 2, &flat)) || flat.size() != 5)
+  if (hasDivision || failed(getFlattenedAffineExpr(expr, 2, operands.size() - 2, &flat)) ||
+      flat.size() != keyExists.size())
     return std::nullopt;
-  Linear linear;
-  llvm::copy(flat, linear.begin());
-  return linear;
+  return Linear(ArrayRef<int64_t>(flat));
 }
 
-static bool implies(ArrayRef<Linear> given, Linear row) {
+static bool implies(ArrayRef<Linear> given, const Linear &row) {
   presburger::Simplex simplex(row.size() - 1);
   for (const Linear &r : given)
     simplex.addInequality(presburger::getDynamicAPIntVec(ArrayRef<int64_t>(r)));
@@ -80,13 +79,13 @@ Value MaskBuilder::clamp(Value base) {
   return make<arith::IndexCastOp>(builder.getI32Type(), base);
 }
 
-Term MaskBuilder::limit(const Linear &linear) {
-  Type index = builder.getIndexType(), i32 = builder.getI32Type();
+Value MaskBuilder::getBase(const Linear &linear) {
+  Type index = builder.getIndexType();
   Value base;
   for (bool positive : {true, false})
     for (unsigned i = 0; i < operands.size(); ++i) {
       int64_t factor = linear[i];
-      if (factor == 0 || (factor > 0) != positive)
+      if (factor == 0 || (factor > 0) != positive || !operands[i].getType().isIndex())
         continue;
       Value term = operands[i];
       if (factor != 1 && factor != -1)
@@ -97,9 +96,15 @@ Term MaskBuilder::limit(const Linear &linear) {
         base = base ? make<arith::AddIOp>(base, term) : term;
     }
   if (!base)
-    base = constant(index, linear[4]);
-  else if (linear[4] != 0)
-    base = make<arith::AddIOp>(base, constant(index, linear[4]));
+    base = constant(index, linear.back());
+  else if (linear.back() != 0)
+    base = make<arith::AddIOp>(base, constant(index, linear.back()));
+  return base;
+}
+
+Term MaskBuilder::limit(const Linear &linear) {
+  Type i32 = builder.getI32Type();
+  Value base = getBase(linear);
   if (linear[0] == 0 && linear[1] == 0)
     return {base, {}};
 
@@ -123,8 +128,12 @@ Term MaskBuilder::evaluate(AffineExpr expr) {
   Type index = builder.getIndexType();
   if (auto constantExpr = dyn_cast<AffineConstantExpr>(expr))
     return {constant(index, constantExpr.getValue()), {}};
-  if (auto symbol = dyn_cast<AffineSymbolExpr>(expr))
-    return {operands[2 + symbol.getPosition()], {}};
+  if (auto symbol = dyn_cast<AffineSymbolExpr>(expr)) {
+    Term term = getSymbol(symbol.getPosition());
+    if (!term.value.getType().isIndex())
+      term.value = make<arith::IndexCastOp>(getType(index, term.shape), term.value);
+    return term;
+  }
   if (auto dim = dyn_cast<AffineDimExpr>(expr)) {
     bool queries = dim.getPosition() == 0;
     Value &position = positions[dim.getPosition()];
@@ -260,8 +269,12 @@ std::optional<Sum> MaskBuilder::evaluateNarrow(AffineExpr expr) {
   };
   if (auto constantExpr = dyn_cast<AffineConstantExpr>(expr))
     return Sum{constant(index, constantExpr.getValue()), {}, {}, {}};
-  if (auto symbol = dyn_cast<AffineSymbolExpr>(expr))
-    return Sum{operands[2 + symbol.getPosition()], {}, {}, {}};
+  if (auto symbol = dyn_cast<AffineSymbolExpr>(expr)) {
+    Term term = getSymbol(symbol.getPosition());
+    if (!term.value.getType().isIndex())
+      return std::nullopt;
+    return Sum{term.value, {}, {}, {}};
+  }
   if (auto dim = dyn_cast<AffineDimExpr>(expr)) {
     bool isQuery = dim.getPosition() == 0;
     Sum sum{operands[dim.getPosition()], {}, {}, {}};
@@ -302,6 +315,66 @@ std::optional<Sum> MaskBuilder::evaluateNarrow(AffineExpr expr) {
   return lhs;
 }
 
+Term MaskBuilder::getSymbol(unsigned i) const {
+  Value value = operands[2 + i];
+  auto type = dyn_cast<VectorType>(value.getType());
+  if (!type)
+    return {value, {}};
+  bool alongRows = type.getDimSize(0) != 1, alongColumns = type.getDimSize(1) != 1;
+  return {value, columns == TileAxis::Keys ? Shape{alongRows, alongColumns}
+                                           : Shape{alongColumns, alongRows}};
+}
+
+std::optional<unsigned> MaskBuilder::findVarying(const Linear &linear) const {
+  std::optional<unsigned> found;
+  for (unsigned i = 2; i < operands.size(); ++i) {
+    if (linear[i] == 0 || operands[i].getType().isIndex())
+      continue;
+    if (found || std::abs(linear[i]) != 1)
+      return std::nullopt;
+    found = i - 2;
+  }
+  return found && isNarrow(linear) ? found : std::nullopt;
+}
+
+/// A symbol u and the base b are added as a sum that is clamped like a base: u is limited to the
+/// range in which b + u, or b - u, has at most this magnitude.
+Sum MaskBuilder::evaluateVarying(const Linear &linear, unsigned symbol) {
+  Type index = builder.getIndexType(), i32 = builder.getI32Type();
+  constexpr int64_t kLeast = std::numeric_limits<int32_t>::min();
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  auto wide = [&](int64_t value) { return constant(index, value); };
+  auto narrow = [&](Value value) {
+    value = make<arith::MinSIOp>(make<arith::MaxSIOp>(value, wide(kLeast)), wide(kMost));
+    return Term{make<arith::IndexCastOp>(i32, value), {}};
+  };
+  // Beyond these limits, b decides whatever u is.
+  Value base = make<arith::MinSIOp>(getBase(linear), wide(kMost + kBaseLimit));
+  base = make<arith::MaxSIOp>(base, wide(kLeast - kBaseLimit));
+  bool adds = linear[2 + symbol] > 0;
+  Value from = adds ? make<arith::SubIOp>(wide(-kBaseLimit), base)
+                    : make<arith::SubIOp>(base, wide(kBaseLimit));
+  Value to = make<arith::AddIOp>(from, wide(2 * kBaseLimit));
+  Term u = binary<arith::MaxSIOp>(getSymbol(symbol), narrow(from));
+  u = binary<arith::MinSIOp>(u, narrow(to));
+  // The sum wraps around to its value, which fits 32 bits.
+  Term low{make<arith::TruncIOp>(
+               i32, make<arith::IndexCastOp>(builder.getI64Type(), base)), {}};
+  Term both = adds ? binary<arith::AddIOp>(u, low) : binary<arith::SubIOp>(low, u);
+
+  Sum sum{wide(0), {}, {}, {}};
+  for (bool queries : {true, false}) {
+    Offset &part = queries ? sum.queries : sum.keys;
+    if (int64_t factor = linear[queries ? 0 : 1])
+      part.term = scaledStep(queries, factor);
+  }
+  Offset &part = both.shape.queries && both.shape.keys ? sum.pairs
+                 : both.shape.queries                  ? sum.queries
+                                                       : sum.keys;
+  part.term = part.term.value ? binary<arith::AddIOp>(part.term, both) : both;
+  return sum;
+}
+
 Term MaskBuilder::test(Sum sum, bool isEquality) {
   Type i32 = builder.getI32Type();
   Term zero{constant(i32, 0), {}};
@@ -322,9 +395,13 @@ Term MaskBuilder::test(Sum sum, bool isEquality) {
 SmallVector<Constraint> MaskBuilder::simplify(IntegerSet set, bool addKeyExists) const {
   // Drops constraints that the others imply. 0 <= k, nq, nk always hold, and k < nk holds if it is
   // added.
-  SmallVector<Linear> known = {{0, 1, 0, 0, 0}, {0, 0, 1, 0, 0}, {0, 0, 0, 1, 0}};
+  SmallVector<Linear> known;
+  for (unsigned operand : {1, 2, 3}) {
+    known.emplace_back(keyExists.size(), 0);
+    known.back()[operand] = 1;
+  }
   if (addKeyExists)
-    known.push_back(kKeyExists);
+    known.push_back(keyExists);
   SmallVector<Constraint> constraints;
   for (auto [expr, isEquality] : llvm::zip(set.getConstraints(), set.getEqFlags()))
     constraints.push_back({expr, isEquality, getLinear(expr)});
@@ -357,8 +434,14 @@ SmallVector<Constraint> MaskBuilder::simplify(IntegerSet set, bool addKeyExists)
       ++i;
   }
   if (addKeyExists)
-    constraints.push_back({{}, /*isEquality=*/false, kKeyExists});
+    constraints.push_back({{}, /*isEquality=*/false, keyExists});
   return constraints;
+}
+
+bool MaskBuilder::hasVarying(const Linear &linear) const {
+  return llvm::any_of(llvm::zip(linear, operands), [](auto term) {
+    return std::get<0>(term) != 0 && !std::get<1>(term).getType().isIndex();
+  });
 }
 
 bool MaskBuilder::isNarrow(const Linear &linear) const {
@@ -375,7 +458,11 @@ void MaskBuilder::addConstraints(ArrayRef<Constraint> constraints, Term (&parts)
   // element of the tile is compared once.
   SmallVector<std::pair<int64_t, Term>> limits;
   for (const Constraint &c : constraints) {
-    if (!c.linear || !isNarrow(*c.linear)) {
+    if (std::optional<unsigned> symbol = c.linear ? findVarying(*c.linear) : std::nullopt) {
+      add(test(evaluateVarying(*c.linear, *symbol), c.isEquality));
+      continue;
+    }
+    if (!c.linear || !isNarrow(*c.linear) || hasVarying(*c.linear)) {
       // Divisions of other constraints run on rows or columns alone, and are few.
       std::optional<Sum> sum;
       if (countPairDivisions(c.expr) > 0)
@@ -421,7 +508,7 @@ Value MaskBuilder::build(ArrayRef<IntegerSet> visible) {
           rows.push_back(*row);
         }
       }
-    return implies(rows, kKeyExists);
+    return implies(rows, keyExists);
   });
 
   Shape full{true, true};
@@ -445,8 +532,9 @@ Value MaskBuilder::build(ArrayRef<IntegerSet> visible) {
   constexpr size_t kMostUnrolled = 8;
   if (unrolled.size() > kMostUnrolled)
     llvm::erase_if(unrolled, [&](ArrayRef<Constraint> constraints) {
-      if (!llvm::all_of(constraints,
-                        [&](const Constraint &c) { return c.linear && isNarrow(*c.linear); }))
+      if (!llvm::all_of(constraints, [&](const Constraint &c) {
+            return c.linear && isNarrow(*c.linear) && !hasVarying(*c.linear);
+          }))
         return false;
       SmallVector<Linear> &rows = table.emplace_back();
       for (const Constraint &c : constraints) {
@@ -473,7 +561,7 @@ Value MaskBuilder::build(ArrayRef<IntegerSet> visible) {
 }
 
 Value flashattn::buildVisibleTile(OpBuilder &builder, Location loc, ArrayRef<IntegerSet> visible,
-                                  Value p0, Value k0, Value nq, Value nk, int64_t m, int64_t n,
+                                  Value p0, Value k0, ValueRange symbols, int64_t m, int64_t n,
                                   RowPattern pattern, TileAxis columns, TileAxis numbers) {
-  return MaskBuilder(builder, loc, p0, k0, nq, nk, m, n, pattern, columns, numbers).build(visible);
+  return MaskBuilder(builder, loc, p0, k0, symbols, m, n, pattern, columns, numbers).build(visible);
 }

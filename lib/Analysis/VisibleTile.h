@@ -20,9 +20,8 @@ namespace mlir::flashattn::masktile {
 constexpr int64_t kBaseLimit = int64_t(1) << 30;
 constexpr int64_t kMaxNarrowCoefficient = int64_t(1) << 20;
 
-/// A linear constraint over [p, k, nq, nk, 1].
-using Linear = std::array<int64_t, 5>;
-constexpr Linear kKeyExists = {0, -1, 0, 1, -1}; // k < nk
+/// A linear constraint over [p, k, nq, nk, further symbols, 1].
+using Linear = SmallVector<int64_t, 5>;
 
 /// The axes that a value depends on, which determine the shape at which it is computed.
 struct Shape {
@@ -65,10 +64,15 @@ struct Constraint {
 
 class MaskBuilder {
 public:
-  MaskBuilder(OpBuilder &builder, Location loc, Value p0, Value k0, Value nq, Value nk, int64_t m,
+  MaskBuilder(OpBuilder &builder, Location loc, Value p0, Value k0, ValueRange symbols, int64_t m,
               int64_t n, RowPattern pattern, TileAxis columns, TileAxis numbers)
-      : builder(builder), loc(loc), operands{p0, k0, nq, nk}, m(m), n(n), pattern(pattern),
-        columns(columns), numbers(numbers) {}
+      : builder(builder), loc(loc), operands{p0, k0}, m(m), n(n), pattern(pattern),
+        columns(columns), numbers(numbers), keyExists(3 + symbols.size(), 0) {
+    llvm::append_range(operands, symbols);
+    keyExists[1] = -1; // k < nk
+    keyExists[3] = 1;
+    keyExists.back() = -1;
+  }
 
   Value build(ArrayRef<IntegerSet> visible);
 
@@ -123,6 +127,15 @@ private:
   Term limit(const Linear &linear);
   /// Returns limit >= -factor * number or, for an equality, limit == -factor * number.
   Term test(Term limit, int64_t factor, bool isEquality);
+  /// Returns the operand of symbol `i`, which counts from nq, with its shape.
+  Term getSymbol(unsigned i) const;
+  /// Whether `linear` has the term of exactly one symbol that varies over the tile, with the factor
+  /// 1 or -1, and is narrow without it. Returns this symbol.
+  std::optional<unsigned> findVarying(const Linear &linear) const;
+  /// Returns `linear`, of the varying symbol `symbol`, as a sum of 32-bit terms.
+  Sum evaluateVarying(const Linear &linear, unsigned symbol);
+  /// Returns the terms of `linear` that are the same for all pairs, an index value.
+  Value getBase(const Linear &linear);
   /// Evaluates an expression in index arithmetic, each subexpression at its own shape.
   Term evaluate(AffineExpr expr);
   /// Evaluates an expression as a sum of 32-bit summands, or returns nullopt if they may not fit.
@@ -132,9 +145,13 @@ private:
   Offset add(Offset a, Offset b);
   /// Returns sum >= 0 or, for an equality, sum == 0.
   Term test(Sum sum, bool isEquality);
+  /// Returns `expr` as a constraint of all operands, unless it has a division.
+  std::optional<Linear> getLinear(AffineExpr expr) const;
   /// Returns the constraints of `set` that are not implied by the others or by 0 <= k, nq, nk. With
   /// `addKeyExists`, k < nk is one of them.
   SmallVector<Constraint> simplify(IntegerSet set, bool addKeyExists) const;
+  /// Whether `linear` has a term of a symbol that varies over the tile.
+  bool hasVarying(const Linear &linear) const;
   /// Whether the queries and keys of a tile add less than kBaseLimit to `linear`.
   bool isNarrow(const Linear &linear) const;
   /// Computes the conjunction of the constraints that depend on neither axis, on the keys, on the
@@ -156,10 +173,11 @@ private:
 
   OpBuilder &builder;
   Location loc;
-  std::array<Value, 4> operands;
+  SmallVector<Value> operands; ///< of [p, k, nq, nk, further symbols]
   int64_t m, n;
   RowPattern pattern;
   TileAxis columns, numbers;
+  Linear keyExists;
   /// Results of `step` by axis and element type, emitted once.
   Value steps[2][2];
   std::array<Value, 2> positions; // p0 + i, k0 + j in index

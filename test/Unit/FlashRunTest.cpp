@@ -63,7 +63,7 @@ TEST(Reference, VisibleKeysAreThoseOfTheSets) {
         for (int64_t row = 0; row < problem.numQueries; ++row) {
           std::vector<bool> visible(problem.numKeys);
           int64_t last = -1;
-          for (KeyInterval interval : getVisibleKeys(problem, row)) {
+          for (KeyInterval interval : getVisibleKeys(problem, row, /*b=*/0, /*h=*/0)) {
             ASSERT_GT(interval.begin, last); // disjoint, in order, never touching
             last = interval.end;
             for (int64_t k = interval.begin; k < interval.end; ++k)

@@ -51,7 +51,7 @@ protected:
       };
       int64_t shift = keys ? s.offset : 0;
       auto intervals = plan.emit(builder, loc, constant(y0 + shift), constant(y1 - 1 + shift),
-                                 constant(s.offset), constant(s.nq), constant(s.nk));
+                                 constant(s.offset), {constant(s.nq), constant(s.nk)});
       std::string state(numTiles, '.');
       int64_t previous = std::numeric_limits<int64_t>::min();
       auto fail = [&](const llvm::Twine &what) {
@@ -242,7 +242,7 @@ TEST_F(MaskTiles, NamedMasksAreTight) {
       SmallVector<IntegerSet> sets = mask.getVisibleSets();
       ASSERT_TRUE(check(sets, s, /*tight=*/true, predicate)) << "case " << i;
       for (int64_t k = 0; k < s.nk; ++k)
-        ASSERT_EQ(flashattn::isVisible(sets, s.offset, k, s.nq, s.nk), predicate(s.offset, k));
+        ASSERT_EQ(flashattn::isVisible(sets, s.offset, k, {s.nq, s.nk}), predicate(s.offset, k));
     }
   }
 }
@@ -272,7 +272,7 @@ TEST_F(MaskTiles, SymbolicBoundsFold) {
   Value nq = block.addArgument(index, loc), nk = block.addArgument(index, loc);
   auto build = [&](Attribute mask) {
     return buildKeyIntervals(builder, loc, cast<MaskAttrInterface>(mask).getVisibleSets(), first,
-                             last, nq, nk, 64);
+                             last, {nq, nk}, 64);
   };
   auto none = build(AllOfAttr::get(&ctx, ArrayAttr::get(&ctx, {})));
   ASSERT_EQ(none.size(), 1u);

@@ -220,8 +220,9 @@ TEST_F(VisibleTile, MatchesTheSet) {
     else if (random.oneIn(2))
       pattern.repeat = random.between(1, s.tileM);
     bool transposed = random.oneIn(2);
-    Value tile = buildVisibleTile(builder, loc, sets, constant(p0), constant(k0), constant(s.nq),
-                                  constant(s.nk), s.tileM, s.tileN, pattern,
+    Value tile = buildVisibleTile(builder, loc, sets, constant(p0), constant(k0),
+                                  ValueRange{constant(s.nq), constant(s.nk)}, s.tileM, s.tileN,
+                                  pattern,
                                   transposed ? TileAxis::Queries : TileAxis::Keys);
     int64_t shape[] = {s.tileM, s.tileN};
     if (transposed)
@@ -272,7 +273,7 @@ TEST_F(VisibleTile, MergesLimits) {
     SmallVector<Value> v;
     for (int j = 0; j < 4; ++j)
       v.push_back(block.addArgument(builder.getIndexType(), loc));
-    buildVisibleTile(builder, loc, toSets(c.mask, &ctx), v[0], v[1], v[2], v[3], 16, 8);
+    buildVisibleTile(builder, loc, toSets(c.mask, &ctx), v[0], v[1], ValueRange{v[2], v[3]}, 16, 8);
     int64_t tileCompares = 0, rowMinima = 0;
     for (Operation &op : block) {
       if (auto compare = dyn_cast<arith::CmpIOp>(op))
@@ -297,7 +298,7 @@ TEST_F(VisibleTile, OfLargeCoefficients) {
   Value zero = arith::ConstantIndexOp::create(builder, loc, 0);
   Value length = arith::ConstantIndexOp::create(builder, loc, 1024);
   Value tile =
-      buildVisibleTile(builder, loc, toSets({{c}}, &ctx), zero, zero, length, length, 1024, 1024);
+      buildVisibleTile(builder, loc, toSets({{c}}, &ctx), zero, zero, ValueRange{length, length}, 1024, 1024);
   Interpreter interpreter;
   ASSERT_TRUE(interpreter.run(block));
   for (int64_t r = 0; r < 1024; ++r)

@@ -287,7 +287,7 @@ Error KeyGatherer::findPages() {
       if (isWhole && of.numQueries)
         set({of.firstKey, of.firstKey + of.numKeys});
       for (int64_t i = 0; i < of.numQueries && !isWhole; ++i)
-        for (KeyInterval keys : getVisibleKeys(problem, of.firstQuery + i, batch))
+        for (KeyInterval keys : getVisibleKeys(problem, of.firstQuery + i, batch, /*h=*/0))
           set(keys);
     }
   int64_t pool = problem.getOperand("k")->getShape().front();
@@ -342,8 +342,15 @@ Expected<AttentionProblem> flashattn::getProblem(const CheckedOp &op, const Oper
   }
   problem.scalar = values.get("q")->getScalar();
   for (const OperandRole &role : op.roles)
-    if (const HostTensor *value = values.get(role.getName()))
+    if (const HostTensor *value = values.get(role.getName())) {
       problem.operands.emplace_back(role.getName(), value);
+      if (role.rule->is(OperandRule::Variadic))
+        (role.rule->dims.contains('N')   ? problem.perQuery
+         : role.rule->dims.contains('K') ? problem.perKey
+                                         : problem.perSequence)
+            .push_back(value);
+    }
+  problem.hasPackedKeys = values.get("cu_seqlens_k");
   const HostTensor *offset = values.get("offset");
   problem.offset = offset                       ? int64_t(offset->get(0))
                    : op.attention.isBottomRight ? problem.numKeys - problem.numQueries

@@ -91,7 +91,8 @@ static Error inferShape(const Program &program, unsigned index,
 }
 
 /// Fills an argument with random values; an operand with a limit, such as `kv_len`, with integers
-/// from 0 to the limit, which increase if they are starts (S1).
+/// from 0 to the limit, which increase if they are starts (S1); and a symbol of the mask with
+/// integers from 0 to the number of keys.
 static void fillRandom(const Program &program, unsigned index,
                        ArrayRef<SmallVector<int64_t>> shapes, uint64_t seed, HostTensor &tensor) {
   int64_t limit = ShapedType::kDynamic;
@@ -101,7 +102,9 @@ static void fillRandom(const Program &program, unsigned index,
     return llvm::consumeError(sizes.takeError()); // checkInputs reports it
   for (auto [op, known] : llvm::zip_equal(program.ops, *sizes))
     for (auto [role, source] : llvm::zip_equal(op.op.roles, op.sources))
-      if (source.argument == index && role.rule->limit) {
+      if (source.argument == index && role.rule->is(OperandRule::Variadic)) {
+        limit = known.get('K');
+      } else if (source.argument == index && role.rule->limit) {
         limit = known.get(role.rule->limit);
         isSorted |= role.dims == "C";
         // P1: an entry is the index of a page.

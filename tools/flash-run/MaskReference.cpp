@@ -1,6 +1,7 @@
 //===- MaskReference.cpp - visible keys, evaluated from a mask's sets -----===//
 
 #include "Reference.h"
+#include "flashattn/Dialect/FlashAttn/IR/OperandRoles.h"
 #include "mlir/IR/AffineExpr.h"
 #include "llvm/Support/MathExtras.h"
 #include "llvm/Support/Parallel.h"
@@ -16,9 +17,20 @@ struct LinearInKey {
   int64_t slope, constant;
 };
 
-/// Values of the dimensions and symbols of a mask's set.
+/// Values of the dimensions and symbols of a mask's set, for one query.
 struct Point {
   int64_t p, nq, nk;
+  SmallVector<int64_t> symbols = {}; ///< those per sequence and per query
+  /// The elements of the symbols per key, for key 0 and those that follow.
+  SmallVector<std::pair<const HostTensor *, int64_t>> perKey = {};
+
+  /// Returns the value of symbol `i` after nq and nk for key `k`.
+  int64_t getSymbol(unsigned i, int64_t k) const {
+    if (i < symbols.size())
+      return symbols[i];
+    auto [tensor, first] = perKey[i - symbols.size()];
+    return tensor->get(first + k);
+  }
 };
 } // namespace
 
@@ -46,8 +58,10 @@ static int64_t evaluate(AffineExpr expr, const Point &point, int64_t k) {
     return constant.getValue();
   if (auto dim = dyn_cast<AffineDimExpr>(expr))
     return dim.getPosition() == 0 ? point.p : k;
-  if (auto symbol = dyn_cast<AffineSymbolExpr>(expr))
-    return symbol.getPosition() == 0 ? point.nq : point.nk;
+  if (auto symbol = dyn_cast<AffineSymbolExpr>(expr)) {
+    unsigned i = symbol.getPosition();
+    return i == 0 ? point.nq : i == 1 ? point.nk : point.getSymbol(i - 2, k);
+  }
   auto binary = cast<AffineBinaryOpExpr>(expr);
   return evaluateBinary(expr.getKind(), evaluate(binary.getLHS(), point, k),
                         evaluate(binary.getRHS(), point, k));
@@ -60,6 +74,9 @@ static std::optional<LinearInKey> getLine(AffineExpr expr, const Point &point) {
     auto dim = dyn_cast<AffineDimExpr>(expr);
     if (dim && dim.getPosition() == 1)
       return LinearInKey{1, 0};
+    auto symbol = dyn_cast<AffineSymbolExpr>(expr);
+    if (symbol && symbol.getPosition() >= 2 + point.symbols.size())
+      return std::nullopt;
     return LinearInKey{0, evaluate(expr, point, 0)};
   }
   std::optional<LinearInKey> lhs = getLine(binary.getLHS(), point);
@@ -174,13 +191,33 @@ std::optional<AttentionProblem::Sequence> AttentionProblem::getSequence(int64_t 
   return std::nullopt;
 }
 
+/// Returns the values for query `row` of batch `b` of `q`, in sequence `of`, and query head `h`.
+static Point getPoint(const AttentionProblem &problem, const AttentionProblem::Sequence &of,
+                      int64_t b, int64_t h, int64_t row) {
+  Point point{row - of.firstQuery + of.offset, of.numQueries, of.numKeys};
+  for (const HostTensor *given : problem.perSequence)
+    point.symbols.push_back(given->get(given->getNumElements() == 1 ? 0 : of.b));
+  auto getFirst = [](const HostTensor &given, int64_t batch, int64_t head) {
+    ArrayRef<int64_t> shape = given.getShape();
+    return ((shape[0] == 1 ? 0 : batch) * shape[1] + (shape[1] == 1 ? 0 : head)) * shape[2];
+  };
+  for (const HostTensor *given : problem.perQuery)
+    point.symbols.push_back(given->get(getFirst(*given, b, h) + row));
+  int64_t kvHead = h / (problem.queryHeads / problem.keyHeads);
+  for (const HostTensor *given : problem.perKey)
+    point.perKey.emplace_back(given, problem.hasPackedKeys
+                                         ? getFirst(*given, 0, kvHead) + of.firstKey
+                                         : getFirst(*given, of.b, kvHead));
+  return point;
+}
+
 SmallVector<KeyInterval> flashattn::getVisibleKeys(const AttentionProblem &problem, int64_t row,
-                                                   int64_t b) {
+                                                   int64_t b, int64_t h) {
   SmallVector<KeyInterval> intervals, merged;
   std::optional<AttentionProblem::Sequence> of = problem.getSequence(b, row);
   if (!of)
     return {};
-  Point point{row - of->firstQuery + of->offset, of->numQueries, of->numKeys};
+  Point point = getPoint(problem, *of, b, h, row);
   for (IntegerSet set : problem.sets)
     appendVisible(set, point, intervals);
   llvm::sort(intervals, [](auto a, auto b) { return a.begin < b.begin; });
@@ -195,23 +232,32 @@ SmallVector<KeyInterval> flashattn::getVisibleKeys(const AttentionProblem &probl
   return merged;
 }
 
-/// Whether a constraint has a division or a multiple of p or k. A range of rational numbers between
-/// its bounds may then contain no integer.
-static bool hasGaps(AffineExpr expr) {
+/// Whether a constraint has a division, a multiple of p or k, or a symbol from `firstVarying` on. A
+/// range of rational numbers between its bounds may then contain no integer, or the constraint may
+/// not restrict the range.
+static bool hasGaps(AffineExpr expr, unsigned firstVarying) {
   bool divides = false;
   expr.walk([&](AffineExpr part) {
     divides |= part.getKind() == AffineExprKind::Mod ||
                part.getKind() == AffineExprKind::FloorDiv ||
                part.getKind() == AffineExprKind::CeilDiv;
+    auto symbol = dyn_cast<AffineSymbolExpr>(part);
+    divides |= symbol && symbol.getPosition() >= firstVarying;
   });
+  expr = expr.replaceSymbols(
+      SmallVector<AffineExpr>(2 + 3 * OperandRule::kMostOperands,
+                              getAffineConstantExpr(0, expr.getContext())));
   int64_t constant = evaluate(expr, {0, 0, 0}, 0);
   return divides || std::abs(evaluate(expr, {1, 0, 0}, 0) - constant) > 1 ||
          std::abs(evaluate(expr, {0, 0, 0}, 1) - constant) > 1;
 }
 
 bool flashattn::mayCountMoreRows(const AttentionProblem &problem) {
-  return llvm::any_of(problem.sets,
-                      [](IntegerSet set) { return llvm::any_of(set.getConstraints(), hasGaps); });
+  return llvm::any_of(problem.sets, [&](IntegerSet set) {
+    return llvm::any_of(set.getConstraints(), [&](AffineExpr constraint) {
+      return hasGaps(constraint, 2 + problem.perSequence.size());
+    });
+  });
 }
 
 CountedRows flashattn::getCountedRows(const AttentionProblem &problem, int64_t b) {
@@ -223,7 +269,7 @@ CountedRows flashattn::getCountedRows(const AttentionProblem &problem, int64_t b
     if (!isWhole) {
       counted = {counted.end, counted.begin}, queries = {endQuery, firstQuery};
       for (int64_t row = firstQuery; row < endQuery; ++row) {
-        SmallVector<KeyInterval> keys = getVisibleKeys(problem, row, b);
+        SmallVector<KeyInterval> keys = getVisibleKeys(problem, row, b, /*h=*/0);
         if (keys.empty())
           continue;
         queries = {std::min(queries.begin, row), row + 1};
@@ -239,11 +285,12 @@ CountedRows flashattn::getCountedRows(const AttentionProblem &problem, int64_t b
   return rows;
 }
 
-bool flashattn::isVisible(const AttentionProblem &problem, int64_t b, int64_t row, int64_t k) {
+bool flashattn::isVisible(const AttentionProblem &problem, int64_t b, int64_t h, int64_t row,
+                          int64_t k) {
   std::optional<AttentionProblem::Sequence> of = problem.getSequence(b, row);
   if (!of || !of->hasKey(k))
     return false;
-  Point point{row - of->firstQuery + of->offset, of->numQueries, of->numKeys};
+  Point point = getPoint(problem, *of, b, h, row);
   return llvm::any_of(problem.sets, [&](IntegerSet set) {
     return llvm::all_of(llvm::enumerate(set.getConstraints()), [&](auto constraint) {
       int64_t value = evaluate(constraint.value(), point, k - of->firstKey);
@@ -256,14 +303,19 @@ uint64_t flashattn::countVisiblePairs(const AttentionProblem &problem) {
   std::vector<uint64_t> counts(problem.numQueries);
   // Without lengths of their own, all batches are the same.
   bool isEachOwn = problem.getOperand("kv_len") || problem.getOperand("q_len") ||
-                   problem.getOperand("cu_seqlens_q");
+                   problem.getOperand("cu_seqlens_q") || !problem.perSequence.empty();
+  // Symbols per query or key may differ between heads.
+  bool areHeadsOwn = !problem.perQuery.empty() || !problem.perKey.empty();
+  isEachOwn |= areHeadsOwn;
+  int64_t heads = areHeadsOwn ? problem.queryHeads : 1;
   llvm::parallelFor(0, problem.numQueries, [&](size_t row) {
     for (int64_t b = 0; b < (isEachOwn ? problem.batch : 1); ++b)
-      for (KeyInterval interval : getVisibleKeys(problem, row, b))
-        counts[row] += interval.end - interval.begin;
+      for (int64_t h = 0; h < heads; ++h)
+        for (KeyInterval interval : getVisibleKeys(problem, row, b, h))
+          counts[row] += interval.end - interval.begin;
   });
   uint64_t pairs = 0;
   for (uint64_t count : counts)
     pairs += count;
-  return pairs * (isEachOwn ? 1 : problem.batch) * problem.queryHeads;
+  return pairs * (isEachOwn ? 1 : problem.batch) * (areHeadsOwn ? 1 : problem.queryHeads);
 }

@@ -134,7 +134,7 @@ static SmallVector<KeyInterval> keepOnly(const RowPlace &place, ArrayRef<KeyInte
 /// Returns the keys that the mask and `attn_mask` show to a row.
 static SmallVector<KeyInterval> getShownKeys(const AttentionProblem &problem,
                                              const RowPlace &place) {
-  SmallVector<KeyInterval> visible = getVisibleKeys(problem, place.row, place.b);
+  SmallVector<KeyInterval> visible = getVisibleKeys(problem, place.row, place.b, place.h);
   return place.attnMask ? keepOnly(place, visible) : visible;
 }
 
@@ -339,7 +339,7 @@ Gradients::Query Gradients::getQuery(int64_t h, int64_t i) const {
 
 bool Gradients::isShown(const Query &query, int64_t k) const {
   RowPlace place(problem, b, query.h, query.i);
-  return !query.log.isEmpty() && isVisible(problem, b, query.i, k) &&
+  return !query.log.isEmpty() && isVisible(problem, b, query.h, query.i, k) &&
          (!place.attnMask || getOfScores(*place.attnMask, place, k));
 }
 
@@ -396,9 +396,9 @@ GradientRow Gradients::computeQueryRow(int64_t h, int64_t i) const {
 Gradients::KeyRows Gradients::computeKeyRows(int64_t k) const {
   KeyRows rows{GradientRow(problem.dim), GradientRow(problem.valueDim)};
   for (int64_t i = 0; i < problem.numQueries; ++i) {
-    if (!isVisible(problem, b, i, k))
-      continue;
     for (int64_t h = firstHead; h < firstHead + group; ++h) {
+      if (!isVisible(problem, b, h, i, k))
+        continue;
       RowPlace place(problem, b, h, i);
       Query query = getQuery(h, i);
       if (query.log.isEmpty() || (place.attnMask && getOfScores(*place.attnMask, place, k) == 0))

@@ -27,8 +27,12 @@ struct AttentionProblem {
   /// Position of query 0 (rule A3).
   int64_t offset;
   bool isBSHD;
-  /// Sets over (p, k)[nq, nk]; a pair is visible if it is in one of the sets.
+  /// Sets over (p, k)[nq, nk, symbols]; a pair is visible if it is in one of the sets.
   SmallVector<IntegerSet> sets;
+  /// Y1, Y2: the values of the symbols. Broadcast dimensions have size 1.
+  SmallVector<const HostTensor *, 2> perSequence, perQuery, perKey;
+  /// Whether the rows of `perKey` are those of packed keys.
+  bool hasPackedKeys = false;
   Scalar scalar;
   /// Further modifications of the scores.
   std::optional<double> softcap;
@@ -90,17 +94,17 @@ struct KeyInterval {
   int64_t begin, end;
 };
 
-/// Whether the mask has a set with mod, floordiv or multiples of p or k, for which a compiled op
-/// may use larger ranges of rows (rules A7, P2).
+/// Whether the mask has a set with mod, floordiv, multiples of p or k, or symbols per query or key,
+/// for which a compiled op may use larger ranges of rows (rules A7, P2).
 bool mayCountMoreRows(const AttentionProblem &problem);
 
-/// Returns the keys that the mask shows to query `row` of batch `b`, as disjoint intervals in
-/// order.
-SmallVector<KeyInterval> getVisibleKeys(const AttentionProblem &problem, int64_t row,
-                                        int64_t b = 0);
+/// Returns the keys that the mask shows to query `row` of batch `b` and query head `h`, as disjoint
+/// intervals in order.
+SmallVector<KeyInterval> getVisibleKeys(const AttentionProblem &problem, int64_t row, int64_t b,
+                                        int64_t h);
 
-/// Whether the mask shows key `k` to query `row` of batch `b`.
-bool isVisible(const AttentionProblem &problem, int64_t b, int64_t row, int64_t k);
+/// Whether the mask shows key `k` to query `row` of batch `b` and query head `h`.
+bool isVisible(const AttentionProblem &problem, int64_t b, int64_t h, int64_t row, int64_t k);
 
 /// The rows of batch `b` that have an effect (rule A7). In each sequence, these are the keys from
 /// the first to the last that any query sees, and the queries from the first to the last that see

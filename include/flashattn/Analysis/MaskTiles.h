@@ -2,7 +2,8 @@
 //
 // Implements rules M3 to M6: tiles that contain a visible pair, full tiles, the mask of a partial
 // tile, and rows that see no key. Masks are unions of integer sets over (p, k)[nq, nk]
-// (MaskAttrInterface). Positions, keys and lengths are below 2^31 in absolute value.
+// (MaskAttrInterface). Positions, keys, lengths and the values of further symbols (rules Y1 and Y2)
+// are below 2^31 in absolute value.
 //
 //===----------------------------------------------------------------------===//
 
@@ -41,6 +42,30 @@ struct IndexRange {
   bool isAll() const { return !begin && !end; }
 };
 
+/// What is known of a symbol, for the tile on the axis that is not divided.
+enum class SymbolKnowledge {
+  Nothing,
+  Range, ///< its least and its greatest value
+  Value, ///< its only value
+};
+
+/// The least and the greatest value of a symbol, index values. Both are null if nothing is known,
+/// and the same Value if the symbol has one value.
+struct SymbolRange {
+  Value least, greatest;
+
+  bool isKnown() const { return least != nullptr; }
+  bool isValue() const { return least == greatest; }
+};
+
+/// The values of the symbols of a mask's sets.
+struct SymbolValues {
+  Value nq, nk;                      ///< numbers of queries and keys, index values
+  SmallVector<SymbolRange> others{}; ///< of the symbols that follow, in order
+
+  SmallVector<SymbolKnowledge> getKnowledge() const;
+};
+
 /// The axis that is divided into tiles.
 enum class TileAxis {
   /// Keys of a query tile (forward, dQ).
@@ -58,10 +83,17 @@ enum class TileAxis {
 /// gaps between the visible indices of a tile are narrower than a tile and the set is within a
 /// budget of elements. A constraint whose coefficients have a sum of absolute values above 2^31
 /// bounds no interval, and no tile is full.
+///
+/// A tile is tested with the least and the greatest value of a symbol that varies over the tile on
+/// the other axis (rule Y2). The intervals are then exact for sets in which only one such symbol,
+/// with one sign, and no index of the other axis counts. A symbol of which nothing is known may
+/// have any value: its constraints restrict no interval, and no tile is full.
 class TileIntervalPlan {
 public:
-  /// `tile` is the number of keys or queries of a tile, at least 1.
-  TileIntervalPlan(ArrayRef<IntegerSet> visible, TileAxis axis, int64_t tile);
+  /// `tile` is the number of keys or queries of a tile, at least 1. Of symbols past the end of
+  /// `symbols`, nothing is known.
+  TileIntervalPlan(ArrayRef<IntegerSet> visible, TileAxis axis, int64_t tile,
+                   ArrayRef<SymbolKnowledge> symbols = {});
   TileIntervalPlan(TileIntervalPlan &&);
   ~TileIntervalPlan();
 
@@ -69,17 +101,19 @@ public:
   /// constants, and returns the intervals. `first` and `last` (inclusive, first <= last) are the
   /// positions of the query tile (axis Keys) or the keys of the key tile (axis Queries). The caller
   /// must clamp `last` if a tile extends past the end. `offset` is the position of query 0; it is
-  /// not used for the axis Keys. With `constants`, an interval that is at most one tile, and the
-  /// same tile for all operands, becomes that tile, even if no pair of the tile is visible.
+  /// not used for the axis Keys. `symbols` have the plan's knowledge. With `constants`, an interval
+  /// that is at most one tile, and the same tile for all operands, becomes that tile, even if no
+  /// pair of the tile is visible.
   SmallVector<TileInterval> emit(OpBuilder &builder, Location loc, Value first, Value last,
-                                 Value offset, Value nq, Value nk, bool constants = false) const;
+                                 Value offset, const SymbolValues &symbols,
+                                 bool constants = false) const;
 
   /// Emits and returns the range from the first to the last index in any interval, for tiles of one
   /// index. `first` and `last` are those of all positions or keys. `align` is the alignment from
   /// which `offset` follows (rule A3), if any. If no pair is visible, `end` may be equal to `begin`
   /// or less.
   IndexRange emitHull(OpBuilder &builder, Location loc, Value first, Value last, Value offset,
-                      Value nq, Value nk, std::optional<Align> align) const;
+                      const SymbolValues &symbols, std::optional<Align> align) const;
 
   /// Whether, for all operands, every tile in an interval contains a visible pair.
   bool isExact() const;
@@ -112,8 +146,8 @@ private:
 /// is that of TileIntervalPlan::emit.
 SmallVector<TileInterval> buildKeyIntervals(OpBuilder &builder, Location loc,
                                             ArrayRef<IntegerSet> visible, Value firstPosition,
-                                            Value lastPosition, Value nq, Value nk, int64_t tileN,
-                                            bool constants = false);
+                                            Value lastPosition, const SymbolValues &symbols,
+                                            int64_t tileN, bool constants = false);
 
 /// Returns the sets that may show a key with index `least` or above to some query.
 SmallVector<IntegerSet> selectSetsFrom(ArrayRef<IntegerSet> visible, int64_t least);
@@ -123,15 +157,15 @@ SmallVector<IntegerSet> selectSetsFrom(ArrayRef<IntegerSet> visible, int64_t lea
 /// offset + t*tileM on.
 SmallVector<TileInterval> buildQueryIntervals(OpBuilder &builder, Location loc,
                                               ArrayRef<IntegerSet> visible, Value firstKey,
-                                              Value lastKey, Value offset, Value nq, Value nk,
-                                              int64_t tileM);
+                                              Value lastKey, Value offset,
+                                              const SymbolValues &symbols, int64_t tileM);
 
 /// Returns the range from the first to the last key that any query sees or, for the axis Queries,
 /// from the first to the last query that sees any key (rule A7). `offset` is the position of query
 /// 0, and `align` the alignment from which `offset` follows, if any. If no pair is visible, `end`
 /// may be equal to `begin` or less.
 IndexRange buildVisibleRange(OpBuilder &builder, Location loc, ArrayRef<IntegerSet> visible,
-                             TileAxis axis, Value offset, Value nq, Value nk,
+                             TileAxis axis, Value offset, const SymbolValues &symbols,
                              std::optional<Align> align);
 
 /// The positions of the rows of a tile: row i is at position (i / repeat) mod span, relative to the
@@ -143,24 +177,29 @@ struct RowPattern {
 
 /// Builds and returns the mask of a tile, vector<MxNxi1>: element (i, j) is true if the query of
 /// row i sees key k0 + j, which requires k0 + j < nk. The position of row i is p0 plus that of
-/// `pattern`. `p0`, `k0`, `nq` and `nk` are index values. If `columns` is Queries, the mask is
-/// transposed, vector<NxMxi1>.
+/// `pattern`. `p0` and `k0` are index values. `symbols` are the values of the sets' symbols: index
+/// values, the first of which are nq and nk, or i32 vectors for symbols that vary over the tile:
+/// vector<Mx1> for values per query, vector<1xN> for values per key, or vector<MxN>. If `columns` is
+/// Queries, the mask and these vectors are transposed, vector<NxMxi1>.
 ///
 /// Values that depend only on the row are vector<Mx1>, and values that depend only on the column
 /// vector<1xN>; only values that depend on both are computed per element. A linear constraint takes
 /// one 32-bit comparison per element: of each index along the axis `numbers` with a limit.
 Value buildVisibleTile(OpBuilder &builder, Location loc, ArrayRef<IntegerSet> visible, Value p0,
-                       Value k0, Value nq, Value nk, int64_t m, int64_t n, RowPattern pattern = {},
+                       Value k0, ValueRange symbols, int64_t m, int64_t n, RowPattern pattern = {},
                        TileAxis columns = TileAxis::Keys, TileAxis numbers = TileAxis::Keys);
 
-/// Whether the query at position `p` sees key `k`, for `nq` queries and `nk` keys.
-bool isVisible(ArrayRef<IntegerSet> visible, int64_t p, int64_t k, int64_t nq, int64_t nk);
+/// Whether the query at position `p` sees key `k`. `symbols` are the values of the sets' symbols:
+/// the numbers of queries and keys, and those of further symbols for this query and this key.
+bool isVisible(ArrayRef<IntegerSet> visible, int64_t p, int64_t k, ArrayRef<int64_t> symbols);
 
 /// The sizes for which a tile map is drawn.
 struct TileMapSizes {
   int64_t nq, nk;       ///< queries and keys, at least 1
   int64_t offset;       ///< position of query 0 (rule A3)
   int64_t tileM, tileN; ///< queries and keys of a tile, at least 1
+  /// Values of the symbols after nq and nk, the same for all queries and keys.
+  SmallVector<int64_t> symbols = {};
 };
 
 /// Prints the tiles of a mask as described for flashattn-print-mask-tiles: one line per `tileM`
@@ -179,6 +218,10 @@ void warnHiddenRows(AttentionOpInterface op);
 /// (rule M3) for tiles of `tile` keys or queries, because tiles without a visible pair may then be
 /// visited.
 void remarkInexactTiles(AttentionOpInterface op, int64_t tile, TileAxis axis = TileAxis::Keys);
+
+/// Returns what programs of `op` know of the symbols after nq and nk for tiles along `axis`: the
+/// values of symbols per sequence, and the ranges of those that vary along the other axis.
+SmallVector<SymbolKnowledge> getSymbolKnowledge(AttentionOpInterface op, TileAxis axis);
 
 } // namespace mlir::flashattn
 

@@ -29,6 +29,9 @@ def PrintMaskTiles : Pass<"flashattn-print-mask-tiles"> {
            "keys of a tile; by default as in the op's schedule, or 64">,
     Option<"offset", "offset", "int64_t", /*default=*/"0",
            "position of query 0; by default as the op defines it (rule A3)">,
+    ListOption<"symbols", "symbols", "int64_t",
+               "values of the operands of per_sequence, per_query and per_key, in this order, the "
+               "same for all queries and keys">,
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect"];
 }

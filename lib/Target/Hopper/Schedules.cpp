@@ -334,6 +334,7 @@ static StringRef findReaderOfNumbers(AttentionOpInterface op) {
   return op.hasScoreMod()   ? "a score_mod"
          : op.getBias()     ? "a bias"
          : op.getAttnMask() ? "an attn_mask"
+         : op.hasVaryingSymbols() ? "symbols of the mask per query or key"
                             : "";
 }
 
@@ -365,7 +366,8 @@ std::string warpgroups::explainCompactRefusal(AttentionOpInterface op, ScheduleA
     other = op.getKvLen()             ? "a kv_len"
             : op.getQLen()            ? "a q_len"
             : op.hasPackedSequences() ? "packed sequences"
-                                      : "an offset of each batch";
+            : op.getOffsets()         ? "an offset of each batch"
+                                      : "symbols of the mask per sequence";
   if (!other.empty())
     return llvm::formatv(
         "expected compact_kv 0 with {0}, which depends on the key's position, but got 1", other);

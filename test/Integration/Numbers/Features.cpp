@@ -300,7 +300,7 @@ void flashattn::plantNaN(const OpOfFunction &op, const AttentionProblem &problem
     llvm::BitVector existing(problem.numKeys), seen(problem.numKeys),
         kept(problem.numKeys, !attnMask);
     for (int64_t row = 0; row < problem.numQueries; ++row) {
-      for (KeyInterval interval : getVisibleKeys(problem, row, b))
+      for (KeyInterval interval : getVisibleKeys(problem, row, b, /*h=*/0))
         seen.set(interval.begin, interval.end);
       for (int64_t k = 0; k < problem.numKeys; ++k)
         for (int64_t h = 0; h < problem.queryHeads && !kept[k]; ++h)
@@ -381,7 +381,7 @@ void flashattn::plantInPages(const OpOfFunction &op, const AttentionProblem &pro
       if (mayCountMoreRows(problem))
         see({of.firstKey, of.firstKey + of.numKeys});
       for (int64_t row = 0; row < of.numQueries; ++row)
-        for (KeyInterval interval : getVisibleKeys(problem, of.firstQuery + row, batch))
+        for (KeyInterval interval : getVisibleKeys(problem, of.firstQuery + row, batch, /*h=*/0))
           see(interval);
       for (int64_t k = of.firstKey; k < of.firstKey + of.numKeys; ++k)
         if (keys[k] && seen[getEntry(k)])

@@ -121,13 +121,14 @@ static constexpr llvm::StringLiteral kAttention[] = {
     "mask",      "scale",        "softcap",      "align",        "layout",       "invariant",
     "schedule",  "ins",          "bias",         "attn_mask",    "sink_logits",  "kv_len",
     "q_len",     "cu_seqlens_q", "cu_seqlens_k", "min_seqlen_q", "max_seqlen_q", "page_table",
-    "leftpad_k", "offset",       "score_mod",    "outs"};
+    "leftpad_k", "offset",       "per_sequence", "per_query",    "per_key",      "score_mod",
+    "outs"};
 
 static constexpr llvm::StringLiteral kAttentionBackward[] = {
     "mask",     "scale",  "softcap",      "align",        "layout",    "deterministic",
     "schedule", "ins",    "d_lse",        "bias",         "attn_mask", "sink_logits",
-    "kv_len",   "q_len",  "cu_seqlens_q", "cu_seqlens_k", "offset",    "score_mod",
-    "outs",     "d_bias", "d_sink_logits"};
+    "kv_len",   "q_len",  "cu_seqlens_q", "cu_seqlens_k", "offset",    "per_sequence",
+    "per_query", "per_key", "score_mod",  "outs",         "d_bias",    "d_sink_logits"};
 
 static constexpr llvm::StringLiteral kCombine[] = {
     "layout", "ins", "lse_rests", "sink_logits", "cu_seqlens_q", "min_seqlen_q", "outs"};
@@ -293,6 +294,8 @@ private:
     if (name == "ins" || name == "outs")
       return failure(parseList(getListed(clauses, rules, name)) || parser.parseRParen());
     const auto *rule = llvm::find_if(rules, [&](auto &rule) { return rule.name == name; });
+    if (rule != rules.end() && rule->is(OperandRule::Variadic))
+      return failure(parseVariadic(*rule) || parser.parseRParen());
     if (rule != rules.end()) {
       // A1: `scale(0.1)` is the attribute, `scale(%x)` the operand.
       OpAsmParser::UnresolvedOperand value;
@@ -305,7 +308,7 @@ private:
           Type type;
           if (parser.parseType(type))
             return failure();
-          operands[rule - rules.begin() + 1] = {value, type};
+          operands[rule - rules.begin() + 1] = {{value, type}};
           return parser.parseRParen();
         }
         return failure(parseOperandType(*rule, value) || parser.parseRParen());
@@ -327,7 +330,26 @@ private:
       type = parser.getBuilder().getF32Type();
     else if (parser.parseColonType(type))
       return failure();
-    operands[&rule - rules.begin()] = {value, type};
+    operands[&rule - rules.begin()] = {{value, type}};
+    return success();
+  }
+
+  /// Parses the operands of a variadic row, at least one, and their types.
+  ParseResult parseVariadic(const OperandRule &rule) {
+    SmallVector<OpAsmParser::UnresolvedOperand> values;
+    SmallVector<Type> types;
+    SMLoc loc = parser.getCurrentLocation();
+    if (parser.parseOperandList(values) || parser.parseColonTypeList(types))
+      return failure();
+    if (values.size() != types.size())
+      return parser.emitError(loc) << "expected a type for each operand of '" << rule.name
+                                   << "' but got " << types.size() << " for " << values.size();
+    if (values.size() > OperandRule::kMostOperands)
+      return parser.emitError(loc) << "expected at most " << OperandRule::kMostOperands
+                                   << " operands of '" << rule.name << "' but got "
+                                   << values.size();
+    for (auto [value, type] : llvm::zip_equal(values, types))
+      operands[&rule - rules.begin()].push_back({value, type});
     return success();
   }
 
@@ -361,7 +383,7 @@ private:
              << "expected " << values.size() << (values.size() == 1 ? " type, of " : " types, of ")
              << getNames(values.size()) << ", but got " << types.size();
     for (auto [row, value, type] : llvm::zip(rows, values, types))
-      operands[row] = {value, type};
+      operands[row] = {{value, type}};
     return success();
   }
 
@@ -389,10 +411,11 @@ private:
 
   ParseResult resolveOperands() {
     SmallVector<int32_t> segments;
-    for (std::optional<GivenOperand> &operand : operands) {
-      segments.push_back(operand ? 1 : 0);
-      if (operand && parser.resolveOperand(operand->value, operand->type, state.operands))
-        return failure();
+    for (const SmallVector<GivenOperand, 1> &given : operands) {
+      segments.push_back(given.size());
+      for (const GivenOperand &operand : given)
+        if (parser.resolveOperand(operand.value, operand.type, state.operands))
+          return failure();
     }
     if (state.name.hasTrait<OpTrait::AttrSizedOperandSegments>())
       state.addAttribute("operandSegmentSizes", parser.getBuilder().getDenseI32ArrayAttr(segments));
@@ -403,7 +426,7 @@ private:
   OperationState &state;
   ArrayRef<llvm::StringLiteral> clauses;
   ArrayRef<OperandRule> rules;
-  SmallVector<std::optional<GivenOperand>> operands; ///< indexed by row of the table
+  SmallVector<SmallVector<GivenOperand, 1>> operands; ///< indexed by row of the table
   llvm::SmallSet<StringRef, 16> seen;
 };
 } // namespace
@@ -423,8 +446,9 @@ static void printClauses(OpAsmPrinter &printer, KernelOpInterface op) {
     if (name == "ins" || name == "outs") {
       SmallVector<Value> values;
       for (unsigned row : getListed(clauses, op.getOperandRules(), name))
-        if (roles[row].value)
-          values.push_back(roles[row].value);
+        for (const OperandRole &role : roles)
+          if (role.value && role.rule == &op.getOperandRules()[row])
+            values.push_back(role.value);
       printOperands(printer, name, values);
       continue;
     }
@@ -435,14 +459,17 @@ static void printClauses(OpAsmPrinter &printer, KernelOpInterface op) {
       }
       continue;
     }
+    SmallVector<Value> values;
     for (const OperandRole &role : roles) {
       if (!role.value || getClause(*role.rule) != name)
         continue;
       if (role.rule->isScalar())
         printer << " " << name << "(" << role.value << ")";
       else
-        printOperands(printer, name, role.value);
+        values.push_back(role.value);
     }
+    if (!values.empty())
+      printOperands(printer, name, values);
     const AttributeClause *clause = findAttributeClause(name);
     Attribute value = clause ? op->getInherentAttr(name).value_or(Attribute()) : Attribute();
     if (!value || (clause->getLeftOut && clause->getLeftOut(op->getContext()) == value))

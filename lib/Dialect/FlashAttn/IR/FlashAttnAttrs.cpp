@@ -212,7 +212,8 @@ SmallVector<IntegerSet> AllOfAttr::getVisibleSets() const {
         SmallVector<bool> eqFlags(lhs.getEqFlags());
         llvm::append_range(constraints, rhs.getConstraints());
         llvm::append_range(eqFlags, rhs.getEqFlags());
-        next.push_back(IntegerSet::get(2, 2, constraints, eqFlags));
+        unsigned symbols = std::max(lhs.getNumSymbols(), rhs.getNumSymbols());
+        next.push_back(IntegerSet::get(2, symbols, constraints, eqFlags));
       }
     product = std::move(next);
   }

@@ -74,9 +74,15 @@ StringRef AttentionOp::findInputOfHeads(bool inParts) {
 }
 
 SmallVector<IntegerSet> flashattn::getVisibleSets(AttentionOpInterface op) {
-  if (std::optional<MaskAttrInterface> mask = op.getMask())
-    return mask->getVisibleSets();
-  return {IntegerSet::get(2, 2, getAffineConstantExpr(0, op->getContext()), {true})};
+  unsigned symbols = 2 + op.countSymbols();
+  std::optional<MaskAttrInterface> mask = op.getMask();
+  if (!mask)
+    return {IntegerSet::get(2, symbols, getAffineConstantExpr(0, op->getContext()), {true})};
+  SmallVector<IntegerSet> sets = mask->getVisibleSets();
+  for (IntegerSet &set : sets)
+    if (set && set.getNumSymbols() < symbols)
+      set = IntegerSet::get(set.getNumDims(), symbols, set.getConstraints(), set.getEqFlags());
+  return sets;
 }
 
 //===----------------------------------------------------------------------===//
@@ -219,8 +225,19 @@ static LogicalResult verifyAttention(AttentionOpInterface op, OperandSizes &size
   if (failed(verifyPages(op, sizes)) || failed(verifyLimits(op)))
     return failure();
   // A mask attribute of another dialect may return invalid sets.
-  if (failed(verifyVisibleSets([&] { return op->emitOpError(); }, op.getVisibleSets())))
+  SmallVector<IntegerSet> sets = op.getVisibleSets();
+  if (failed(verifyVisibleSets([&] { return op->emitOpError(); }, sets)))
     return failure();
+  // Y1
+  for (IntegerSet set : sets)
+    if (unsigned expected = op.countSymbols(), found = set.getNumSymbols() - 2; found > expected)
+      return op->emitOpError() << "expected a mask of at most " << expected
+                               << " symbols after nq and nk, one for each operand of "
+                                  "'per_sequence', 'per_query' and 'per_key', but got "
+                               << found;
+  if (op.countSymbols() != 0 && !op.getMask())
+    return op->emitOpError() << "expected a mask with 'per_sequence', 'per_query' or 'per_key' but "
+                                "got none";
   return verifyResults(cast<DestinationStyleOpInterface>(op.getOperation()));
 }
 
@@ -423,7 +440,12 @@ template <typename OpT> struct DropMaskThatHidesNothing : OpRewritePattern<OpT> 
     });
     if (!hidesNothing)
       return failure();
-    rewriter.modifyOpInPlace(op, [&] { op.removeMaskAttr(); });
+    rewriter.modifyOpInPlace(op, [&] {
+      op.removeMaskAttr();
+      op.getPerSequenceMutable().clear();
+      op.getPerQueryMutable().clear();
+      op.getPerKeyMutable().clear();
+    });
     return success();
   }
 };

@@ -62,7 +62,7 @@ static LogicalResult verifyConstraint(function_ref<InFlightDiagnostic()> emitErr
                        << llvm::to_string(constraint) << "'";
   if (getReach(constraint) > uint64_t(std::numeric_limits<int64_t>::max()))
     return emitError()
-           << "expected terms with a sum below 2^63 for p, k, nq and nk below 2^31 but got '"
+           << "expected terms with a sum below 2^63 for p, k and symbols below 2^31 but got '"
            << llvm::to_string(constraint) << "'";
   return success();
 }
@@ -90,9 +90,10 @@ FailureOr<MaskSize> flashattn::verifyVisibleSets(function_ref<InFlightDiagnostic
   for (IntegerSet set : sets) {
     if (!set)
       return emitError() << "expected the integer sets of a mask but got a null set";
-    if (set.getNumDims() != 2 || set.getNumSymbols() != 2)
-      return emitError() << "expected an affine_set over the 2 dimensions (p, k) and the 2 symbols "
-                            "[nq, nk] but got "
+    constexpr unsigned kMostSymbols = 2 + 3 * OperandRule::kMostOperands;
+    if (set.getNumDims() != 2 || set.getNumSymbols() < 2 || set.getNumSymbols() > kMostSymbols)
+      return emitError() << "expected an affine_set over the 2 dimensions (p, k) and 2 to "
+                         << kMostSymbols << " symbols [nq, nk, ...] but got "
                          << set.getNumDims() << " dimensions and " << set.getNumSymbols()
                          << " symbols";
     // An expression with shared subexpressions may be much longer than its storage.

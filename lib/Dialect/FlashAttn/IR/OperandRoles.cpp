@@ -16,6 +16,9 @@ namespace mlir::flashattn {
 
 using Rule = OperandRule;
 
+/// Y1, Y2.
+static constexpr unsigned kSymbol = Rule::Optional | Rule::Broadcasts | Rule::Variadic;
+
 ArrayRef<OperandRule> AttentionOp::getOperandRules() {
   static constexpr OperandRule rules[] = {
       {"q", ElementRule::Float, "BHND", Rule::FollowsLayout},
@@ -33,6 +36,9 @@ ArrayRef<OperandRule> AttentionOp::getOperandRules() {
       {"offset", ElementRule::Position, "", Rule::Optional},
       {"offsets", ElementRule::I32, "B", Rule::Optional},
       {"scale", ElementRule::Factor, "", Rule::Optional},
+      {"per_sequence", ElementRule::I32, "B", kSymbol},
+      {"per_query", ElementRule::I32, "BHN", kSymbol},
+      {"per_key", ElementRule::I32, "BGK", kSymbol},
       {"o", ElementRule::LikeFirst, "BHNV", Rule::Output | Rule::FollowsLayout},
       {"lse", ElementRule::F32, "BHN", Rule::Output | Rule::Optional}};
   return rules;
@@ -57,6 +63,9 @@ ArrayRef<OperandRule> AttentionBackwardOp::getOperandRules() {
       {"offset", ElementRule::Position, "", Rule::Optional},
       {"offsets", ElementRule::I32, "B", Rule::Optional},
       {"scale", ElementRule::Factor, "", Rule::Optional},
+      {"per_sequence", ElementRule::I32, "B", kSymbol},
+      {"per_query", ElementRule::I32, "BHN", kSymbol},
+      {"per_key", ElementRule::I32, "BGK", kSymbol},
       {"dq", ElementRule::LikeFirst, "BHND", Rule::Output | Rule::FollowsLayout},
       {"dk", ElementRule::LikeFirst, "BGKD", Rule::Output | Rule::FollowsLayout},
       {"dv", ElementRule::LikeFirst, "BGKV", Rule::Output | Rule::FollowsLayout},
@@ -120,6 +129,21 @@ llvm::StringLiteral flashattn::getSizeName(char dim) {
   llvm_unreachable("no letter of a dimension");
 }
 
+/// Returns the name of operand `number` of a variadic row.
+static StringRef getNumberedName(const OperandRule &rule, unsigned number) {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const OperandRule &each : AttentionOp::getOperandRules())
+      for (unsigned i = 0; each.is(OperandRule::Variadic) && i < OperandRule::kMostOperands; ++i)
+        all.push_back((each.name + llvm::Twine(i)).str());
+    return all;
+  }();
+  for (const std::string &name : names)
+    if (StringRef(name).drop_back() == rule.name && name.back() == char('0' + number))
+      return name;
+  return rule.name;
+}
+
 SmallVector<OperandRole>
 flashattn::collectOperandRoles(ArrayRef<OperandRule> rules, Layout layout,
                                function_ref<ValueRange(unsigned)> getOperands) {
@@ -132,11 +156,11 @@ flashattn::collectOperandRoles(ArrayRef<OperandRule> rules, Layout layout,
       packed += rule.limit;
     inPages |= rule.dims == "BT" && !getOperands(i).empty();
   }
-  for (auto [i, rule] : llvm::enumerate(rules)) {
-    ValueRange values = getOperands(i);
+  auto add = [&](const OperandRule &rule, Value value, StringRef name) {
     OperandRole &role = roles.emplace_back();
     role.rule = &rule;
-    role.value = values.empty() ? Value() : values.front();
+    role.value = value;
+    role.name = name;
     role.dims = rule.dims.str();
     if (StringRef(role.dims).starts_with("B") &&
         StringRef(role.dims).find_first_of(packed) != StringRef::npos)
@@ -155,6 +179,14 @@ flashattn::collectOperandRoles(ArrayRef<OperandRule> rules, Layout layout,
     if (type && type.hasRank() && rule.is(OperandRule::Broadcasts))
       for (auto [dim, size] : llvm::zip(role.dims, type.getShape()))
         dim = size == 1 ? '1' : dim;
+  };
+  for (auto [i, rule] : llvm::enumerate(rules)) {
+    ValueRange values = getOperands(i);
+    if (!rule.is(OperandRule::Variadic))
+      add(rule, values.empty() ? Value() : values.front(), rule.name);
+    else
+      for (auto [number, value] : llvm::enumerate(values))
+        add(rule, value, getNumberedName(rule, number));
   }
   return roles;
 }

@@ -201,8 +201,10 @@ SmallVector<TileInterval> ForwardBuilder::getIntervals(const Sequence &sequence,
   Value keys = sequence.keys;
   if (op.hasPackedSequences() || op.getQLen())
     keys = select(less(queries.last, queries.first), index(0), keys);
-  return buildKeyIntervals(b, loc, visible, queries.first, queries.last, sequence.queries, keys,
-                           columns, /*constants=*/schedule.compactsKV());
+  SymbolValues symbols = operands.getSymbols(sequence);
+  symbols.nk = keys;
+  return buildKeyIntervals(b, loc, visible, queries.first, queries.last, symbols, columns,
+                           /*constants=*/schedule.compactsKV());
 }
 
 /// Returns the pages of `sequence` with a key that the mask shows to `queries` (P2), as intervals.

@@ -32,7 +32,7 @@ public:
     Value first = mul(tile, rows), steps = index(0);
     Value last = sub(min(add(first, index(rows)), lengths.keys), index(1));
     for (const TileInterval &interval :
-         plan.emit(b, loc, first, last, lengths.offset, lengths.queries, lengths.keys))
+         plan.emit(b, loc, first, last, lengths.offset, {lengths.queries, lengths.keys}))
       steps = add(steps, sub(interval.end, interval.begin));
     return steps;
   }
@@ -80,8 +80,8 @@ std::optional<KeyParts> KeyParts::get(OpBuilder &b, AttentionBackwardOp op,
   int64_t rows = schedule.getTileM(), columns = operands.padColumns(op.getD());
   TileIntervalPlan plan(op.getVisibleSets(), TileAxis::Queries, schedule.getTileN());
   // With one interval, adjacent tiles have similar numbers of steps. With kv_len, these depend on
-  // the batch.
-  if (plan.size() < 2 || op.hasOwnSequences() || columns != operands.padColumns(op.getDv()))
+  // the batch, and with symbols of the mask on their values.
+  if (plan.size() < 2 || op.hasOwnSequences() || op.countSymbols() != 0 || columns != operands.padColumns(op.getDv()))
     return std::nullopt;
   Location loc = op.getLoc();
   TileBuilder build(b, loc);

@@ -141,6 +141,9 @@ Sequence Operands::getSequence(const Sequence &all, Value batch, TileAxis axis) 
   }
   if (Value given = op.getOffsets())
     own.offset = load(given, own.batch);
+  for (Value given : op.getPerSequence())
+    own.symbols.push_back(load(given, AttentionOpInterface::isBroadcastDim(given, 0) ? index(0)
+                                                                                     : own.batch));
   if (op.getPageTable() && !op.hasPages()) {
     Value at[] = {own.batch, index(0)};
     own.slot = arith::IndexCastOp::create(b, loc, b.getIndexType(),
@@ -257,14 +260,21 @@ std::pair<Value, Value> Operands::takePackedRows(Value memref, unsigned rowDim, 
   return {memref::SubViewOp::create(b, loc, memref, offsets, lengths, strides), index(0)};
 }
 
+SymbolValues Operands::getSymbols(const Sequence &sequence) const {
+  SymbolValues values{sequence.queries, sequence.keys};
+  for (Value value : sequence.symbols)
+    values.others.push_back({value, value});
+  values.others.resize(op.countSymbols());
+  return values;
+}
+
 IndexRange Operands::getVisible(TileAxis axis, const Sequence &sequence) const {
   IndexRange range;
   if (op.getMask()) {
     std::optional<Align> align;
     if (!op.hasOffset())
       align = op.getAlign();
-    range = buildVisibleRange(b, loc, visible, axis, sequence.offset, sequence.queries,
-                              sequence.keys, align);
+    range = buildVisibleRange(b, loc, visible, axis, sequence.offset, getSymbols(sequence), align);
   }
   bool isQueries = axis == TileAxis::Queries;
   bool hasMissing = isQueries ? op.getQLen() != nullptr : op.getKvLen() != nullptr;
@@ -279,9 +289,11 @@ SmallVector<TileInterval> Operands::findKeys(const Sequence &sequence, Value fir
   // A tile without a query sees no key.
   if (op.hasPackedSequences() || op.getQLen())
     keys = select(less(firstQuery, sequence.queries), keys, index(0));
+  SymbolValues symbols = getSymbols(sequence);
+  symbols.nk = keys;
   return buildKeyIntervals(b, loc, visible, add(firstQuery, sequence.offset),
-                           sub(add(end, sequence.offset), index(1)), sequence.queries, keys,
-                           columns, /*constants=*/op.getScheduleAttr().compactsKV());
+                           sub(add(end, sequence.offset), index(1)), symbols, columns,
+                           /*constants=*/op.getScheduleAttr().compactsKV());
 }
 
 SmallVector<TileInterval> Operands::findQueries(const Sequence &sequence, Value firstKey,
@@ -294,8 +306,9 @@ SmallVector<TileInterval> Operands::findQueries(const Sequence &sequence, Value 
   // No query sees a tile without a key.
   if (sequence.packedKeys)
     queries = select(less(firstKey, sequence.keys), queries, index(0));
-  return buildQueryIntervals(b, loc, visible, firstKey, lastKey, sequence.offset, queries,
-                             sequence.keys, columns);
+  SymbolValues symbols = getSymbols(sequence);
+  symbols.nq = queries;
+  return buildQueryIntervals(b, loc, visible, firstKey, lastKey, sequence.offset, symbols, columns);
 }
 
 CountedRows::CountedRows(const Operands &operands, TileAxis axis, const Sequence &all)

@@ -66,6 +66,8 @@ public:
   Sequence getAll() const;
   /// Returns the sequence of a program over tiles of `axis`, whose first coordinate is `batch`.
   Sequence getSequence(const Sequence &all, Value batch, TileAxis axis) const;
+  /// Returns what is known of the mask's symbols for all pairs of `sequence`.
+  SymbolValues getSymbols(const Sequence &sequence) const;
   /// Returns `cu_seqlens_q` or `cu_seqlens_k`; null if the rows of `axis` are not packed.
   Value getStarts(TileAxis axis) const;
   /// Returns the starts of the segments of programs over `axis`; null if each batch, or sequence

@@ -2,6 +2,7 @@
 
 #include "Scores.h"
 #include "ScoreMod.h"
+#include "flashattn/Dialect/FlashAttn/Program/TileLoops.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
@@ -15,8 +16,46 @@ ScoreBuilder::ScoreBuilder(OpBuilder &b, AttentionOpInterface op, TileAxis colum
     : TileBuilder(b, op->getLoc()), op(op), rows(op.getScheduleAttr().getTileM()), columns(columns),
       queries(rows), keys(op.getScheduleAttr().getTileN()), pattern(pattern),
       fullTilesKeep(fullTilesKeep), isExact(isExact), visible(op.getVisibleSets()) {
+  if (!op.getPerKey().empty()) {
+    Value kvHeads = max(dim(op.getK(), op.getHeadDim()), index(1));
+    group = div(dim(op.getQ(), op.getHeadDim()), kvHeads);
+  }
   if (columns == TileAxis::Queries)
     std::swap(queries, keys);
+}
+
+/// A value for each row is a vector<Mx1>. A value for each column is loaded as a tile of equal
+/// rows: threads hold columns only as parts of tiles.
+Value ScoreBuilder::loadSymbol(Value memref, TileAxis of, const ScorePlace &at) const {
+  bool isOfRows = of != columns, isOfQueries = of == TileAxis::Queries;
+  auto isSame = [&](unsigned dim) { return AttentionOpInterface::isBroadcastDim(memref, dim); };
+  const auto &packed = isOfQueries ? at.sequence.packedQueries : at.sequence.packedKeys;
+  Value batch = packed || isSame(0) ? index(0) : at.sequence.batch, head = index(0);
+  if (packed) {
+    // A thread reads the last row in place of rows past the end, so that there must be one.
+    Value last = sub(dim(memref, 2), index(1)), first = min(packed->first, last);
+    memref = takeRows(b, loc, memref, /*rowDim=*/2, first, add(first, max(packed->count, index(1))));
+  }
+  if (!isSame(1))
+    head = isOfQueries ? at.head : divide32(at.head, group);
+  Value indices[] = {batch, head, isOfQueries ? at.queryTile : at.keyTile};
+  if (!isOfRows)
+    return LoadTileOp::create(b, loc, getTileType(b.getI32Type()), memref, indices,
+                              ArrayRef<int64_t>{-1, 2}, ArrayRef<bool>{true, false});
+  int64_t count = isOfQueries ? queries : keys;
+  Value rows = LoadTileOp::create(b, loc, VectorType::get({count}, b.getI32Type()), memref, indices,
+                                  ArrayRef<int64_t>{2}, ArrayRef<bool>{false});
+  return vector::ShapeCastOp::create(b, loc, VectorType::get({count, 1}, b.getI32Type()), rows);
+}
+
+SmallVector<Value> ScoreBuilder::loadSymbols(const ScorePlace &at) const {
+  SmallVector<Value> symbols = {at.sequence.queries, at.sequence.keys};
+  llvm::append_range(symbols, at.sequence.symbols);
+  for (Value memref : op.getPerQuery())
+    symbols.push_back(loadSymbol(memref, TileAxis::Queries, at));
+  for (Value memref : op.getPerKey())
+    symbols.push_back(loadSymbol(memref, TileAxis::Keys, at));
+  return symbols;
 }
 
 VectorType ScoreBuilder::getTileType(Type element) const {
@@ -127,9 +166,10 @@ Value ScoreBuilder::findInMask(const ScorePlace &at) const {
   // A thread of a warpgroup keeps the limits of its few rows in registers, and compares them with
   // constants. Elsewhere, without registers for this, the limits are those of the queries.
   TileAxis numbers = op.getScheduleAttr().isWarpSpecialized() ? columns : TileAxis::Keys;
+  SmallVector<Value> symbols = loadSymbols(at);
   auto build = [&](ArrayRef<IntegerSet> sets, Value key) {
-    return buildVisibleTile(b, loc, sets, at.position, key, at.sequence.queries, at.sequence.keys,
-                            queries, keys, pattern, columns, numbers);
+    return buildVisibleTile(b, loc, sets, at.position, key, symbols, queries, keys, pattern,
+                            columns, numbers);
   };
   SmallVector<RowSegment> segments;
   if (at.keyRows)

@@ -60,6 +60,9 @@ private:
   Value load(Value memref, const ScorePlace &at) const;
   Value step(int64_t count) const;
   Value findVisible(const ScorePlace &at) const;
+  /// Y2: returns a symbol with a value per query or key, as `buildVisibleTile` takes it.
+  Value loadSymbol(Value memref, TileAxis of, const ScorePlace &at) const;
+  SmallVector<Value> loadSymbols(const ScorePlace &at) const;
   Value findInMask(const ScorePlace &at) const;
   Value findQueries(const ScorePlace &at) const;
 
@@ -70,6 +73,7 @@ private:
   RowPattern pattern;
   bool fullTilesKeep, isExact;
   SmallVector<IntegerSet> visible;
+  Value group; ///< query heads per key/value head; null without symbols per key
 };
 
 } // namespace mlir::flashattn

@@ -4,6 +4,7 @@
 #define FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_SEQUENCE_H
 
 #include "mlir/IR/Value.h"
+#include "mlir/Support/LLVM.h"
 
 namespace mlir::flashattn {
 
@@ -22,6 +23,7 @@ struct Sequence {
   std::optional<Packed> packedQueries = {}, packedKeys = {}; ///< set if they are packed
   Value slot = {};    ///< index of the keys in `k` and `v`; null: that of the batch (P4)
   Value leftpad = {}; ///< number of rows before key 0 (P3); null: none
+  SmallVector<Value> symbols = {}; ///< values of the mask's symbols per sequence (Y1)
 };
 
 } // namespace mlir::flashattn

@@ -9,13 +9,14 @@ def FlashAttn_MaskAttrInterface : AttrInterface<"MaskAttrInterface"> {
   let description = [{
     A mask is the set of visible pairs `(p, k)`: `p` is the position of the query (rule A3) and `k`
     the index of the key. The set is a union of integer sets over the dimensions `(p, k)` and the
-    symbols `[nq, nk]`, the numbers of queries and keys. All analyses and lowerings work on this
-    union; none depends on the kind of mask attribute.
+    symbols `[nq, nk]`, the numbers of queries and keys, which may be followed by symbols whose
+    values are operands of the op (rules Y1 and Y2). All analyses and lowerings work on this union;
+    none depends on the kind of mask attribute.
   }];
   let methods = [
     InterfaceMethod<[{
-        Returns the sets over `(p, k)[nq, nk]` whose union is the set of visible pairs. An empty
-        list hides every pair.
+        Returns the sets over `(p, k)[nq, nk, ...]` whose union is the set of visible pairs. An
+        empty list hides every pair.
       }], "::llvm::SmallVector<::mlir::IntegerSet>", "getVisibleSets">,
   ];
 }
@@ -106,6 +107,12 @@ def FlashAttn_AttentionOpInterface
     InterfaceMethod<"Position of query 0.", "::mlir::TypedValue<::mlir::IndexType>", "getOffset">,
     InterfaceMethod<"Position of query 0 of each batch (rule A3).",
       "::mlir::TypedValue<::mlir::ShapedType>", "getOffsets">,
+    InterfaceMethod<"The symbols of the mask with a value for each batch (rule Y1).",
+      "::mlir::OperandRange", "getPerSequence">,
+    InterfaceMethod<"The symbols of the mask with a value for each query (rule Y2).",
+      "::mlir::OperandRange", "getPerQuery">,
+    InterfaceMethod<"The symbols of the mask with a value for each key (rule Y2).",
+      "::mlir::OperandRange", "getPerKey">,
     InterfaceMethod<"The scale, if it is an operand.",
       "::mlir::TypedValue<::mlir::FloatType>", "getScaleValue">,
     InterfaceMethod<"The scale, if it is an attribute.",
@@ -143,8 +150,10 @@ def FlashAttn_AttentionOpInterface
     bool hasOwnLengths() {
       return hasPackedSequences() || $_op.getQLen() || $_op.getKvLen() || $_op.getLeftpadK();
     }
-    /// Whether positions or lengths differ between batches (A3, S4, A7).
-    bool hasOwnSequences() { return hasOwnLengths() || $_op.getOffsets(); }
+    /// Whether positions, lengths or symbols of the mask differ between batches (A3, S4, A7, Y1).
+    bool hasOwnSequences() {
+      return hasOwnLengths() || $_op.getOffsets() || !$_op.getPerSequence().empty();
+    }
     /// Whether an operand states the position of query 0 (A3).
     bool hasOffset() { return $_op.getOffset() || $_op.getOffsets(); }
     /// S7: returns the numbers of rows of `q` that a computed sequence must have at least and at
@@ -195,8 +204,15 @@ def FlashAttn_AttentionOpInterface
       return ::mlir::flashattn::getConstantAttnMask($_op);
     }
 
-    /// Returns the sets of the mask (see MaskAttrInterface), or one set that shows every pair if
-    /// there is no mask.
+    /// Returns the number of symbols of the mask after nq and nk (rules Y1 and Y2).
+    unsigned countSymbols() {
+      return $_op.getPerSequence().size() + $_op.getPerQuery().size() + $_op.getPerKey().size();
+    }
+    /// Whether symbols of the mask vary between the queries or the keys of a sequence (rule Y2).
+    bool hasVaryingSymbols() { return !$_op.getPerQuery().empty() || !$_op.getPerKey().empty(); }
+
+    /// Returns the sets of the mask (see MaskAttrInterface), each with all symbols of the op, or
+    /// one set that shows every pair if there is no mask.
     ::llvm::SmallVector<::mlir::IntegerSet> getVisibleSets() {
       return ::mlir::flashattn::getVisibleSets($_op);
     }

@@ -68,6 +68,9 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
     | `leftpad_k` (optional) | `[B]`, i32: number of rows of `k` and `v` before key 0 of each batch |
     | `offset` (optional) | index: position of query 0; or `[B]`, i32: one position for each batch |
     | `scale` (optional) | f32: scale factor of the scores, instead of the attribute |
+    | `per_sequence` (any number) | `[B]` or `[1]`, i32: symbol of the mask with a value per batch |
+    | `per_query` (any number) | broadcastable to `[B, Hq, Nq]`, i32: symbol with a value per query |
+    | `per_key` (any number) | broadcastable to `[B, Hkv, Nk]`, i32: symbol with a value per key |
     | `o` | `[B, Hq, Nq, Dv]`, the type of `q` |
     | `lse` (optional) | `[B, Hq, Nq]`, f32, natural logarithm |
 
@@ -166,6 +169,17 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
     - M5: one compiled kernel serves all values of the dynamic sizes among B, Hq, Nq and Nk.
     - M6: if the mask hides every key of some rows, for all lengths or for the static lengths, a
       warning names the rows.
+    - Y1: the sets of the mask may have symbols after `nq` and `nk`. The operands of `per_sequence`,
+      then those of `per_query` and then those of `per_key` give their values, in order; a set with
+      fewer symbols uses the first ones. An element of `per_sequence` is the value of its symbol for
+      all pairs of batch or sequence `b`. M3 and M4 apply: each program computes the bounds of its
+      tiles from the values of its own sequence.
+    - Y2: an element of `per_query` or `per_key` is the value of its symbol for all pairs of one
+      query or key. In packed sequences (S1), these operands are packed like the queries or keys:
+      `[1, Hq, T]`, with dimensions of size 1 broadcast. With `page_table`, `per_key` counts the
+      keys of a sequence: `[B, Hkv, P S]`. A tile is tested with the least and the greatest value of
+      a symbol in its rows, so that tiles without a visible pair may be visited where a set depends
+      on several such symbols, or on one and on the index beside it; a remark reports that.
     - M7: `mask`, `attn_mask`, `kv_len` and `bias` can be combined; all of them apply. Packed
       sequences, `q_len`, `page_table` and `leftpad_k` exclude `attn_mask` and `bias`, and
       `cu_seqlens_k` excludes `page_table` and `leftpad_k`.
@@ -173,8 +187,8 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
     The clauses may be written in any order, each at most once, and are printed in this order:
     `mask`, `scale`, `softcap`, `align`, `layout`, `invariant`, `schedule`, `ins`, `bias`,
     `attn_mask`, `sink_logits`, `kv_len`, `q_len`, `cu_seqlens_q`, `cu_seqlens_k`, `min_seqlen_q`,
-    `max_seqlen_q`, `page_table`, `leftpad_k`, `offset`, `score_mod`, `outs`. Only `ins` and `outs`
-    are required.
+    `max_seqlen_q`, `page_table`, `leftpad_k`, `offset`, `per_sequence`, `per_query`, `per_key`,
+    `score_mod`, `outs`. Only `ins` and `outs` are required.
 
     On tensors the op implements upstream's `ShardingInterface`. Batches, heads and queries can be
     sharded freely. Query heads are sharded together with their key/value heads (A4); a single
@@ -189,6 +203,18 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
         ins(%q, %k, %v : tensor<2x32x?x128xf16>, tensor<2x8x?x128xf16>, tensor<2x8x?x128xf16>)
         outs(%o_init, %lse_init : tensor<2x32x?x128xf16>, tensor<2x32x?xf32>)
         -> tensor<2x32x?x128xf16>, tensor<2x32x?xf32>
+    ```
+
+    A mask that shows the first `%prefix[b]` keys of batch `b`, and to each query the keys before it
+    from the start of its document on:
+
+    ```mlir
+    #prefix = affine_set<(p, k)[nq, nk, prefix, start] : (prefix - 1 - k >= 0)>
+    #document = affine_set<(p, k)[nq, nk, prefix, start] : (p - k >= 0, k - start >= 0)>
+    flashattn.attention mask(any_of<[#prefix, #document]>)
+        ins(%q, %k, %v : memref<2x32x?x128xf16>, memref<2x8x?x128xf16>, memref<2x8x?x128xf16>)
+        per_sequence(%prefix : memref<2xi32>) per_query(%start : memref<2x1x?xi32>)
+        outs(%o : memref<2x32x?x128xf16>)
     ```
 
     A score modification that is linear in the distance from query to key (ALiBi), with a slope for
@@ -219,6 +245,8 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
     Optional<FlashAttn_Shaped>:$cuSeqlensK, Optional<FlashAttn_Shaped>:$pageTable,
     Optional<FlashAttn_Shaped>:$leftpadK, Optional<Index>:$offset,
     Optional<FlashAttn_Shaped>:$offsets, Optional<F32>:$scaleValue,
+    Variadic<FlashAttn_Shaped>:$perSequence, Variadic<FlashAttn_Shaped>:$perQuery,
+    Variadic<FlashAttn_Shaped>:$perKey,
     FlashAttn_Shaped:$oInit, Optional<FlashAttn_Shaped>:$lseInit,
     OptionalAttr<FlashAttn_MaskAttrInterface>:$mask, OptionalAttr<F32Attr>:$scale,
     OptionalAttr<F32Attr>:$softcap,
@@ -329,6 +357,8 @@ def FlashAttn_AttentionBackwardOp : FlashAttn_DestinationOp<"attention_backward"
     Optional<FlashAttn_Shaped>:$qLen, Optional<FlashAttn_Shaped>:$cuSeqlensQ,
     Optional<FlashAttn_Shaped>:$cuSeqlensK, Optional<Index>:$offset,
     Optional<FlashAttn_Shaped>:$offsets, Optional<F32>:$scaleValue,
+    Variadic<FlashAttn_Shaped>:$perSequence, Variadic<FlashAttn_Shaped>:$perQuery,
+    Variadic<FlashAttn_Shaped>:$perKey,
     FlashAttn_Shaped:$dqInit, FlashAttn_Shaped:$dkInit, FlashAttn_Shaped:$dvInit,
     Optional<FlashAttn_Shaped>:$dBiasInit, Optional<FlashAttn_Shaped>:$dSinkLogitsInit,
     OptionalAttr<FlashAttn_MaskAttrInterface>:$mask, OptionalAttr<F32Attr>:$scale,

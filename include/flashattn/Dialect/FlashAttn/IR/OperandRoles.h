@@ -40,8 +40,11 @@ struct OperandRule {
     /// The dimensions of heads and positions are swapped with `layout(bshd)`.
     FollowsLayout = 4,
     /// Any dimension may have size 1 and is then broadcast.
-    Broadcasts = 8
+    Broadcasts = 8,
+    /// The row stands for any number of operands, up to kMostOperands.
+    Variadic = 16
   };
+  static constexpr unsigned kMostOperands = 8;
 
   llvm::StringLiteral name;
   ElementRule element;
@@ -72,16 +75,18 @@ llvm::StringLiteral getSizeName(char dim);
 struct OperandRole {
   const OperandRule *rule; ///< has static storage duration
   Value value;             ///< null if the operand is omitted
+  StringRef name;          ///< zero-terminated, with static storage duration
   /// A letter for each dimension, as in the rule, but in the layout of the op, '1' for a broadcast
   /// dimension, P, of size 1, for the batches of packed rows, and L and Z for batches and keys in
   /// pages.
   std::string dims;
 
-  StringRef getName() const { return rule->name; }
+  /// Returns the name of the operand: that of the rule, with a number if the rule is variadic.
+  StringRef getName() const { return name; }
 };
 
 /// Returns the roles of an op's operands, in the order of `rules`; `getOperands(i)` returns the
-/// values of row `i`.
+/// values of row `i`. A variadic row has a role for each of its operands.
 SmallVector<OperandRole> collectOperandRoles(ArrayRef<OperandRule> rules, Layout layout,
                                              function_ref<ValueRange(unsigned)> getOperands);
 
