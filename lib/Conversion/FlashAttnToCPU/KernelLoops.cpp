@@ -1,6 +1,7 @@
 //===- KernelLoops.cpp - convert-flashattn-kernels-to-cpu -----------------===//
 //
-// Kernels before and after the tile programs: lists of key tiles, and the merge of split-KV.
+// Kernels before and after the tile programs: lists of key tiles, ranges of values, and the merge of
+// split-KV.
 //
 //===----------------------------------------------------------------------===//
 
@@ -103,7 +104,7 @@ AttnMaskScan::Found ListLoops::readTile(const List &list, const ListedTile &tile
 }
 
 void ListLoops::build() {
-  if (!isSame(3) && tileKeys % kWord == 0)
+  if (!hasTest() && !isSame(3) && tileKeys % kWord == 0)
     viewAsBytes();
   SmallVector<Value> sizes;
   for (int64_t i = 0; i < 3; ++i)
@@ -120,7 +121,7 @@ void ListLoops::build() {
     b.setInsertionPointToStart(loop.getBody());
     Value begin = loop.getRegionIterArg(0), end = loop.getRegionIterArg(1);
     ListedTile tile = getTile(list, loop.getInductionVar());
-    Found found = readTile(list, tile);
+    Found found = hasTest() ? testTile(list, tile.number) : readTile(list, tile);
     Value isFull = found.all;
     auto listed = scf::IfOp::create(b, loc, TypeRange{b.getIndexType(), b.getIndexType()},
                                     found.any, /*withElseRegion=*/true);
@@ -136,6 +137,20 @@ void ListLoops::build() {
     scf::YieldOp::create(b, loc, ValueRange{begin, end});
   }
   writeBounds(list.place, toI32(loop.getResult(0)), toI32(loop.getResult(1)));
+}
+
+/// Builds a program for each range.
+static void buildRanges(OpBuilder &b, TileRangesOp op) {
+  RangeBuilder ranges(b, op);
+  SmallVector<Value> sizes;
+  for (int64_t i = 0; i < 3; ++i)
+    sizes.push_back(ranges.dim(op.getRanges(), i));
+  ProgramAxis axes[] = {ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::QueryTile};
+  auto program = ProgramOp::create(b, op.getLoc(), sizes, axes, /*schedule=*/ScheduleAttr());
+  b.setInsertionPointToStart(program.getBody());
+  auto place = llvm::to_vector_of<Value>(program.getNumbers());
+  auto [least, greatest] = ranges.reduce(place, ranges.index(0), /*step=*/1);
+  ranges.store(place, least, greatest);
 }
 
 //===----------------------------------------------------------------------===//
@@ -167,7 +182,8 @@ struct ConvertFlashAttnKernelsToCPUPass
     : flashattn::impl::ConvertFlashAttnKernelsToCPUBase<ConvertFlashAttnKernelsToCPUPass> {
   void runOnOperation() override {
     if (failed(lowerKernels(getOperation(), buildRows,
-                            [](OpBuilder &b, ListTilesOp op) { ListLoops(b, op).build(); })))
+                            [](OpBuilder &b, ListTilesOp op) { ListLoops(b, op).build(); },
+                            buildRanges)))
       signalPassFailure();
   }
 };

@@ -13,6 +13,9 @@ void buildCombineKernel(OpBuilder &b, CombineOp op);
 /// Builds a kernel launch that implements `op`, with one block per list.
 void buildListKernel(OpBuilder &b, ListTilesOp op);
 
+/// Builds a kernel launch that implements `op`, with one warp per range.
+void buildRangeKernel(OpBuilder &b, TileRangesOp op);
+
 } // namespace mlir::flashattn
 
 #endif // FLASHATTN_LIB_CONVERSION_KERNELSTOGPU_KERNELS_H

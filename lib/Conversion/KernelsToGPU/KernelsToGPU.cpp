@@ -36,7 +36,7 @@ namespace {
 struct ConvertFlashAttnKernelsToGPUPass
     : flashattn::impl::ConvertFlashAttnKernelsToGPUBase<ConvertFlashAttnKernelsToGPUPass> {
   void runOnOperation() override {
-    if (failed(lowerKernels(getOperation(), buildCombineKernel, buildListKernel)))
+    if (failed(lowerKernels(getOperation(), buildCombineKernel, buildListKernel, buildRangeKernel)))
       signalPassFailure();
   }
 };

@@ -1,4 +1,4 @@
-//===- ListTiles.cpp - the kernel that lists visible tiles ----------------===//
+//===- ListTiles.cpp - the kernels for visible tiles and ranges of values -===//
 
 #include "Kernels.h"
 #include "flashattn/Dialect/FlashAttn/Program/AttnMaskScan.h"
@@ -18,8 +18,9 @@ constexpr int64_t kVector = 16; ///< elements of `attn_mask` that a lane loads a
 /// Kinds of tiles.
 constexpr int64_t kHidden = 0, kPartial = 1, kFull = 2;
 
-/// A kernel with one block per list. In each round its warps read `kWarps` adjacent tiles, one
-/// each, and ballots determine each tile's position.
+/// A kernel with one block per list. In each round, it classifies 32 adjacent tiles, and ballots
+/// determine each tile's position: its warps read the elements of one tile each or, with a test, the
+/// lanes of its only warp test one tile each.
 class ListKernel : AttnMaskScan {
 public:
   ListKernel(OpBuilder &b, ListTilesOp op) : AttnMaskScan(b, op) {}
@@ -40,6 +41,7 @@ private:
   Found readTile(const List &list, const ListedTile &tile);
   Value findKind(const List &list, Value number);
   Value shareKinds(Value first, Value own);
+  int64_t countWarps() { return hasTest() ? 1 : kWarps; }
   Ends placeTiles(const List &list, Value first, Value kind, Ends ends);
 
   /// Returns the number of items in a tile of `attn_mask`, of `width` elements each.
@@ -161,7 +163,8 @@ Value ListKernel::findKind(const List &list, Value number) {
   b.setInsertionPointToStart(exists.elseBlock());
   scf::YieldOp::create(b, loc, i32(kHidden));
   b.setInsertionPointToStart(exists.thenBlock());
-  Found found = readTile(list, getTile(list, number));
+  ListedTile tile = getTile(list, number);
+  Found found = hasTest() ? testTile(list, tile.number) : readTile(list, tile);
   Value shown = select(found.all, i32(kFull), i32(kPartial));
   scf::YieldOp::create(b, loc, select(found.any, shown, i32(kHidden)));
   return exists.getResult(0);
@@ -216,15 +219,18 @@ gpu::LaunchOp ListKernel::launchBlocks() {
   b.setInsertionPointToStart(guarded.thenBlock());
   auto space = gpu::AddressSpaceAttr::get(b.getContext(), gpu::AddressSpace::Workgroup);
   auto kindsType = MemRefType::get({2, kWarps}, b.getI32Type(), MemRefLayoutAttrInterface{}, space);
-  auto launch = gpu::LaunchOp::create(b, loc, lists, one, one, index(kWarp * kWarps), one, one,
+  auto launch = gpu::LaunchOp::create(b, loc, lists, one, one, index(kWarp * countWarps()), one, one,
                                       /*dynamicSharedMemorySize=*/{}, /*asyncTokenType=*/{},
-                                      /*asyncDependencies=*/{}, TypeRange{kindsType});
-  kinds = launch.getWorkgroupAttributions().front();
+                                      /*asyncDependencies=*/{},
+                                      hasTest() ? TypeRange() : TypeRange{kindsType});
+  if (!hasTest())
+    kinds = launch.getWorkgroupAttributions().front();
   return launch;
 }
 
 void ListKernel::build() {
-  viewAsBytes();
+  if (!hasTest())
+    viewAsBytes();
   Value heads = dim(op.getBounds(), 1), lists = dim(op.getBounds(), 2), middle = getMiddle();
   gpu::LaunchOp launch = launchBlocks();
   b.setInsertionPointToStart(&launch.getBody().front());
@@ -248,7 +254,8 @@ void ListKernel::build() {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
     Value first = loop.getInductionVar();
-    Value kind = shareKinds(first, findKind(list, add(first, warp)));
+    Value kind = hasTest() ? findKind(list, add(first, lane))
+                           : shareKinds(first, findKind(list, add(first, warp)));
     Ends ends = placeTiles(list, first, kind, {loop.getRegionIterArg(0), loop.getRegionIterArg(1)});
     scf::YieldOp::create(b, loc, ValueRange{ends.begin, ends.end});
   }
@@ -260,3 +267,46 @@ void ListKernel::build() {
 }
 
 void mlir::flashattn::buildListKernel(OpBuilder &b, ListTilesOp op) { ListKernel(b, op).build(); }
+
+void mlir::flashattn::buildRangeKernel(OpBuilder &b, TileRangesOp op) {
+  constexpr int64_t kWarpsOfBlock = 8;
+  RangeBuilder ranges(b, op);
+  Location loc = op.getLoc();
+  Value heads = ranges.dim(op.getRanges(), 1), tiles = ranges.dim(op.getRanges(), 2);
+  Value count = ranges.mul(ranges.mul(ranges.dim(op.getRanges(), 0), heads), tiles);
+  Value one = ranges.index(1);
+  auto guarded = scf::IfOp::create(b, loc, ranges.less(ranges.index(0), count),
+                                   /*withElseRegion=*/false);
+  b.setInsertionPointToStart(guarded.thenBlock());
+  auto launch = gpu::LaunchOp::create(b, loc, ranges.ceilDiv(count, kWarpsOfBlock), one, one,
+                                      ranges.index(kWarp * kWarpsOfBlock), one, one);
+  b.setInsertionPointToStart(&launch.getBody().front());
+  // 32-bit division: a 64-bit division takes as much code as a call.
+  auto divide = [&](Value x, Value y) -> std::pair<Value, Value> {
+    return {arith::DivUIOp::create(b, loc, x, y), arith::RemUIOp::create(b, loc, x, y)};
+  };
+  auto [warp, lane] = divide(ranges.toI32(launch.getThreadIds().x), ranges.i32(kWarp));
+  Value number = ranges.add(
+      ranges.mul(ranges.toI32(launch.getBlockIds().x), ranges.i32(kWarpsOfBlock)), warp);
+  Value exists = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, number, ranges.toI32(count));
+  auto ofWarp = scf::IfOp::create(b, loc, exists, /*withElseRegion=*/false);
+  gpu::TerminatorOp::create(b, loc);
+  b.setInsertionPointToStart(ofWarp.thenBlock());
+  auto [rest, tile] = divide(number, ranges.toI32(tiles));
+  auto [batch, head] = divide(rest, ranges.toI32(heads));
+  SmallVector<Value> place = {ranges.toIndex(batch), ranges.toIndex(head), ranges.toIndex(tile)};
+  auto [least, greatest] = ranges.reduce(place, ranges.toIndex(lane), kWarp);
+  for (int64_t distance = kWarp / 2; distance > 0; distance /= 2) {
+    auto other = [&](Value v) {
+      return gpu::ShuffleOp::create(b, loc, v, ranges.i32(distance), ranges.i32(kWarp),
+                                    gpu::ShuffleMode::XOR)
+          .getShuffleResult();
+    };
+    least = ranges.min(least, other(least));
+    greatest = ranges.max(greatest, other(greatest));
+  }
+  Value isFirst = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, lane, ranges.i32(0));
+  auto written = scf::IfOp::create(b, loc, isFirst, /*withElseRegion=*/false);
+  b.setInsertionPointToStart(written.thenBlock());
+  ranges.store(place, least, greatest);
+}

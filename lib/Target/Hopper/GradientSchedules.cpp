@@ -176,7 +176,9 @@ static SmallVector<std::pair<SharedMemoryPlan, ScheduleAttr>> planGradients(Atte
   TileShape k{"k", m, d}, v{"v", m, dv}, q{"q", n, d}, dO{"d_o", n, dv};
   std::pair<TileShape, Value> dk{{"dk", m, d}, op.getDkInit()}, dV{{"dv", m, dv}, op.getDvInit()};
   bool isApart = schedule.getSeparateDkDv().value_or(false);
-  ScheduleAttr ofWide = isApart && op.getAttnMask() ? schedule : schedule.forWideSteps();
+  // Programs for dk and for dv use the same lists of tiles.
+  bool shareLists = isApart && (op.getAttnMask() || !op.getPerQuery().empty());
+  ScheduleAttr ofWide = shareLists ? schedule : schedule.forWideSteps();
   TileShape wideQ{"q", ofWide.getTileN(), d}, wideDO{"d_o", ofWide.getTileN(), dv};
   block.stages = ofWide.getStages();
   if (isApart)

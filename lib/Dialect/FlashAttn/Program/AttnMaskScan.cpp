@@ -12,14 +12,19 @@ AttnMaskScan::AttnMaskScan(OpBuilder &b, ListTilesOp op)
     : TileBuilder(b, op.getLoc()), op(op), attnMask(op.getAttnMask()), tileHeads(op.getTile()[0]),
       tileRows(op.getTile()[1]), tileKeys(op.getTile()[2]) {}
 
-AttnMaskScan::List AttnMaskScan::enterList(ArrayRef<Value> place) {
+/// Clones a region with `arguments` and returns what it yields.
+static SmallVector<Value> inlineRegion(OpBuilder &b, Region &region, ArrayRef<Value> arguments) {
   IRMapping mapping;
-  Block &body = op.getIntervals().front();
-  mapping.map(body.getArguments(), place);
+  Block &body = region.front();
+  mapping.map(body.getArguments(), arguments);
   for (Operation &inner : body.without_terminator())
     b.clone(inner, mapping);
-  auto bounds = llvm::map_to_vector(body.getTerminator()->getOperands(),
-                                    [&](Value v) { return mapping.lookupOrDefault(v); });
+  return llvm::map_to_vector(body.getTerminator()->getOperands(),
+                             [&](Value v) { return mapping.lookupOrDefault(v); });
+}
+
+AttnMaskScan::List AttnMaskScan::enterList(ArrayRef<Value> place) {
+  SmallVector<Value> bounds = inlineRegion(b, op.getIntervals(), place);
   List list{llvm::to_vector(place), {}, {}, index(0)};
   for (size_t i = 0; i < bounds.size(); i += 4) {
     list.intervals.push_back({bounds[i], bounds[i + 1], bounds[i + 2], bounds[i + 3]});
@@ -48,6 +53,48 @@ AttnMaskScan::ListedTile AttnMaskScan::getTile(const List &list, Value number) {
   Value tile = add(number, shift);
   return {tile, both(compare(arith::CmpIPredicate::sge, tile, fullBegin),
                      compare(arith::CmpIPredicate::slt, tile, fullEnd))};
+}
+
+AttnMaskScan::Found AttnMaskScan::testTile(const List &list, Value tile) {
+  SmallVector<Value> arguments = list.place;
+  arguments.push_back(tile);
+  SmallVector<Value> bounds = inlineRegion(b, op.getTest(), arguments);
+  auto isWithin = [&](Value begin, Value end) {
+    return both(compare(arith::CmpIPredicate::sge, tile, begin), less(tile, end));
+  };
+  Found found{boolean(false), boolean(false)};
+  for (size_t i = 0; i < bounds.size(); i += 4) {
+    found.any = either(found.any, isWithin(bounds[i], bounds[i + 3]));
+    found.all = either(found.all, isWithin(bounds[i + 1], bounds[i + 2]));
+  }
+  return found;
+}
+
+std::pair<Value, Value> RangeBuilder::reduce(ArrayRef<Value> place, Value first, int64_t step) {
+  SmallVector<Value> rows = inlineRegion(b, op.getRows(), place);
+  Value values = op.getValues();
+  SmallVector<Value> at = {rows[0], place[1], Value()};
+  for (unsigned i : {0, 1})
+    if (AttentionOp::isBroadcastDim(values, i))
+      at[i] = index(0);
+  Value none[] = {i32(std::numeric_limits<int32_t>::max()), i32(std::numeric_limits<int32_t>::min())};
+  auto loop = scf::ForOp::create(b, loc, add(rows[1], first), rows[2], index(step), none);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  at[2] = loop.getInductionVar();
+  Value value = memref::LoadOp::create(b, loc, values, at);
+  scf::YieldOp::create(b, loc,
+                       ValueRange{min(loop.getRegionIterArg(0), value),
+                                  max(loop.getRegionIterArg(1), value)});
+  return {loop.getResult(0), loop.getResult(1)};
+}
+
+void RangeBuilder::store(ArrayRef<Value> place, Value least, Value greatest) {
+  for (auto [i, value] : {std::pair(0, least), {1, greatest}}) {
+    SmallVector<Value> at(place);
+    at.push_back(index(i));
+    memref::StoreOp::create(b, loc, value, op.getRanges(), at);
+  }
 }
 
 Value AttnMaskScan::firstElement(unsigned dim, Value number, int64_t size) {

@@ -15,6 +15,8 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/PatternMatch.h"
 
+#include <numeric>
+
 using namespace mlir;
 using namespace mlir::flashattn;
 
@@ -58,7 +60,8 @@ std::optional<KeyParts> BackwardBuilder::findParts() {
 }
 
 SmallVector<TileInterval>
-BackwardBuilder::getTiles(const std::optional<TileLists> &lists, SmallVector<Value> &place,
+BackwardBuilder::getTiles(const std::optional<TileLists> &lists, const Sequence &sequence,
+                          SmallVector<Value> &place,
                           function_ref<SmallVector<TileInterval>()> find) const {
   if (!lists) {
     SmallVector<TileInterval> found = find();
@@ -68,8 +71,7 @@ BackwardBuilder::getTiles(const std::optional<TileLists> &lists, SmallVector<Val
         interval.fullBegin = interval.fullEnd = interval.end;
     return found;
   }
-  if (int64_t together = schedule.countProgramsPerBlock(); together > 1)
-    place[2] = divide32(place[2], index(together));
+  place[2] = lists->programs.getNumber(operands, sequence, place[2]);
   return {lists->getInterval(b, loc, place)};
 }
 
@@ -219,7 +221,7 @@ void BackwardBuilder::buildKeyTile(const QuerySums &sums, KeySums wanted,
     when = less(firstKey, sequence.keys);
   SmallVector<Value> place = {batch, kvHead, keyTile};
   SmallVector<TileInterval> intervals = getTiles(
-      queryLists, place, [&] { return operands.findQueries(sequence, firstKey, rows, columns); });
+      queryLists, sequence, place, [&] { return operands.findQueries(sequence, {kvHead, firstKey, rows}, columns); });
   if (schedule.addsQueries())
     gradients.requireKeys(intervals, firstKey, rows, sequence.keys, sizes.keys);
   if (parts)
@@ -266,6 +268,7 @@ void BackwardBuilder::buildKeyTile(const QuerySums &sums, KeySums wanted,
 
 BackwardBuilder::QueryTiles BackwardBuilder::prepareQueries(const QuerySums &sums) {
   Operands own(b, op);
+  own.shareRanges(operands);
   ScoreGradientBuilder gradients(b, op, TileAxis::Keys, keyLists.has_value(), own.getPattern());
   Destination to{op.getDqInit(), /*lse=*/Value(), op.getLayout(), op.getElementType()};
   own.packHeads(to);
@@ -308,8 +311,8 @@ void BackwardBuilder::buildQueryTile(const QuerySums &sums, const QueryTiles &of
   Value dO = operands.loadQueryTile(of.gradientOfOutput, point);
   ScorePlace at{sequence, head, queryTile, Value(), position, Value()};
   SmallVector<Value> place = {batch, head, queryTile};
-  SmallVector<TileInterval> intervals = getTiles(keyLists, place, [&] {
-    return operands.findKeys(sequence, firstQuery, positions, schedule.getVisitedKeys());
+  SmallVector<TileInterval> intervals = getTiles(keyLists, sequence, place, [&] {
+    return operands.findKeys(sequence, {head, firstQuery, positions}, schedule.getVisitedKeys());
   });
   CompactKeys compact;
   if (schedule.compactsKV() && !intervals.empty()) {
@@ -425,13 +428,26 @@ void BackwardBuilder::useSchedule(ScheduleAttr of) {
 void BackwardBuilder::build() {
   ScheduleAttr own = schedule;
   bool isApart = schedule.getSeparateDkDv().value_or(false);
-  ScheduleAttr wide = isApart && op.getAttnMask() ? own : own.forWideSteps();
-  queryLists = listGradientTiles(b, op, operands, all, TileAxis::Queries, isApart ? own : wide);
+  // Programs for dk and for dv use the same lists.
+  bool shareLists = isApart && TileLists::areUsed(op, TileAxis::Queries);
+  ScheduleAttr wide = shareLists ? own : own.forWideSteps(), ofQueries = own.forQueryTiles();
+  // Additional programs have other tiles, whose ranges are wider if these are not multiples.
+  constexpr int64_t kLeastRows = 16;
+  int64_t queries = std::gcd(std::gcd(wide.getTileN(), own.getTileN()), ofQueries.getTileM()),
+          keys = std::gcd(own.getTileM(), ofQueries.getTileN());
+  operands.makeRanges(all, std::max(queries, kLeastRows), std::max(keys, kLeastRows));
+  int64_t rows = (isApart ? own : wide).getTileM();
+  queryLists = listGradientTiles(b, op, operands, all, TileAxis::Queries, isApart ? own : wide,
+                                 rows * wide.countProgramsPerBlock());
   if (!schedule.addsQueries())
-    keyLists = listGradientTiles(b, op, operands, all, TileAxis::Keys, schedule.forQueryTiles());
+    keyLists = listGradientTiles(b, op, operands, all, TileAxis::Keys, ofQueries,
+                                 QuerySums::countWhole(own, operands));
   auto findFirst = [&](const Sequence &sequence, Value tile) {
     int64_t rows = schedule.getTileN();
-    return operands.findKeys(sequence, mul(tile, rows), rows, schedule.getTileM()).front().begin;
+    return operands.findKeys(sequence, {/*head=*/Value(), mul(tile, rows), rows},
+                             schedule.getTileM())
+        .front()
+        .begin;
   };
   QuerySums sums(b, op, operands, getAdding(), /*negates=*/schedule.beginsWithDeltas(),
                  parts ? parts->getSums() : Value(), findFirst, countedQueries);
@@ -459,6 +475,7 @@ void BackwardBuilder::build() {
   buildBiasGradient(b, op, operands, sums);
   buildSinkGradient(b, op, operands, sums);
   sums.free();
+  operands.freeRanges();
   for (std::optional<TileLists> &lists : {std::ref(queryLists), std::ref(keyLists)})
     if (lists)
       lists->free(b, loc);

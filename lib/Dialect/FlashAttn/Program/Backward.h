@@ -31,7 +31,7 @@ private:
   /// intervals that `find` returns. `place` is the program's batch, head and tile. With `lists`, it
   /// becomes the position of the program's list.
   SmallVector<TileInterval> getTiles(const std::optional<TileLists> &lists,
-                                     SmallVector<Value> &place,
+                                     const Sequence &sequence, SmallVector<Value> &place,
                                      function_ref<SmallVector<TileInterval>()> find) const;
   /// Sets the schedule of the programs that are built from here on.
   void useSchedule(ScheduleAttr of);
@@ -100,7 +100,7 @@ private:
   Sequence all;
   CountedRows countedKeys, countedQueries;
   std::optional<KeyParts> parts; ///< set if some programs over key tiles are too long
-  std::optional<TileLists> queryLists, keyLists; ///< lists of the tiles that `attn_mask` shows
+  std::optional<TileLists> queryLists, keyLists; ///< lists of the visible tiles
   Factor scale;                                  ///< missing in the sums of dq and dk
   Value keyPrograms; ///< number per head, if programs signal that they have added to dq
 };

@@ -269,7 +269,7 @@ SmallVector<TileInterval> BiasGradientBuilder::findKeyTiles(Value queryTile,
                                                             const Sequence &sequence) const {
   if (!sharesKeys)
     return allTiles(index(0), ceilDiv(sizes.keys, columns));
-  return operands.findKeys(sequence, mul(queryTile, rows), rows, columns);
+  return operands.findKeys(sequence, {/*head=*/Value(), mul(queryTile, rows), rows}, columns);
 }
 
 /// Creates a loop with an empty body, whose state is the sum of each row of a tile.
@@ -348,7 +348,7 @@ void BiasGradientBuilder::buildKeys() const {
     sequence = operands.getSequence(all, numbers[0], TileAxis::Queries);
     if (op.getKvLen())
       when = less(firstKey, sequence.keys);
-    intervals = operands.findQueries(sequence, firstKey, rows, columns);
+    intervals = operands.findQueries(sequence, {/*head=*/Value(), firstKey, rows}, columns);
     gradients.requireKeys(intervals, firstKey, rows, sequence.keys, sizes.keys);
   } else {
     intervals = allTiles(index(0), ceilDiv(sizes.queries, columns));

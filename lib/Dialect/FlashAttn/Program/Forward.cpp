@@ -53,10 +53,12 @@ private:
   struct Positions {
     Value first, last;
   };
-  Positions getPositions(const Sequence &sequence, Value row, int64_t rows) const;
-  SmallVector<TileInterval> getIntervals(const Sequence &sequence, const Positions &queries,
-                                         int64_t columns) const;
-  SmallVector<TileInterval> getPages(const Sequence &sequence, const Positions &queries) const;
+  Positions getPositions(const Sequence &sequence, const Operands::RowTile &of) const;
+  SmallVector<TileInterval> getIntervals(const Sequence &sequence, const Operands::RowTile &queries,
+                                         int64_t columns,
+                                         std::optional<Operands::RowTile> keys = {}) const;
+  SmallVector<TileInterval> getPages(const Sequence &sequence,
+                                     const Operands::RowTile &queries) const;
   void buildProgram(ProgramPoint at, const ScoreBuilder &scores, const OnlineSoftmax &softmax);
   RowState loopOverKeys(const OnlineSoftmax &softmax, const ScoreBuilder &scores,
                         const ProgramPoint &at, Value position, ArrayRef<TileInterval> intervals,
@@ -72,9 +74,9 @@ private:
   Destination to;
   /// With split-KV: the number of splits, and their results.
   Value parts, partsBuffer, oParts, lseParts, lseRests;
-  /// With lists of key tiles: the head tiles and query tiles of programs that share a list.
+  /// With lists of key tiles: the head tiles of programs that share a list.
   std::optional<TileLists> lists;
-  int64_t listHeads = 1, listQueryTiles = 1;
+  int64_t listHeads = 1;
 };
 
 } // namespace
@@ -186,22 +188,26 @@ void ForwardBuilder::combineSplits() {
 // Keys
 //===----------------------------------------------------------------------===//
 
-/// Returns the positions of the `rows` queries from `row` on, without queries past the end.
-ForwardBuilder::Positions ForwardBuilder::getPositions(const Sequence &sequence, Value row,
-                                                       int64_t rows) const {
-  Value first = add(row, sequence.offset), end = min(add(row, index(rows)), sequence.queries);
+/// Returns the positions of queries, without queries past the end.
+ForwardBuilder::Positions ForwardBuilder::getPositions(const Sequence &sequence,
+                                                       const Operands::RowTile &of) const {
+  Value first = add(of.first, sequence.offset),
+        end = min(add(of.first, index(of.count)), sequence.queries);
   return {first, sub(add(end, sequence.offset), index(1))};
 }
 
-/// Returns the tiles of `columns` keys that the mask shows to `queries`.
+/// Returns the tiles of `columns` keys that the mask shows to `rows`. See Operands::findKeys for
+/// `tile`.
 SmallVector<TileInterval> ForwardBuilder::getIntervals(const Sequence &sequence,
-                                                       const Positions &queries,
-                                                       int64_t columns) const {
+                                                       const Operands::RowTile &rows,
+                                                       int64_t columns,
+                                                       std::optional<Operands::RowTile> tile) const {
+  Positions queries = getPositions(sequence, rows);
   // A tile without a query sees no key.
   Value keys = sequence.keys;
   if (op.hasPackedSequences() || op.getQLen())
     keys = select(less(queries.last, queries.first), index(0), keys);
-  SymbolValues symbols = operands.getSymbols(sequence);
+  SymbolValues symbols = operands.getSymbols(sequence, rows, tile);
   symbols.nk = keys;
   return buildKeyIntervals(b, loc, visible, queries.first, queries.last, symbols, columns,
                            /*constants=*/schedule.compactsKV());
@@ -209,7 +215,7 @@ SmallVector<TileInterval> ForwardBuilder::getIntervals(const Sequence &sequence,
 
 /// Returns the pages of `sequence` with a key that the mask shows to `queries` (P2), as intervals.
 SmallVector<TileInterval> ForwardBuilder::getPages(const Sequence &sequence,
-                                                   const Positions &queries) const {
+                                                   const Operands::RowTile &queries) const {
   int64_t size = op.getK().getType().getDimSize(op.getSeqDim());
   if (!sequence.leftpad)
     return getIntervals(sequence, queries, size);
@@ -221,32 +227,40 @@ SmallVector<TileInterval> ForwardBuilder::getPages(const Sequence &sequence,
   return pages;
 }
 
-/// Lists the key tiles of the mask's intervals that `attn_mask` shows, with one list for all
+/// Lists the key tiles of the mask's intervals that contain a visible pair, with one list for all
 /// programs that a block runs side by side: they share their tiles. Programs with the same
 /// `attn_mask` and mask share a list, too.
 void ForwardBuilder::makeLists(Value heads, Value queryTiles) {
   listHeads = schedule.countProgramsPerBlock(ProgramAxis::Head);
-  listQueryTiles = schedule.countProgramsPerBlock(ProgramAxis::QueryTile);
-  auto isSame = [&](unsigned dim) { return AttentionOp::isBroadcastDim(op.getAttnMask(), dim); };
-  Value listSizes[] = {isSame(0) && !op.hasOwnSequences() ? index(1) : sizes.batches,
-                       isSame(1) ? index(1) : ceilDiv(heads, listHeads),
-                       isSame(2) && !op.getMask() ? index(1) : ceilDiv(queryTiles, listQueryTiles)};
-  int64_t rows = listQueryTiles * operands.getPositions();
+  int64_t positions = operands.getPositions(),
+          together = schedule.countProgramsPerBlock(ProgramAxis::QueryTile);
+  ListedPrograms programs{TileAxis::Queries, queryTiles, positions, together * positions, together};
+  int64_t rows = together * positions, columns = schedule.getTileN();
+  Value attnMask = op.getAttnMask(), numbers = ceilDiv(queryTiles, together);
+  if (attnMask && AttentionOp::isBroadcastDim(attnMask, 2) && !op.getMask())
+    numbers = index(1);
+  auto [batches, ofHeads] =
+      countLists(op, operands, TileAxis::Queries, ceilDiv(heads, listHeads));
+  auto find = [&](ValueRange place, Value tile) {
+    auto [sequence, first] = programs.locate(operands, all, place);
+    // A list for several heads knows none of their own values.
+    Value head = listHeads == 1 ? place[1] : Value();
+    std::optional<Operands::RowTile> keys;
+    if (tile)
+      keys = {head ? div(head, sizes.headTiles) : Value(), mul(tile, columns), columns};
+    return getIntervals(sequence, {head, first, rows}, schedule.getVisitedKeys(), keys);
+  };
   lists.emplace();
-  lists->build(b, loc, op.getAttnMask(), listSizes, TileAxis::Keys, sizes.keys,
-               {listHeads, rows, schedule.getTileN()}, [&](ValueRange place) {
-                 Sequence sequence = operands.getSequence(all, place[0], TileAxis::Queries);
-                 return getIntervals(sequence, getPositions(sequence, mul(place[2], rows), rows),
-                                     schedule.getVisitedKeys());
-               });
+  lists->build(
+      b, loc, attnMask, {batches, ofHeads, numbers}, TileAxis::Keys, sizes.keys,
+      {listHeads, rows, columns}, [&](ValueRange place) { return find(place, Value()); }, find);
+  lists->programs = programs;
 }
 
 /// Returns the position of a program's list: batch, head tile and query tile.
 SmallVector<Value> ForwardBuilder::getListPlace(const ProgramPoint &at) const {
-  auto number = [&](Value v, int64_t together) {
-    return together == 1 ? v : divide32(v, index(together));
-  };
-  return {at.sequence.batch, number(at.head, listHeads), number(at.tile, listQueryTiles)};
+  return {at.sequence.batch, listHeads == 1 ? at.head : divide32(at.head, index(listHeads)),
+          lists->programs.getNumber(operands, at.sequence, at.tile)};
 }
 
 RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreBuilder &scores,
@@ -318,13 +332,13 @@ void ForwardBuilder::buildProgram(ProgramPoint at, const ScoreBuilder &scores,
   at.sequence = operands.getSequence(all, at.sequence.batch, TileAxis::Queries);
   const Sequence &sequence = at.sequence;
   Value row = mul(at.tile, operands.getPositions());
-  Positions queries = getPositions(sequence, row, operands.getPositions());
+  Operands::RowTile seeing{at.head, row, operands.getPositions()};
+  Positions queries = getPositions(sequence, seeing);
   // Programs that share tiles of compacted keys compact the keys that any of the programs sees.
   int64_t together = schedule.countProgramsPerBlock(ProgramAxis::QueryTile);
   int64_t rows = together * operands.getPositions();
-  Positions seeing = queries;
   if (together > 1 && schedule.compactsKV())
-    seeing = getPositions(sequence, mul(divide32(at.tile, index(together)), rows), rows);
+    seeing = {at.head, mul(divide32(at.tile, index(together)), rows), rows};
   // S6: rows of other sequences must not take part in the votes of a warp that change exponents.
   Value q = operands.loadQueries(at, /*exist=*/true);
   SmallVector<TileInterval> intervals, pages;
@@ -334,7 +348,7 @@ void ForwardBuilder::buildProgram(ProgramPoint at, const ScoreBuilder &scores,
     intervals = getIntervals(sequence, seeing, schedule.getVisitedKeys());
   // A block whose first program is this one reads the pages that any of its programs sees.
   if (op.hasPages())
-    pages = getPages(sequence, getPositions(sequence, row, rows));
+    pages = getPages(sequence, {at.head, row, rows});
   int64_t splitTiles = given.getMinSplitTiles();
   if (parts && op.getInvariant())
     intervals = takeTiles(b, loc, intervals, mul(part, splitTiles), index(splitTiles));
@@ -374,10 +388,11 @@ ProgramOp ForwardBuilder::build() {
   if (schedule.getSplits() > 1) {
     makeSplits(mul(mul(sizes.batches, heads), tiles));
     tiles = mul(tiles, parts);
-  } else if (op.getAttnMask()) {
-    // Splits are for few queries, for which another kernel costs more than it saves.
-    makeLists(heads, tiles);
   }
+  operands.makeRanges(all, positions, schedule.getTileN());
+  // Splits are for few queries, for which another kernel costs more than it saves.
+  if (schedule.getSplits() == 1 && TileLists::areUsed(op, TileAxis::Keys))
+    makeLists(heads, tiles);
   operands.packHeads(to);
   // Built outside the program: values that depend only on the scale are the same for all programs.
   ScoreBuilder scores(b, op, TileAxis::Keys, operands.getPattern(),
@@ -398,6 +413,7 @@ ProgramOp ForwardBuilder::build() {
   b.setInsertionPointAfter(program);
   if (parts)
     combineSplits();
+  operands.freeRanges();
   if (lists)
     lists->free(b, loc);
   return program;

@@ -58,7 +58,7 @@ FinishedRows LargeRowBuilder::buildSums(const OnlineSoftmax &softmax, ScorePlace
   const Sequence &sequence = at.sequence;
   int64_t columns = schedule.getTileN();
   SmallVector<TileInterval> intervals =
-      operands.findKeys(sequence, mul(at.queryTile, rows), rows, columns);
+      operands.findKeys(sequence, {at.head, mul(at.queryTile, rows), rows}, columns);
   RowState state = softmax.begin();
   if (!intervals.empty()) {
     Value q =
@@ -256,6 +256,7 @@ void BackwardBuilder::recomputeLargeRows(const QuerySums &sums, ScheduleAttr own
   buildLargeRows(b, op, operands, sums, countedQueries);
   useSchedule(getRareSchedule(op));
   BackwardBuilder again(op, b, /*isRare=*/true);
+  again.operands.shareRanges(operands);
   // With wider rows, the two kinds of loops take too many registers for one kernel.
   constexpr int64_t kMostColumns = 192;
   bool isOne = std::max(op.getD(), op.getDv()) <= kMostColumns;

@@ -260,11 +260,29 @@ std::pair<Value, Value> Operands::takePackedRows(Value memref, unsigned rowDim, 
   return {memref::SubViewOp::create(b, loc, memref, offsets, lengths, strides), index(0)};
 }
 
-SymbolValues Operands::getSymbols(const Sequence &sequence) const {
+void Operands::makeRanges(const Sequence &all, int64_t queries, int64_t keys) {
+  queryRanges = std::make_shared<SymbolRanges>(*this, op, all, TileAxis::Queries, queries);
+  keyRanges = std::make_shared<SymbolRanges>(*this, op, all, TileAxis::Keys, keys);
+}
+
+void Operands::freeRanges() const {
+  queryRanges->free();
+  keyRanges->free();
+}
+
+SymbolValues Operands::getSymbols(const Sequence &sequence, std::optional<RowTile> queries,
+                                  std::optional<RowTile> keys) const {
   SymbolValues values{sequence.queries, sequence.keys};
   for (Value value : sequence.symbols)
     values.others.push_back({value, value});
-  values.others.resize(op.countSymbols());
+  for (auto [rows, ranges, count] : {std::tuple(queries, queryRanges, op.getPerQuery().size()),
+                                     std::tuple(keys, keyRanges, op.getPerKey().size())}) {
+    SmallVector<SymbolRange> known;
+    if (rows && ranges)
+      known = ranges->get(sequence, rows->head, rows->first, rows->count);
+    known.resize(count);
+    llvm::append_range(values.others, known);
+  }
   return values;
 }
 
@@ -283,30 +301,33 @@ IndexRange Operands::getVisible(TileAxis axis, const Sequence &sequence) const {
   return range;
 }
 
-SmallVector<TileInterval> Operands::findKeys(const Sequence &sequence, Value firstQuery,
-                                             int64_t rows, int64_t columns) const {
-  Value end = min(add(firstQuery, index(rows)), sequence.queries), keys = sequence.keys;
+SmallVector<TileInterval> Operands::findKeys(const Sequence &sequence, const RowTile &queries,
+                                             int64_t columns, std::optional<RowTile> tile) const {
+  Value firstQuery = queries.first;
+  Value end = min(add(firstQuery, index(queries.count)), sequence.queries), keys = sequence.keys;
   // A tile without a query sees no key.
   if (op.hasPackedSequences() || op.getQLen())
     keys = select(less(firstQuery, sequence.queries), keys, index(0));
-  SymbolValues symbols = getSymbols(sequence);
+  SymbolValues symbols = getSymbols(sequence, queries, tile);
   symbols.nk = keys;
   return buildKeyIntervals(b, loc, visible, add(firstQuery, sequence.offset),
                            sub(add(end, sequence.offset), index(1)), symbols, columns,
                            /*constants=*/op.getScheduleAttr().compactsKV());
 }
 
-SmallVector<TileInterval> Operands::findQueries(const Sequence &sequence, Value firstKey,
-                                                int64_t rows, int64_t columns) const {
+SmallVector<TileInterval> Operands::findQueries(const Sequence &sequence, const RowTile &keys,
+                                                int64_t columns,
+                                                std::optional<RowTile> tile) const {
+  Value firstKey = keys.first;
   // A tile past kv_len has no key, but the last key must not be before the first.
-  Value lastKey = sub(min(add(firstKey, index(rows)), sequence.keys), index(1));
+  Value lastKey = sub(min(add(firstKey, index(keys.count)), sequence.keys), index(1));
   if (op.hasOwnLengths())
     lastKey = max(lastKey, firstKey);
   Value queries = sequence.queries;
   // No query sees a tile without a key.
   if (sequence.packedKeys)
     queries = select(less(firstKey, sequence.keys), queries, index(0));
-  SymbolValues symbols = getSymbols(sequence);
+  SymbolValues symbols = getSymbols(sequence, tile, keys);
   symbols.nq = queries;
   return buildQueryIntervals(b, loc, visible, firstKey, lastKey, sequence.offset, symbols, columns);
 }

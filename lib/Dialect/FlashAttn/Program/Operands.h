@@ -4,6 +4,7 @@
 #define FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_OPERANDS_H
 
 #include "Sequence.h"
+#include "SymbolRanges.h"
 #include "flashattn/Analysis/MaskTiles.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
@@ -66,8 +67,24 @@ public:
   Sequence getAll() const;
   /// Returns the sequence of a program over tiles of `axis`, whose first coordinate is `batch`.
   Sequence getSequence(const Sequence &all, Value batch, TileAxis axis) const;
-  /// Returns what is known of the mask's symbols for all pairs of `sequence`.
-  SymbolValues getSymbols(const Sequence &sequence) const;
+  /// Y2: computes the ranges of the mask's symbols in tiles of `queries` queries and of `keys` keys,
+  /// before any program. `all` is the result of getAll.
+  void makeRanges(const Sequence &all, int64_t queries, int64_t keys);
+  /// Uses the ranges of other operands of the same op.
+  void shareRanges(const Operands &other) {
+    queryRanges = other.queryRanges;
+    keyRanges = other.keyRanges;
+  }
+  void freeRanges() const;
+  /// Some rows of a sequence, of which at least one exists.
+  struct RowTile {
+    Value head; ///< query head or key/value head; null: all heads
+    Value first;
+    int64_t count;
+  };
+  /// Returns what is known of the mask's symbols for the pairs of `sequence` in these rows.
+  SymbolValues getSymbols(const Sequence &sequence, std::optional<RowTile> queries = {},
+                          std::optional<RowTile> keys = {}) const;
   /// Returns `cu_seqlens_q` or `cu_seqlens_k`; null if the rows of `axis` are not packed.
   Value getStarts(TileAxis axis) const;
   /// Returns the starts of the segments of programs over `axis`; null if each batch, or sequence
@@ -94,13 +111,12 @@ public:
     return createProgram(axis, heads, tiles, rows, rows, of);
   }
   /// Returns the tiles of `columns` keys, or the pieces of compacted keys, that the mask shows to
-  /// the `rows` queries from `firstQuery` on.
-  SmallVector<TileInterval> findKeys(const Sequence &sequence, Value firstQuery, int64_t rows,
-                                     int64_t columns) const;
-  /// Returns the tiles of `columns` queries to which the mask shows the `rows` keys from `firstKey`
-  /// on.
-  SmallVector<TileInterval> findQueries(const Sequence &sequence, Value firstKey, int64_t rows,
-                                        int64_t columns) const;
+  /// `queries`. With `keys`, a tile, only this tile may be in the result, which then is right for it.
+  SmallVector<TileInterval> findKeys(const Sequence &sequence, const RowTile &queries,
+                                     int64_t columns, std::optional<RowTile> keys = {}) const;
+  /// Returns the tiles of `columns` queries to which the mask shows `keys`. `queries` is as above.
+  SmallVector<TileInterval> findQueries(const Sequence &sequence, const RowTile &keys,
+                                        int64_t columns, std::optional<RowTile> queries = {}) const;
 
   /// Returns the rows of `sequence` in a memref like `q` or `k`, or like `lse`, as a memref, and
   /// the index of their batch in it. `exist`: only rows that exist.
@@ -179,6 +195,7 @@ private:
   Sizes sizes;
   Value q;
   SmallVector<IntegerSet> visible;
+  std::shared_ptr<SymbolRanges> queryRanges, keyRanges; ///< null if they are not computed
 
   friend class CountedRows;
 };

@@ -48,6 +48,18 @@ Value mlir::flashattn::isCounted(const TileBuilder &build, const IndexRange &cou
   return result ? arith::AndIOp::create(b, build.loc, begun, result).getResult() : begun;
 }
 
+int64_t QuerySums::countWhole(ScheduleAttr schedule, const Operands &operands) {
+  ScheduleAttr ofQueries = schedule.forQueryTiles();
+  int64_t whole = 1;
+  for (int64_t rows : {schedule.getTileM(), schedule.getTileN(), schedule.forWideSteps().getTileN(),
+                       ofQueries.getTileM()})
+    whole = std::lcm(whole, rows);
+  // Programs of a block belong to one segment.
+  if (operands.getStarts(TileAxis::Queries))
+    whole = std::lcm(whole, ofQueries.getTileM() * ofQueries.countProgramsPerBlock());
+  return whole;
+}
+
 QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &operands, Adding adding,
                      bool negates, Value zeroed, FindFirst findFirst,
                      const CountedRows &countedQueries)
@@ -55,16 +67,9 @@ QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &opera
       batches(operands.getSizes().batches), adding(adding), negates(negates),
       isF32(op.getElementType().isF32()) {
   const Sizes &sizes = operands.getSizes();
-  whole = 1;
-  for (int64_t rows : {schedule.getTileM(), schedule.getTileN(), schedule.forWideSteps().getTileN(),
-                       schedule.forQueryTiles().getTileM()})
-    whole = std::lcm(whole, rows);
-  if (operands.getStarts(TileAxis::Queries)) {
+  whole = countWhole(schedule, operands);
+  if (operands.getStarts(TileAxis::Queries))
     batches = index(1);
-    // Programs of a block belong to one segment.
-    ScheduleAttr ofQueries = schedule.forQueryTiles();
-    whole = std::lcm(whole, ofQueries.getTileM() * ofQueries.countProgramsPerBlock());
-  }
   rows = mul(operands.countTiles(TileAxis::Queries, whole), whole);
   buffer = allocateF32(b, loc, {mul(batches, 4), sizes.heads, rows});
   if (schedule.isWarpSpecialized())

@@ -33,6 +33,8 @@ public:
   QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &operands, Adding adding,
             bool negates, Value zeroed, FindFirst findFirst, const CountedRows &countedQueries);
   void free() const;
+  /// Returns `getWholeTiles` of an op with this schedule.
+  static int64_t countWhole(ScheduleAttr schedule, const Operands &operands);
 
   /// The value to load, independent of the stored sign of delta. P = exp2(c (s - Base) - Exponent).
   enum Kind { Exponent, Delta, MinusDelta, Base };

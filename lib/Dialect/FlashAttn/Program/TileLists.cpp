@@ -1,6 +1,7 @@
 //===- TileLists.cpp ------------------------------------------------------===//
 
 #include "TileLists.h"
+#include "flashattn/Dialect/FlashAttn/Program/Segments.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
@@ -8,9 +9,36 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
+ListedPrograms::Place ListedPrograms::locate(const Operands &operands, const Sequence &all,
+                                             ValueRange place) const {
+  Value batch = place[0], starts = operands.getSegmentStarts(axis);
+  if (!starts)
+    return {operands.getSequence(all, batch, TileAxis::Queries),
+            operands.mul(place[2], together * rows)};
+  SmallVector<Value> numbers = {Value(), operands.mul(place[2], together)};
+  findSegment(operands.b, operands.loc, starts, tiles, rows, whole / rows, numbers);
+  return {operands.getSequence(all, numbers[0], axis), operands.mul(numbers[1], rows)};
+}
+
+Value ListedPrograms::getNumber(const Operands &operands, const Sequence &sequence,
+                                Value tile) const {
+  if (operands.getSegmentStarts(axis)) {
+    const auto &packed = axis == TileAxis::Queries ? sequence.packedQueries : sequence.packedKeys;
+    Value begin =
+        operands.add(operands.div(packed->first, operands.index(whole)), packed->segment);
+    tile = operands.add(operands.mul(begin, whole / rows), tile);
+  }
+  return together == 1 ? tile : operands.divide32(tile, operands.index(together));
+}
+
+bool TileLists::areUsed(AttentionOpInterface op, TileAxis listed) {
+  return op.getAttnMask() ||
+         !(listed == TileAxis::Keys ? op.getPerKey() : op.getPerQuery()).empty();
+}
+
 void TileLists::build(OpBuilder &b, Location loc, Value attnMask, ArrayRef<Value> sizes,
-                      TileAxis listed, Value count, ArrayRef<int64_t> tile,
-                      function_ref<SmallVector<TileInterval>(ValueRange)> intervals) {
+                      TileAxis listed, Value count, ArrayRef<int64_t> tile, FindTiles intervals,
+                      TestTile test) {
   auto index = [&](int64_t v) { return arith::ConstantIndexOp::create(b, loc, v); };
   bool ofQueries = listed == TileAxis::Queries;
   middle = b.createOrFold<arith::CeilDivUIOp>(loc, count, index(tile[ofQueries ? 1 : 2]));
@@ -51,13 +79,18 @@ void TileLists::build(OpBuilder &b, Location loc, Value attnMask, ArrayRef<Value
   auto op =
       ListTilesOp::create(b, loc, attnMask, bounds, tiles, b.getDenseI64ArrayAttr(tile), ofQueries);
   OpBuilder::InsertionGuard guard(b);
-  SmallVector<Type> types(3, b.getIndexType());
-  SmallVector<Location> locs(3, loc);
-  Block *body = b.createBlock(&op.getIntervals(), {}, types, locs);
-  SmallVector<Value> yielded;
-  for (const TileInterval &tiles : intervals(body->getArguments()))
-    yielded.append({tiles.begin, tiles.fullBegin, tiles.fullEnd, tiles.end});
-  YieldIntervalsOp::create(b, loc, yielded);
+  auto fill = [&](Region &region, unsigned count, FindTiles find) {
+    SmallVector<Type> types(count, b.getIndexType());
+    Block *body = b.createBlock(&region, {}, types, SmallVector<Location>(count, loc));
+    SmallVector<Value> yielded;
+    for (const TileInterval &tiles : find(body->getArguments()))
+      yielded.append({tiles.begin, tiles.fullBegin, tiles.fullEnd, tiles.end});
+    YieldIntervalsOp::create(b, loc, yielded);
+  };
+  fill(op.getIntervals(), 3, intervals);
+  if (!attnMask)
+    fill(op.getTest(), 4,
+         [&](ValueRange arguments) { return test(arguments.drop_back(), arguments.back()); });
 }
 
 /// Returns the indices of `bounds` or `tiles` except for the last. The index is 0 in a dimension of
@@ -91,33 +124,68 @@ void TileLists::free(OpBuilder &b, Location loc) { memref::DeallocOp::create(b, 
 std::optional<TileLists> mlir::flashattn::listGradientTiles(OpBuilder &b, AttentionBackwardOp op,
                                                             const Operands &operands,
                                                             const Sequence &all, TileAxis listed,
-                                                            ScheduleAttr of) {
+                                                            ScheduleAttr of, int64_t whole) {
   const Sizes &sizes = operands.getSizes();
   std::optional<int64_t> group = getConstantIntValue(sizes.group);
-  auto isSame = [&](unsigned dim) { return op.isBroadcastDim(op.getAttnMask(), dim); };
   bool ofQueries = listed == TileAxis::Queries;
-  if (!op.getAttnMask() || (ofQueries && !isSame(1) && !group))
+  Value attnMask = op.getAttnMask();
+  auto isSame = [&](unsigned dim) { return attnMask && op.isBroadcastDim(attnMask, dim); };
+  if (!TileLists::areUsed(op, listed) || (attnMask && ofQueries && !isSame(1) && !group))
     return std::nullopt;
-  int64_t rows = of.countProgramsPerBlock() * of.getTileM(), columns = of.getTileN();
-  Value count = ofQueries ? sizes.keys : sizes.queries;
-  Value listSizes[] = {isSame(0) && !op.hasOwnSequences() ? operands.index(1) : sizes.batches,
-                       isSame(1)   ? operands.index(1)
-                       : ofQueries ? sizes.kvHeads
-                                   : sizes.heads,
-                       isSame(ofQueries ? 3 : 2) && !op.getMask() ? operands.index(1)
-                                                                  : operands.ceilDiv(count, rows)};
+  TileAxis axis = ofQueries ? TileAxis::Keys : TileAxis::Queries;
+  ListedPrograms programs{axis, operands.countTiles(axis, of.getTileM(), whole), of.getTileM(),
+                          whole, of.countProgramsPerBlock()};
+  int64_t rows = programs.together * programs.rows, columns = of.getTileN();
+  auto [batches, heads] =
+      countLists(op, operands, axis, ofQueries ? sizes.kvHeads : sizes.heads);
+  Value count = ofQueries ? sizes.keys : sizes.queries, numbers = operands.ceilDiv(count, rows);
+  if (isSame(ofQueries ? 3 : 2) && !op.getMask())
+    numbers = operands.index(1);
+  else if (operands.getSegmentStarts(axis))
+    numbers = operands.ceilDiv(programs.tiles, programs.together);
   SmallVector<int64_t> tile = {1, rows, columns};
   if (ofQueries)
     tile = {group.value_or(1), columns, rows};
+  // A list for the query heads of a group knows the values of a query head only if there is one.
+  Value one = operands.index(1);
+  auto getHead = [&](ValueRange place) {
+    return !ofQueries || isConstantIntValue(sizes.group, 1) ? place[1] : Value();
+  };
+  auto getKvHead = [&](ValueRange place) {
+    return ofQueries ? place[1] : operands.div(place[1], operands.max(sizes.group, one));
+  };
+  auto find = [&](ValueRange place, Value tile) {
+    auto [sequence, first] = programs.locate(operands, all, place);
+    std::optional<Operands::RowTile> listedTile;
+    Operands::RowTile own{ofQueries ? getKvHead(place) : getHead(place), first, rows};
+    if (tile)
+      listedTile = {ofQueries ? getHead(place) : getKvHead(place), operands.mul(tile, columns),
+                    columns};
+    return ofQueries ? operands.findQueries(sequence, own, columns, listedTile)
+                     : operands.findKeys(sequence, own, columns, listedTile);
+  };
   TileLists lists;
-  lists.build(b, op.getLoc(), op.getAttnMask(), listSizes, listed,
-              ofQueries ? sizes.queries : sizes.keys, tile, [&](ValueRange place) {
-                Sequence sequence = operands.getSequence(all, place[0], TileAxis::Queries);
-                Value first = operands.mul(place[2], rows);
-                return ofQueries ? operands.findQueries(sequence, first, rows, columns)
-                                 : operands.findKeys(sequence, first, rows, columns);
-              });
+  lists.build(
+      b, op.getLoc(), attnMask, {batches, heads, numbers}, listed,
+      ofQueries ? sizes.queries : sizes.keys, tile,
+      [&](ValueRange place) { return find(place, Value()); }, find);
+  lists.programs = programs;
   return lists;
+}
+
+std::array<Value, 2> mlir::flashattn::countLists(AttentionOpInterface op, const Operands &operands,
+                                                 TileAxis rows, Value heads) {
+  SmallVector<Value> varying(op.getPerQuery());
+  llvm::append_range(varying, op.getPerKey());
+  if (Value attnMask = op.getAttnMask())
+    varying = {attnMask};
+  auto isSame = [&](unsigned dim) {
+    return llvm::all_of(varying, [&](Value v) { return op.isBroadcastDim(v, dim); });
+  };
+  bool areBatchesSame =
+      operands.getSegmentStarts(rows) || (isSame(0) && !op.hasOwnSequences());
+  return {areBatchesSame ? operands.index(1) : operands.getSizes().batches,
+          isSame(1) ? operands.index(1) : heads};
 }
 
 TileLoopOp mlir::flashattn::createTileLoop(OpBuilder &b, Location loc,

@@ -538,19 +538,19 @@ def FlashAttn_PrefersSmallBlocksOp : Op<FlashAttn_Dialect, "prefers_small_blocks
   let assemblyFormat = "$programs `,` $keyTiles `schedule` `(` $schedule `)` attr-dict";
 }
 
-def FlashAttn_ListTilesOp : Op<FlashAttn_Dialect, "list_tiles", [
-    RecursiveMemoryEffects, SingleBlock]> {
-  let summary = "list the tiles that contain a pair that `attn_mask` shows";
+def FlashAttn_ListTilesOp : Op<FlashAttn_Dialect, "list_tiles", [RecursiveMemoryEffects]> {
+  let summary = "list the tiles that contain a visible pair";
   let description = [{
-    Reads `attn_mask`, broadcastable to `[B, H, Nq, Nk]`, once. For each batch and each tile of
-    heads and queries, the op lists the key tiles that are in the intervals yielded by the region
-    and contain a pair that `attn_mask` shows. `tile` holds the numbers of heads, queries and keys
-    of a tile. With `of_queries`, the op lists query tiles for each key tile instead, and queries
-    and keys are exchanged in the description below.
+    For each batch and each tile of heads and queries, the op lists the key tiles that are in the
+    intervals yielded by the region `intervals` and contain a visible pair: one that `attn_mask`,
+    broadcastable to `[B, H, Nq, Nk]`, shows, or one according to the region `test`. There is either
+    an `attn_mask`, which is read once, or a `test`. `tile` holds the numbers of heads, queries and
+    keys of a tile. With `of_queries`, the op lists query tiles for each key tile instead, and
+    queries and keys are exchanged in the description below.
 
     | name | type |
     | --- | --- |
-    | `attn_mask` | `[B or 1, H or 1, Nq or 1, Nk or 1]`, i1 |
+    | `attn_mask` (optional) | `[B or 1, H or 1, Nq or 1, Nk or 1]`, i1 |
     | `bounds` | `[b, h, t, 2]`, i32: begin and end of each list, as indices in its row of `tiles` |
     | `tiles` | `[b, h, t, 2 K]`, i32: indices of key tiles; K is the total number of key tiles |
 
@@ -559,31 +559,71 @@ def FlashAttn_ListTilesOp : Op<FlashAttn_Dialect, "list_tiles", [
     all visible, are stored below index K, and partial tiles from index K upwards. Nothing is
     written outside the bounds.
 
-    The region takes (b, h, t) and yields the mask's intervals for this list as tile indices, for
-    each interval: first tile, first full tile, end of the full tiles, end.
+    `intervals` takes (b, h, t) and yields the mask's intervals for this list as tile indices, for
+    each interval: first tile, first full tile, end of the full tiles, end. `test` takes (b, h, t)
+    and a tile index, and yields intervals of the same form. A tile is listed if one of them
+    contains it, and full if it is full in one of them.
 
     Example: test/Dialect/FlashAttn/list-tiles.mlir
   }];
   let arguments = (ins
-    Arg<MemRefRankOf<[I1], [4]>, "", [MemRead]>:$attnMask,
+    Arg<Optional<MemRefRankOf<[I1], [4]>>, "", [MemRead]>:$attnMask,
     Arg<MemRefRankOf<[I32], [4]>, "", [MemWrite]>:$bounds,
     Arg<MemRefRankOf<[I32], [4]>, "", [MemWrite]>:$tiles,
     DenseI64ArrayAttr:$tile, UnitAttr:$ofQueries);
-  let regions = (region SizedRegion<1>:$intervals);
+  let regions = (region SizedRegion<1>:$intervals, MaxSizedRegion<1>:$test);
   let assemblyFormat = [{
-    (`of_queries` $ofQueries^)? `tile` $tile `ins` `(` $attnMask `:` type($attnMask) `)`
+    (`of_queries` $ofQueries^)? `tile` $tile (`ins` `(` $attnMask^ `:` type($attnMask) `)`)?
     `outs` `(` $bounds `,` $tiles `:` type($bounds) `,` type($tiles) `)`
-    `within` $intervals attr-dict
+    `within` $intervals (`test` $test^)? attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def FlashAttn_TileRangesOp : Op<FlashAttn_Dialect, "tile_ranges", [
+    RecursiveMemoryEffects, SingleBlock]> {
+  let summary = "least and greatest value in each tile of rows";
+  let description = [{
+    Writes the least and the greatest of the values of some rows to each element (b, h, t) of
+    `ranges`. The region takes (b, h, t) and yields the batch, the first row and the end of the
+    rows. Without rows, the least value is the greatest i32, and vice versa. An index along a
+    dimension of `values` of static size 1 is 0 instead of `b` or `h`.
+
+    | name | type |
+    | --- | --- |
+    | `values` | `[B or 1, H or 1, N]`, i32 |
+    | `ranges` | `[b, h, t, 2]`, i32 |
+
+    Example:
+
+    ```mlir
+    flashattn.tile_ranges ins(%starts : memref<2x1x?xi32>) outs(%ranges : memref<2x1x?x2xi32>) of {
+    ^bb0(%b: index, %h: index, %t: index):
+      %first = arith.muli %t, %c64 : index
+      %last = arith.addi %first, %c64 : index
+      %end = arith.minsi %last, %n : index
+      flashattn.yield_intervals %b, %first, %end
+    }
+    ```
+  }];
+  let arguments = (ins Arg<MemRefRankOf<[I32], [3]>, "", [MemRead]>:$values,
+                       Arg<MemRefRankOf<[I32], [4]>, "", [MemWrite]>:$ranges);
+  let regions = (region SizedRegion<1>:$rows);
+  let assemblyFormat = [{
+    `ins` `(` $values `:` type($values) `)` `outs` `(` $ranges `:` type($ranges) `)` `of` $rows
+    attr-dict
   }];
   let hasVerifier = 1;
 }
 
 def FlashAttn_YieldIntervalsOp : Op<FlashAttn_Dialect, "yield_intervals", [
-    Pure, ReturnLike, Terminator, HasParent<"ListTilesOp">]> {
-  let summary = "yield the intervals of a tile list, four bounds each";
+    Pure, ReturnLike, Terminator, ParentOneOf<["ListTilesOp", "TileRangesOp"]>]> {
+  let summary = "yield intervals of tiles or of rows";
   let description = [{
-    Terminates the region of `flashattn.list_tiles`. It yields, for each interval in turn, the first
-    tile, the first full tile, the end of the full tiles, and the end, as indices of key tiles.
+    Terminates a region of `flashattn.list_tiles` or `flashattn.tile_ranges`. For lists, it yields,
+    for each interval in turn, the first tile, the first full tile, the end of the full tiles, and
+    the end, as indices of key tiles. For ranges, it yields a batch, the first row and the end of
+    the rows.
   }];
   let arguments = (ins Variadic<Index>:$bounds);
   let assemblyFormat = "$bounds attr-dict";

@@ -1,4 +1,4 @@
-//===- AttnMaskScan.h - scan of `attn_mask` for key tiles ----------------*- C++ -*-===//
+//===- AttnMaskScan.h - visible tiles of lists, and ranges of values -*- C++ -*-===//
 
 #ifndef FLASHATTN_DIALECT_FLASHATTN_PROGRAM_ATTNMASKSCAN_H
 #define FLASHATTN_DIALECT_FLASHATTN_PROGRAM_ATTNMASKSCAN_H
@@ -12,8 +12,8 @@
 namespace mlir::flashattn {
 
 /// Target-independent lowering of `flashattn.list_tiles`: iterates over the tiles of a list's
-/// intervals and classifies the tiles by their elements of `attn_mask`. The target assigns elements
-/// to threads.
+/// intervals and classifies the tiles by their elements of `attn_mask`, or by the op's test. The
+/// target assigns elements or tiles to threads.
 class AttnMaskScan : public TileBuilder {
 protected:
   /// The state of a tile after some of its elements of `attn_mask` were read, as i1 values.
@@ -51,6 +51,10 @@ protected:
   List enterList(ArrayRef<Value> place);
   /// Returns candidate tile `number`, counted from 0 over all intervals.
   ListedTile getTile(const List &list, Value number);
+  /// Whether the op has a test, and no `attn_mask`.
+  bool hasTest() { return !op.getTest().empty(); }
+  /// Classifies `tile` of `list` by the op's test.
+  Found testTile(const List &list, Value tile);
   /// Returns the indices of the query tile and of the key tile of `tile` in `list`.
   std::pair<Value, Value> getNumbers(const List &list, const ListedTile &tile) {
     return op.getOfQueries() ? std::pair(tile.number, list.place[2])
@@ -81,6 +85,20 @@ protected:
   int64_t tileHeads, tileRows, tileKeys;
   /// `attn_mask` as bytes, for vector loads; null if the target uses no vector loads.
   Value attnMaskBytes;
+};
+
+/// Target-independent lowering of `flashattn.tile_ranges`. The target assigns rows to threads.
+class RangeBuilder : public TileBuilder {
+public:
+  RangeBuilder(OpBuilder &b, TileRangesOp op) : TileBuilder(b, op.getLoc()), op(op) {}
+
+  /// Builds a loop over every `step`th row of range `place` from its row `first` on, and returns
+  /// the least and the greatest value, i32.
+  std::pair<Value, Value> reduce(ArrayRef<Value> place, Value first, int64_t step);
+  void store(ArrayRef<Value> place, Value least, Value greatest);
+
+private:
+  TileRangesOp op;
 };
 
 } // namespace mlir::flashattn

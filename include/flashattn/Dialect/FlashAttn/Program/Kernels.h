@@ -9,20 +9,24 @@
 
 namespace mlir::flashattn {
 
-/// Replaces each `flashattn.combine` and `flashattn.list_tiles` below `root` by the code that the
-/// target's callbacks build. Emits an error at a `flashattn.combine` on tensors.
+/// Replaces each `flashattn.combine`, `flashattn.list_tiles` and `flashattn.tile_ranges` below
+/// `root` by the code that the target's callbacks build. Emits an error at a `flashattn.combine` on
+/// tensors.
 inline LogicalResult
 lowerKernels(Operation *root, llvm::function_ref<void(OpBuilder &, CombineOp)> buildCombine,
-             llvm::function_ref<void(OpBuilder &, ListTilesOp)> buildListTiles) {
+             llvm::function_ref<void(OpBuilder &, ListTilesOp)> buildListTiles,
+             llvm::function_ref<void(OpBuilder &, TileRangesOp)> buildTileRanges) {
   SmallVector<Operation *> ops;
   root->walk([&](Operation *op) {
-    if (isa<CombineOp, ListTilesOp>(op))
+    if (isa<CombineOp, ListTilesOp, TileRangesOp>(op))
       ops.push_back(op);
   });
   for (Operation *op : ops) {
     OpBuilder b(op);
     if (auto lists = dyn_cast<ListTilesOp>(op))
       buildListTiles(b, lists);
+    else if (auto ranges = dyn_cast<TileRangesOp>(op))
+      buildTileRanges(b, ranges);
     else if (auto combine = cast<CombineOp>(op); combine.hasPureBufferSemantics())
       buildCombine(b, combine);
     else
