@@ -49,16 +49,16 @@ private:
   void makeLists(Value heads, Value queryTiles);
   SmallVector<Value> getListPlace(const ProgramPoint &at) const;
 
-  /// The first and the last position of some queries.
-  struct Positions {
+  /// Some queries, and the first and the last position of those that exist.
+  struct Queries {
+    Operands::RowTile rows;
     Value first, last;
   };
-  Positions getPositions(const Sequence &sequence, const Operands::RowTile &of) const;
-  SmallVector<TileInterval> getIntervals(const Sequence &sequence, const Operands::RowTile &queries,
+  Queries getQueries(const Sequence &sequence, Value head, Value row, int64_t rows) const;
+  SmallVector<TileInterval> getIntervals(const Sequence &sequence, const Queries &queries,
                                          int64_t columns,
                                          std::optional<Operands::RowTile> keys = {}) const;
-  SmallVector<TileInterval> getPages(const Sequence &sequence,
-                                     const Operands::RowTile &queries) const;
+  SmallVector<TileInterval> getPages(const Sequence &sequence, const Queries &queries) const;
   void buildProgram(ProgramPoint at, const ScoreBuilder &scores, const OnlineSoftmax &softmax);
   RowState loopOverKeys(const OnlineSoftmax &softmax, const ScoreBuilder &scores,
                         const ProgramPoint &at, Value position, ArrayRef<TileInterval> intervals,
@@ -188,26 +188,23 @@ void ForwardBuilder::combineSplits() {
 // Keys
 //===----------------------------------------------------------------------===//
 
-/// Returns the positions of queries, without queries past the end.
-ForwardBuilder::Positions ForwardBuilder::getPositions(const Sequence &sequence,
-                                                       const Operands::RowTile &of) const {
-  Value first = add(of.first, sequence.offset),
-        end = min(add(of.first, index(of.count)), sequence.queries);
-  return {first, sub(add(end, sequence.offset), index(1))};
+/// Returns the `rows` queries of `head` from `row` on.
+ForwardBuilder::Queries ForwardBuilder::getQueries(const Sequence &sequence, Value head, Value row,
+                                                   int64_t rows) const {
+  Value first = add(row, sequence.offset), end = min(add(row, index(rows)), sequence.queries);
+  return {{head, row, rows}, first, sub(add(end, sequence.offset), index(1))};
 }
 
-/// Returns the tiles of `columns` keys that the mask shows to `rows`. See Operands::findKeys for
+/// Returns the tiles of `columns` keys that the mask shows to `queries`. See Operands::findKeys for
 /// `tile`.
 SmallVector<TileInterval> ForwardBuilder::getIntervals(const Sequence &sequence,
-                                                       const Operands::RowTile &rows,
-                                                       int64_t columns,
+                                                       const Queries &queries, int64_t columns,
                                                        std::optional<Operands::RowTile> tile) const {
-  Positions queries = getPositions(sequence, rows);
   // A tile without a query sees no key.
   Value keys = sequence.keys;
   if (op.hasPackedSequences() || op.getQLen())
     keys = select(less(queries.last, queries.first), index(0), keys);
-  SymbolValues symbols = operands.getSymbols(sequence, rows, tile);
+  SymbolValues symbols = operands.getSymbols(sequence, queries.rows, tile);
   symbols.nk = keys;
   return buildKeyIntervals(b, loc, visible, queries.first, queries.last, symbols, columns,
                            /*constants=*/schedule.compactsKV());
@@ -215,7 +212,7 @@ SmallVector<TileInterval> ForwardBuilder::getIntervals(const Sequence &sequence,
 
 /// Returns the pages of `sequence` with a key that the mask shows to `queries` (P2), as intervals.
 SmallVector<TileInterval> ForwardBuilder::getPages(const Sequence &sequence,
-                                                   const Operands::RowTile &queries) const {
+                                                   const Queries &queries) const {
   int64_t size = op.getK().getType().getDimSize(op.getSeqDim());
   if (!sequence.leftpad)
     return getIntervals(sequence, queries, size);
@@ -248,7 +245,8 @@ void ForwardBuilder::makeLists(Value heads, Value queryTiles) {
     std::optional<Operands::RowTile> keys;
     if (tile)
       keys = {head ? div(head, sizes.headTiles) : Value(), mul(tile, columns), columns};
-    return getIntervals(sequence, {head, first, rows}, schedule.getVisitedKeys(), keys);
+    return getIntervals(sequence, getQueries(sequence, head, first, rows),
+                        schedule.getVisitedKeys(), keys);
   };
   lists.emplace();
   lists->build(
@@ -332,13 +330,13 @@ void ForwardBuilder::buildProgram(ProgramPoint at, const ScoreBuilder &scores,
   at.sequence = operands.getSequence(all, at.sequence.batch, TileAxis::Queries);
   const Sequence &sequence = at.sequence;
   Value row = mul(at.tile, operands.getPositions());
-  Operands::RowTile seeing{at.head, row, operands.getPositions()};
-  Positions queries = getPositions(sequence, seeing);
+  Queries queries = getQueries(sequence, at.head, row, operands.getPositions());
   // Programs that share tiles of compacted keys compact the keys that any of the programs sees.
   int64_t together = schedule.countProgramsPerBlock(ProgramAxis::QueryTile);
   int64_t rows = together * operands.getPositions();
+  Queries seeing = queries;
   if (together > 1 && schedule.compactsKV())
-    seeing = {at.head, mul(divide32(at.tile, index(together)), rows), rows};
+    seeing = getQueries(sequence, at.head, mul(divide32(at.tile, index(together)), rows), rows);
   // S6: rows of other sequences must not take part in the votes of a warp that change exponents.
   Value q = operands.loadQueries(at, /*exist=*/true);
   SmallVector<TileInterval> intervals, pages;
@@ -348,7 +346,7 @@ void ForwardBuilder::buildProgram(ProgramPoint at, const ScoreBuilder &scores,
     intervals = getIntervals(sequence, seeing, schedule.getVisitedKeys());
   // A block whose first program is this one reads the pages that any of its programs sees.
   if (op.hasPages())
-    pages = getPages(sequence, {at.head, row, rows});
+    pages = getPages(sequence, getQueries(sequence, at.head, row, rows));
   int64_t splitTiles = given.getMinSplitTiles();
   if (parts && op.getInvariant())
     intervals = takeTiles(b, loc, intervals, mul(part, splitTiles), index(splitTiles));
