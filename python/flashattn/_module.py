@@ -7,15 +7,15 @@ import math
 import struct
 from typing import Any, Iterable, List, Literal, Mapping, NamedTuple, Optional, Sequence, Tuple, Union, get_args
 
-from . import _aux, _library, _torch
+from . import _aux, _library, _sets, _torch
 from ._library import PACKED, PAGE, POOL
 from ._texts import show
 from ._trace import AUX
 from .errors import ArgumentError
 from .masks import Mask, causal
 
-Align = Literal["top_left", "bottom_right"]
-ALIGNS = get_args(Align)
+Align = _sets.Align
+ALIGNS = _sets.ALIGNS
 #: The layouts of kernels, and of calls with a batch dimension.
 KernelLayout = Literal["bhsd", "bshd"]
 KERNEL_LAYOUTS = get_args(KernelLayout)

@@ -10,7 +10,7 @@ import numpy
 
 from . import _module, _reference
 from .errors import ArgumentError
-from .masks import Mask, causal
+from .masks import causal
 
 #: The number of queries of a sequence whose keys are found for masks other than None and `causal`.
 _MAX_QUERIES = 32
@@ -106,7 +106,7 @@ def _visible(text: str, positions: Any, keys: Any) -> Any:
         parts = [_visible(part, positions, keys) for part in _split(rest)]
         return (numpy.logical_or if kind == "any_of" else numpy.logical_and).reduce(numpy.broadcast_arrays(*parts))
     if _NAMED.fullmatch(text):
-        return _reference.visible(Mask(text), positions, keys, 0, 0)
+        return _reference.visible(text, positions, keys, 0, 0)
     return numpy.zeros((1, 1), bool)
 
 

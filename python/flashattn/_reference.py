@@ -2,59 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, NamedTuple, Optional, Tuple
 
 import numpy
 
-from .masks import Mask
+from . import _sets
 
 
-def visible(mask: Optional[Mask], positions: Any, keys: Any, nq: int, nk: int) -> Any:
-    """Returns whether each pair of `positions` and `keys`, integer arrays that broadcast, is visible."""
-    if mask is None:
-        return (positions + keys) == (positions + keys)
-    if mask._kind:
-        parts = [visible(part, positions, keys, nq, nk) for part in mask._parts]
-        result = parts[0]
-        for part in parts[1:]:
-            result = (result | part) if mask._kind == "any_of" else (result & part)
-        return result
-    text = str(mask)
-    if text == "#flashattn.causal":
-        return keys <= positions
-    numbers = dict(re.findall(r"(left|right) = (\d+)", text))
-    if text.startswith("#flashattn.window"):
-        result = visible(None, positions, keys, nq, nk)
-        if "left" in numbers:
-            result = result & (keys >= positions - int(numbers["left"]))
-        if "right" in numbers:
-            result = result & (keys <= positions + int(numbers["right"]))
-        return result
-    if text.startswith("#flashattn.sink"):
-        return (keys < int(text[len("#flashattn.sink<") : -1])) & visible(
-            None, positions, keys, nq, nk
-        )
-    return _in_set(text, positions, keys, nq, nk)
+def visible(mask: object, positions: Any, keys: Any, nq: int, nk: int) -> Any:
+    """Returns whether each pair of `positions` and `keys`, integer arrays that broadcast, is visible. `mask` is a mask
+    or its text; None shows every pair.
+
+    Raises:
+      ArgumentError: the mask is not one of the dialect flashattn.
+    """
+    every = (0 * positions == 0) & (0 * keys == 0)  # has the shape of the pairs, which a mask of keys alone lacks
+    return every if mask is None else every & _sets.parse(str(mask))((positions, keys, nq, nk))
 
 
-def _in_set(text: str, positions: Any, keys: Any, nq: int, nk: int) -> Any:
-    match = re.fullmatch(
-        r'#flashattn\.set<"\((\w+), *(\w+)\)(?:\[(\w+), *(\w+)\])? *: *\((.*)\)">', text
-    )
-    assert match, text
-    p, k, q_count, k_count, constraints = match.groups()
-    # Python's // and % round like floordiv and mod. ceildiv has no equivalent operator and does not occur.
-    constraints = re.sub(r"\bfloordiv\b", "//", re.sub(r"\bmod\b", "%", constraints))
-    assert "ceildiv" not in constraints, text
-    names = {p: positions, k: keys, q_count or "nq": nq, k_count or "nk": nk}
-    result = visible(None, positions, keys, nq, nk)
-    for constraint in constraints.split(","):
-        result = result & eval(constraint, {"__builtins__": {}}, names)  # noqa: S307
-    return result
-
-
-def count_visible(mask: Optional[Mask], nq: int, nk: int, align: str = "bottom_right") -> int:
+def count_visible(mask: object, nq: int, nk: int, align: str = "bottom_right") -> int:
     """Returns the number of visible pairs of one head."""
     offset = nk - nq if align == "bottom_right" else 0
     keys, total = numpy.arange(nk)[None, :], 0

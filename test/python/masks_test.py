@@ -10,7 +10,7 @@ import unittest
 
 import flashattn
 import numpy
-from flashattn import ArgumentError, affine_set, causal, sink, window
+from flashattn import ArgumentError, _reference, affine_set, causal, sink, window
 
 
 class MaskTest(unittest.TestCase):
@@ -116,6 +116,77 @@ class MaskTest(unittest.TestCase):
             causal | 3
         with self.assertRaises(TypeError):
             causal & None
+
+
+class ReferenceTest(unittest.TestCase):
+    """`_reference.visible` reads the text of masks on its own."""
+
+    def check(self, text, shows):
+        p, k = numpy.arange(-5, 30)[:, None], numpy.arange(37)[None]
+        found = _reference.visible(flashattn.Mask(text), p, k, 35, 37)
+        wanted = [[bool(shows(row, key)) for key in range(37)] for row in range(-5, 30)]
+        self.assertEqual(numpy.asarray(found).tolist(), wanted, text)
+
+    def test_reads_each_form(self):
+        for text, shows in (
+            ("#flashattn.causal", lambda p, k: k <= p),
+            ("#flashattn<causal>", lambda p, k: k <= p),
+            ("#flashattn.window", lambda p, k: True),
+            ("#flashattn.window<right = 3, left = 2>", lambda p, k: p - 2 <= k <= p + 3),
+            ("#flashattn.sink<4>", lambda p, k: k < 4),
+            ("#flashattn.any_of<[]>", lambda p, k: False),
+            ("#flashattn.all_of<[]>", lambda p, k: True),
+            (
+                "#flashattn.any_of<[window<left = 3, right = 0>, all_of<[sink<4>, #flashattn.causal]>]>",
+                lambda p, k: p - 3 <= k <= p or k < 4 and k <= p,
+            ),
+            ("#flashattn.set<affine_set<(p, k)[nq, nk] : (k mod 3 == 0)>>", lambda p, k: k % 3 == 0),
+            ("affine_set<(p, k)[nq, nk] : (k mod 3 == 0)>", lambda p, k: k % 3 == 0),
+        ):
+            self.check(text, shows)
+        self.assertTrue(_reference.visible(None, numpy.arange(3)[:, None], numpy.arange(4), 3, 4).all())
+
+    def test_computes_sets(self):
+        for text, shows in (
+            ("(p ceildiv 3 - k ceildiv 4 == 0)", lambda p, k: -(-p // 3) == -(-k // 4)),
+            ("(-p floordiv 3 <= -k mod 5)", lambda p, k: -p // 3 <= -k % 5),
+            ("(- 2 * p + k mod (3 + 1) >= nk - nq)", lambda p, k: -2 * p + k % 4 >= 2),
+            ("(2 * p mod 5 * 3 - k == 0)", lambda p, k: 2 * p % 5 * 3 == k),
+            ("(0x10 >= p, k >= p - -(3))", lambda p, k: p <= 16 and k >= p + 3),
+            ("(3 >= 0, 0 == 0)", lambda p, k: True),
+            ("(-1 >= 0)", lambda p, k: False),
+            ("()", lambda p, k: True),
+            ("\\0A // a comment, )\\0A (k >= 9)", lambda p, k: k >= 9),
+            ("(p" + " + 1" * 3000 + " >= k + 3000)", lambda p, k: p >= k),
+        ):
+            self.check(f'#flashattn.set<"(p, k)[nq, nk] : {text}">', shows)
+        self.check('#flashattn.set<"(if, x0.a$)[_, p] : (if - x0.a$ + p - _ - 2 >= 0)">', lambda p, k: p >= k)
+
+    def test_refuses_what_it_cannot_read(self):
+        def of(constraints):
+            return f'#flashattn.set<"(p, k)[nq, nk] : {constraints}">'
+
+        for text, message in (
+            ("#my.mask<3>", "expected a mask of the dialect flashattn, .* but got 'my.mask' in #my.mask<3>"),
+            ("", "expected a mask but got the end"),
+            ("caus@l", "expected a mask but got '@'"),
+            ("causal>", "expected the end of the text but got '>'"),
+            ("window<up = 3>", "expected left or right but got 'up'"),
+            ("sink<-1>", "expected a number but got '-'"),
+            ("any_of<[causal causal]>", "expected ',' but got 'causal'"),
+            (of("(k mod 0 == 0)"), "expected a constant of at least 1 behind mod but got 0"),
+            (of("(k floordiv p == 0)"), "expected a constant of at least 1 behind floordiv but got another term"),
+            (of("(z >= 0)"), "expected one of p, k, nq, nk but got 'z'"),
+            (of("(p)"), "expected >=, <= or == but got"),
+            (of("(p >= )"), "expected a term but got"),
+            (of("(p >= 9223372036854775808)"), "expected a number below 2.63 but got '9223372036854775808'"),
+            (of("(p >= " + "9" * 5000 + ")"), "expected a number below 2.63"),
+            (of("(" + "(" * 100000), "expected a mask that nests less deep but got one that exceeds the stack"),
+            ('#flashattn.set<"(p) : (p >= 0)">', r"expected an integer set of 2 dimensions, \(p, k\), but got '\(p\)'"),
+            ('#flashattn.set<"(p, k)[a, b, c] : (p >= 0)">', r"expected at most 2 names but got '\[a, b, c\]'"),
+        ):
+            with self.subTest(text=text[:80]), self.assertRaisesRegex(ArgumentError, message):
+                _reference.visible(text, numpy.arange(3)[:, None], numpy.arange(3), 3, 3)
 
 
 if __name__ == "__main__":
