@@ -1,4 +1,4 @@
-"""Output files that flags of the commands name. flashattn/Support/OutputFile.h is the equivalent for the tools."""
+"""Output files that flags or arguments name. flashattn/Support/OutputFile.h is the equivalent for the tools."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from . import _signals
 
 
 def write_output(path: str, content: bytes) -> None:
-    """Writes `content` to `path`. A regular file is replaced atomically by a temporary file in the same folder; for
-    a symbolic link, the target is replaced. A device or a FIFO is written to directly. "-" is standard output.
-    Raises SystemExit, with the reason, if the file cannot be written."""
+    """Writes `content` to `path`, as `write_file` does. Raises SystemExit, with the reason, if the file cannot be
+    written."""
     try:
-        _write(path, content)
+        write_file(path, content)
     except OSError as error:
         raise SystemExit(f"error: cannot write '{path}': {error.strerror}") from None
 
@@ -27,7 +26,10 @@ def is_stream(path: str) -> bool:
     return _descriptor_of(path) is not None or (os.path.exists(path) and not os.path.isfile(path))
 
 
-def _write(path: str, content: bytes) -> None:
+def write_file(path: str, content: bytes) -> None:
+    """Writes `content` to `path`. A regular file is replaced atomically by a temporary file in the same folder; for
+    a symbolic link, the target is replaced. A device or a FIFO is written to directly. "-" is standard output.
+    Raises OSError if the file cannot be written."""
     descriptor = _descriptor_of(path)
     if descriptor is not None:
         sys.stdout.flush()

@@ -8,15 +8,19 @@ intersection. Masks compare by value and can be keys of a dictionary::
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+import os
+from typing import Any, Optional, Tuple, Union, overload
 
-from . import _library
+from . import _library, _sets
 from ._texts import encode, show
 from .errors import ArgumentError, LibraryError
 
+_Path = Union[str, "os.PathLike[str]"]
+
 
 class Mask:
-    """An immutable set of visible pairs. `str(mask)` is the attribute that the compiler parses."""
+    """An immutable set of visible pairs. `str(mask)` is the attribute that the compiler parses. A notebook shows a
+    mask as a picture, which `draw` makes of any size."""
 
     __slots__ = ("_text", "_hash", "_kind", "_parts")
     _text: str
@@ -59,6 +63,59 @@ class Mask:
             "expected masks joined by & and | but got a mask as condition (if, and, or, not); to test for a "
             "mask, compare with None"
         )
+
+    @overload
+    def draw(
+        self, nq: int, nk: int, path: None = None, *, align: "_sets.Align" = ..., offset: Optional[int] = ...,
+        tile: Tuple[int, int] = ...,
+    ) -> str: ...  # fmt: skip
+    @overload
+    def draw(
+        self, nq: int, nk: int, path: "_Path", *, align: "_sets.Align" = ..., offset: Optional[int] = ...,
+        tile: Tuple[int, int] = ...,
+    ) -> None: ...  # fmt: skip
+    def draw(
+        self, nq: int, nk: int, path: Optional["_Path"] = None, *, align: "_sets.Align" = "bottom_right",
+        offset: Optional[int] = None, tile: Tuple[int, int] = (128, 128),
+    ) -> Optional[str]:  # fmt: skip
+        """Draws the tiles of the plane of queries and keys as SVG.
+
+        A tile is full if every pair in it is visible, partial if some are, and skipped if none is. The picture shows
+        the visible pairs of partial tiles, or their share in each group of pairs if the pairs are too small to see.
+        Its legend has the number and the share of the tiles of each kind and of the visible pairs.
+
+        A picture has at most 200 kB. If there are more than 64 tiles in a row or column, a square of the picture
+        stands for several tiles. If a large plane has too many partial tiles to look at all of them, the shares are
+        estimated, and the picture says so.
+
+        Args:
+          nq, nk: the numbers of queries and keys.
+          path: the file to write, which is replaced as a whole.
+          align: the position of query 0 if nq and nk differ: nk - nq ("bottom_right") or 0 ("top_left").
+          offset: the position of query 0; replaces the position that `align` implies.
+          tile: the numbers of queries and keys of a tile.
+
+        Returns:
+          The text of the picture if `path` is None, otherwise None.
+
+        Raises:
+          ArgumentError: an argument is invalid, the folder of `path` does not exist, or the mask is not one of this
+            package.
+          OSError: the file cannot be written.
+        """
+        from . import _draw
+
+        return _draw.draw(self, nq, nk, path, align, offset, tile)
+
+    def _repr_svg_(self) -> Optional[str]:
+        """Returns the picture that a notebook shows, or None if the mask is not one of this package. Its numbers of
+        queries and keys are large enough to show the effect of the largest number in the mask."""
+        from . import _draw
+
+        try:
+            return _draw.draw_default(self)
+        except ArgumentError:
+            return None
 
     def __or__(self, other: "Mask") -> "Mask":
         return _combine("any_of", self, other)

@@ -44,6 +44,10 @@ def differentiated(q: F32, o: F32, lse: F32) -> Tuple[F32, F32, F32]:
 def with_bias(q: F32, o: F32, lse: F32, wanted: bool) -> int:
     return len(flashattn.attention_backward(q, q, q, o, lse, o, bias=lse, return_d_bias=wanted))
 
+def drawn() -> str:
+    flashattn.causal.draw(64, 64, "causal.svg", align="top_left", tile=(8, 8))
+    return flashattn.causal.draw(64, 64)
+
 def launched(q: F32, o: F32) -> str:
     kernel = flashattn.compile(head_dim=64, dtype="f32", rows="dense", kv_len=True)
     kernel.launch(q, q, q, o, scale=0.5, kv_len=[3])
@@ -64,6 +68,8 @@ BAD = {
     'flashattn.compile(head_dim=64, rows="packed")': "arg-type",
     "flashattn.causal | 3": "operator",
     'flashattn.window(left="3")': "arg-type",
+    'text: str = flashattn.causal.draw(64, 64, "causal.svg")': "assignment",
+    'flashattn.causal.draw(64, 64, align="bottom")': "call-overload",
 }
 
 
