@@ -2,6 +2,7 @@
 # REQUIRES: python-package
 # RUN: %flashattn_python %s
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -324,6 +325,16 @@ class PictureTest(unittest.TestCase):
         script = "import sys, flashattn; print('flashattn._draw' in sys.modules, flashattn.causal._repr_svg_()[:4])"
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
         self.assertEqual(done.stdout, "False <svg\n", done.stderr)
+
+    def test_pictures_of_the_documents_are_up_to_date(self):
+        folder = Path(flashattn.__file__).parents[2] / "docs" / "masks"
+        spec = importlib.util.spec_from_file_location("draw_masks", folder / "draw_masks.py")
+        script = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(script)
+        pictures = script.draw_masks()
+        self.assertEqual(sorted(pictures), sorted(path.name for path in folder.glob("*.svg")))
+        for name, text in pictures.items():
+            self.assertEqual((folder / name).read_text(), text, "run python3 docs/masks/draw_masks.py")
 
 
 if __name__ == "__main__":
