@@ -148,12 +148,18 @@ void ConsumerBuilder::useRows(TileLoopOp loop, Value first, Value step) {
       continue;
     b.setInsertionPoint(load);
     Value now = stepAt(loop, first, step);
+    bool isFirst = plan.splitsSums() || load->isBeforeInBlock(stream);
+    // Full tiles do not read what only their mask would read.
+    Operation *user = load->hasOneUse() ? *load->user_begin() : nullptr;
+    if (user && isa<TileMaskOp>(user->getParentOp()))
+      b.setInsertionPoint(user);
     // A copy of the program may read the stream's tile only in a later stage.
-    if (plan.splitsSums() || load->isBeforeInBlock(stream))
+    if (isFirst)
       hopper::RingGetOp::create(b, loc, block.rings[row.stream], now);
     Value place = slotOf(toI32(now), plan.memory.rings[row.stream].stages);
-    b.replaceOpWithNewOp<LoadTileOp>(load, load.getTileType(), places, ValueRange{place, index(0)},
-                                     ArrayRef<int64_t>{-1, 1}, load.getInBounds());
+    auto read = LoadTileOp::create(b, loc, load.getTileType(), places, ValueRange{place, index(0)},
+                                   ArrayRef<int64_t>{-1, 1}, load.getInBounds());
+    b.replaceOp(load, read);
   }
 }
 

@@ -183,7 +183,7 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
 /// Returns the number of key loops of a program.
 static int64_t countIntervals(AttentionOp op, ScheduleAttr schedule) {
   // The positions of a tile list form one interval.
-  if (op.getAttnMask() && schedule.getSplits() == 1)
+  if ((op.getAttnMask() || !op.getPerKey().empty()) && schedule.getSplits() == 1)
     return 1;
   SmallVector<IntegerSet> visible = op.getVisibleSets();
   if (visible.size() < 2)
@@ -224,6 +224,8 @@ SharedMemoryPlan warpgroups::planSharedMemory(AttentionOp op, ScheduleAttr sched
   block.slots = hopper.getQStages();
   block.claims = hopper.getDynamicSchedulerMaxLen() > 0;
   block.segments = op.getCuSeqlensQ() && !op.getMostQueries();
+  // Symbols per key are loaded with V.
+  block.rows.assign(op.getPerKey().size(), {n, /*stream=*/1});
   block.intervals = countIntervals(op, schedule);
   return planWarpgroupBlock(block).memory;
 }

@@ -62,8 +62,8 @@ LogicalResult TileRangesOp::verify() {
   FailureOr<YieldIntervalsOp> yield = verifyRegion(*this, getRows(), 3);
   if (failed(yield))
     return failure();
-  if (yield->getBounds().size() != 3)
-    return yield->emitOpError() << "expected a batch, a first row and an end but got "
-                                << yield->getBounds().size() << " values";
+  if (size_t expected = getCopies() ? 4 : 3; yield->getBounds().size() != expected)
+    return yield->emitOpError() << "expected " << expected << " values but got "
+                                << yield->getBounds().size();
   return success();
 }

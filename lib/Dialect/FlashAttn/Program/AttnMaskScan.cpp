@@ -83,6 +83,11 @@ std::pair<Value, Value> RangeBuilder::reduce(ArrayRef<Value> place, Value first,
   b.setInsertionPointToStart(loop.getBody());
   at[2] = loop.getInductionVar();
   Value value = memref::LoadOp::create(b, loc, values, at);
+  if (op.getCopies()) {
+    Value copy[] = {place[0], place[1], add(rows[3], sub(loop.getInductionVar(), rows[1]))};
+    memref::StoreOp::create(b, loc, arith::BitcastOp::create(b, loc, b.getF32Type(), value),
+                            op.getCopies(), copy);
+  }
   scf::YieldOp::create(b, loc,
                        ValueRange{min(loop.getRegionIterArg(0), value),
                                   max(loop.getRegionIterArg(1), value)});

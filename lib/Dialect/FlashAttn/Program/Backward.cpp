@@ -435,7 +435,8 @@ void BackwardBuilder::build() {
   constexpr int64_t kLeastRows = 16;
   int64_t queries = std::gcd(std::gcd(wide.getTileN(), own.getTileN()), ofQueries.getTileM()),
           keys = std::gcd(own.getTileM(), ofQueries.getTileN());
-  operands.makeRanges(all, std::max(queries, kLeastRows), std::max(keys, kLeastRows));
+  operands.makeRanges(all, std::max(queries, kLeastRows), std::max(keys, kLeastRows),
+                      /*copiesKeys=*/false);
   int64_t rows = (isApart ? own : wide).getTileM();
   queryLists = listGradientTiles(b, op, operands, all, TileAxis::Queries, isApart ? own : wide,
                                  rows * wide.countProgramsPerBlock());

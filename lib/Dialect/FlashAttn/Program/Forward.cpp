@@ -387,7 +387,9 @@ ProgramOp ForwardBuilder::build() {
     makeSplits(mul(mul(sizes.batches, heads), tiles));
     tiles = mul(tiles, parts);
   }
-  operands.makeRanges(all, positions, schedule.getTileN());
+  // The producer loads values of each key with the tiles of V, so that consumers need not wait for
+  // them.
+  operands.makeRanges(all, positions, schedule.getTileN(), schedule.isWarpSpecialized());
   // Splits are for few queries, for which another kernel costs more than it saves.
   if (schedule.getSplits() == 1 && TileLists::areUsed(op, TileAxis::Keys))
     makeLists(heads, tiles);
@@ -395,6 +397,7 @@ ProgramOp ForwardBuilder::build() {
   // Built outside the program: values that depend only on the scale are the same for all programs.
   ScoreBuilder scores(b, op, TileAxis::Keys, operands.getPattern(),
                       /*fullTilesKeep=*/lists.has_value());
+  scores.useKeyRanges(operands.getKeyRanges());
   OnlineSoftmax softmax(b, loc, schedule, operands.padColumns(op.getDv()), scores.getFactor(),
                         /*wantsLse=*/to.lse != nullptr);
   ProgramOp program =

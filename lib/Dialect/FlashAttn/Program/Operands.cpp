@@ -260,9 +260,10 @@ std::pair<Value, Value> Operands::takePackedRows(Value memref, unsigned rowDim, 
   return {memref::SubViewOp::create(b, loc, memref, offsets, lengths, strides), index(0)};
 }
 
-void Operands::makeRanges(const Sequence &all, int64_t queries, int64_t keys) {
-  queryRanges = std::make_shared<SymbolRanges>(*this, op, all, TileAxis::Queries, queries);
-  keyRanges = std::make_shared<SymbolRanges>(*this, op, all, TileAxis::Keys, keys);
+void Operands::makeRanges(const Sequence &all, int64_t queries, int64_t keys, bool copiesKeys) {
+  queryRanges = std::make_shared<SymbolRanges>(*this, op, all, TileAxis::Queries, queries,
+                                               /*copies=*/false);
+  keyRanges = std::make_shared<SymbolRanges>(*this, op, all, TileAxis::Keys, keys, copiesKeys);
 }
 
 void Operands::freeRanges() const {

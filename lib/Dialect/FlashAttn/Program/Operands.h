@@ -68,8 +68,11 @@ public:
   /// Returns the sequence of a program over tiles of `axis`, whose first coordinate is `batch`.
   Sequence getSequence(const Sequence &all, Value batch, TileAxis axis) const;
   /// Y2: computes the ranges of the mask's symbols in tiles of `queries` queries and of `keys` keys,
-  /// before any program. `all` is the result of getAll.
-  void makeRanges(const Sequence &all, int64_t queries, int64_t keys);
+  /// before any program. `all` is the result of getAll. With `copiesKeys`, the symbols per key are
+  /// copied to tiles.
+  void makeRanges(const Sequence &all, int64_t queries, int64_t keys, bool copiesKeys);
+  /// Returns the ranges per key, which makeRanges has made.
+  const SymbolRanges &getKeyRanges() const { return *keyRanges; }
   /// Uses the ranges of other operands of the same op.
   void shareRanges(const Operands &other) {
     queryRanges = other.queryRanges;

@@ -18,7 +18,8 @@ ScoreBuilder::ScoreBuilder(OpBuilder &b, AttentionOpInterface op, TileAxis colum
       fullTilesKeep(fullTilesKeep), isExact(isExact), visible(op.getVisibleSets()) {
   if (!op.getPerKey().empty()) {
     Value kvHeads = max(dim(op.getK(), op.getHeadDim()), index(1));
-    group = div(dim(op.getQ(), op.getHeadDim()), kvHeads);
+    headTiles = ceilDiv(div(dim(op.getQ(), op.getHeadDim()), kvHeads),
+                        op.getScheduleAttr().getPack());
   }
   if (columns == TileAxis::Queries)
     std::swap(queries, keys);
@@ -37,7 +38,7 @@ Value ScoreBuilder::loadSymbol(Value memref, TileAxis of, const ScorePlace &at) 
     memref = takeRows(b, loc, memref, /*rowDim=*/2, first, add(first, max(packed->count, index(1))));
   }
   if (!isSame(1))
-    head = isOfQueries ? at.head : divide32(at.head, group);
+    head = isOfQueries ? at.head : divide32(at.head, headTiles);
   Value indices[] = {batch, head, isOfQueries ? at.queryTile : at.keyTile};
   if (!isOfRows)
     return LoadTileOp::create(b, loc, getTileType(b.getI32Type()), memref, indices,
@@ -48,13 +49,26 @@ Value ScoreBuilder::loadSymbol(Value memref, TileAxis of, const ScorePlace &at) 
   return vector::ShapeCastOp::create(b, loc, VectorType::get({count, 1}, b.getI32Type()), rows);
 }
 
-SmallVector<Value> ScoreBuilder::loadSymbols(const ScorePlace &at) const {
+/// Loads copies of the symbols per key as tiles of f32, in a step of the loop; they may be null.
+SmallVector<Value> ScoreBuilder::loadCopies(const ScorePlace &at) const {
+  SmallVector<Value> copies(op.getPerKey().size());
+  if (keyRanges)
+    for (auto [i, copy] : llvm::enumerate(copies))
+      copy = keyRanges->loadCopy(i, at.sequence, divide32(at.head, headTiles), at.keyTile,
+                                 getTileType(b.getF32Type()));
+  return copies;
+}
+
+/// `copies` are those of `loadCopies`.
+SmallVector<Value> ScoreBuilder::loadSymbols(const ScorePlace &at, ArrayRef<Value> copies) const {
   SmallVector<Value> symbols = {at.sequence.queries, at.sequence.keys};
   llvm::append_range(symbols, at.sequence.symbols);
   for (Value memref : op.getPerQuery())
     symbols.push_back(loadSymbol(memref, TileAxis::Queries, at));
-  for (Value memref : op.getPerKey())
-    symbols.push_back(loadSymbol(memref, TileAxis::Keys, at));
+  for (auto [memref, copy] : llvm::zip_equal(op.getPerKey(), copies))
+    symbols.push_back(
+        copy ? arith::BitcastOp::create(b, loc, getTileType(b.getI32Type()), copy).getResult()
+             : loadSymbol(memref, TileAxis::Keys, at));
   return symbols;
 }
 
@@ -162,11 +176,11 @@ Value ScoreBuilder::findQueries(const ScorePlace &at) const {
 }
 
 /// Returns the pairs that the mask shows. Compacted keys have another offset after each cut.
-Value ScoreBuilder::findInMask(const ScorePlace &at) const {
+Value ScoreBuilder::findInMask(const ScorePlace &at, ArrayRef<Value> copies) const {
   // A thread of a warpgroup keeps the limits of its few rows in registers, and compares them with
   // constants. Elsewhere, without registers for this, the limits are those of the queries.
   TileAxis numbers = op.getScheduleAttr().isWarpSpecialized() ? columns : TileAxis::Keys;
-  SmallVector<Value> symbols = loadSymbols(at);
+  SmallVector<Value> symbols = loadSymbols(at, copies);
   auto build = [&](ArrayRef<IntegerSet> sets, Value key) {
     return buildVisibleTile(b, loc, sets, at.position, key, symbols, queries, keys, pattern,
                             columns, numbers);
@@ -204,12 +218,13 @@ Value ScoreBuilder::findInMask(const ScorePlace &at) const {
 
 /// M7: a pair is visible if the mask and `attn_mask` both show it.
 Value ScoreBuilder::findVisible(const ScorePlace &at) const {
+  SmallVector<Value> copies = loadCopies(at);
   auto shown = TileMaskOp::create(b, loc, getTileType(b.getI1Type()));
   Value all = shown;
   {
     OpBuilder::InsertionGuard guard(b);
     b.createBlock(&shown.getRegion());
-    Value visiblePairs = findInMask(at);
+    Value visiblePairs = findInMask(at, copies);
     // A score_mod may return any value for queries that do not exist. In place of those of a packed
     // sequence, a tensor map reads the next sequence.
     bool mayBeNaN = op.hasScoreMod() || op.hasPackedSequences() || op.getQLen();

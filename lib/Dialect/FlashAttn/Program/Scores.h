@@ -4,6 +4,7 @@
 #define FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_SCORES_H
 
 #include "Sequence.h"
+#include "SymbolRanges.h"
 #include "flashattn/Analysis/MaskTiles.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
@@ -41,6 +42,9 @@ public:
   ScoreBuilder(OpBuilder &b, AttentionOpInterface op, TileAxis columns, RowPattern pattern,
                bool fullTilesKeep, bool isExact = false);
 
+  /// Takes copies of symbols per key from `ranges`, if it has any.
+  void useKeyRanges(const SymbolRanges &ranges) { keyRanges = &ranges; }
+
   /// Returns the products of each query of q, rows of D elements, and each key of k; added to
   /// `from`, of `getTileType`, if given.
   Value multiply(Value q, Value k, Value from = {}) const;
@@ -62,8 +66,9 @@ private:
   Value findVisible(const ScorePlace &at) const;
   /// Y2: returns a symbol with a value per query or key, as `buildVisibleTile` takes it.
   Value loadSymbol(Value memref, TileAxis of, const ScorePlace &at) const;
-  SmallVector<Value> loadSymbols(const ScorePlace &at) const;
-  Value findInMask(const ScorePlace &at) const;
+  SmallVector<Value> loadCopies(const ScorePlace &at) const;
+  SmallVector<Value> loadSymbols(const ScorePlace &at, ArrayRef<Value> copies) const;
+  Value findInMask(const ScorePlace &at, ArrayRef<Value> copies) const;
   Value findQueries(const ScorePlace &at) const;
 
   mutable AttentionOpInterface op; ///< a handle, whose accessors are not const
@@ -73,7 +78,8 @@ private:
   RowPattern pattern;
   bool fullTilesKeep, isExact;
   SmallVector<IntegerSet> visible;
-  Value group; ///< query heads per key/value head; null without symbols per key
+  const SymbolRanges *keyRanges = nullptr;
+  Value headTiles; ///< those of Sizes; null without symbols per key
 };
 
 } // namespace mlir::flashattn

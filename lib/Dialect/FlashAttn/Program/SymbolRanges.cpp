@@ -10,7 +10,7 @@ using namespace mlir;
 using namespace mlir::flashattn;
 
 SymbolRanges::SymbolRanges(const Operands &operands, AttentionOpInterface op, const Sequence &all,
-                           TileAxis axis, int64_t rows)
+                           TileAxis axis, int64_t rows, bool copies)
     : TileBuilder(operands.b, operands.loc), op(op), axis(axis), rows(rows),
       starts(operands.getStarts(axis)) {
   bool ofQueries = axis == TileAxis::Queries;
@@ -52,13 +52,24 @@ SymbolRanges::SymbolRanges(const Operands &operands, AttentionOpInterface op, co
   for (auto [values, shape] : llvm::zip_equal(symbols, shapes)) {
     auto type = MemRefType::get(shape.sizes, b.getI32Type());
     ranges.push_back(memref::ViewOp::create(b, loc, type, buffer, shape.begin, shape.dynamic));
-    build(operands, all, values, ranges.back());
+    Value copy;
+    if (copies) {
+      SmallVector<int64_t> sizes(ArrayRef(shape.sizes).drop_back(2));
+      SmallVector<Value> dynamic = shape.dynamic;
+      if (!getConstantIntValue(tiles))
+        dynamic.pop_back();
+      sizes.push_back(ShapedType::kDynamic);
+      dynamic.push_back(mul(tiles, rows));
+      copy = memref::AllocOp::create(b, loc, MemRefType::get(sizes, b.getF32Type()), dynamic);
+      this->copies.push_back(copy);
+    }
+    build(operands, all, values, ranges.back(), copy);
   }
 }
 
-void SymbolRanges::build(const Operands &operands, const Sequence &all, Value values,
-                         Value ranges) {
-  auto written = TileRangesOp::create(b, loc, values, ranges);
+void SymbolRanges::build(const Operands &operands, const Sequence &all, Value values, Value ranges,
+                         Value copies) {
+  auto written = TileRangesOp::create(b, loc, values, ranges, copies);
   OpBuilder::InsertionGuard guard(b);
   SmallVector<Type> types(3, b.getIndexType());
   Block *body = b.createBlock(&written.getRows(), {}, types, SmallVector<Location>(3, loc));
@@ -81,7 +92,27 @@ void SymbolRanges::build(const Operands &operands, const Sequence &all, Value va
     end = add(end, packed->first);
     batch = index(0);
   }
-  YieldIntervalsOp::create(b, loc, ValueRange{batch, first, end});
+  SmallVector<Value> yielded = {batch, first, end};
+  if (copies)
+    yielded.push_back(mul(body->getArgument(2), rows));
+  YieldIntervalsOp::create(b, loc, yielded);
+}
+
+Value SymbolRanges::getFirstTile(const Sequence &sequence) const {
+  const std::optional<Sequence::Packed> &packed = getPacked(sequence);
+  return packed ? add(div(packed->first, index(rows)), packed->segment) : index(0);
+}
+
+Value SymbolRanges::loadCopy(unsigned i, const Sequence &sequence, Value head, Value tile,
+                             VectorType columns) const {
+  if (copies.empty() || columns.getDimSize(1) != rows)
+    return {};
+  Value memref = copies[i];
+  auto isSame = [&](unsigned dim) { return AttentionOpInterface::isBroadcastDim(memref, dim); };
+  Value indices[] = {isSame(0) ? index(0) : sequence.batch, isSame(1) ? index(0) : head,
+                     add(getFirstTile(sequence), tile)};
+  return LoadTileOp::create(b, loc, columns, memref, indices, ArrayRef<int64_t>{-1, 2},
+                            ArrayRef<bool>{true, true});
 }
 
 SmallVector<SymbolRange> SymbolRanges::get(const Sequence &sequence, Value head, Value first,
@@ -90,9 +121,8 @@ SmallVector<SymbolRange> SymbolRanges::get(const Sequence &sequence, Value head,
   if (ranges.empty())
     return result;
   Value exist = axis == TileAxis::Queries ? sequence.queries : sequence.keys;
-  Value base = index(0), last = div(sub(max(exist, index(1)), index(1)), index(rows));
-  if (const std::optional<Sequence::Packed> &packed = getPacked(sequence))
-    base = add(div(packed->first, index(rows)), packed->segment);
+  Value base = getFirstTile(sequence),
+        last = div(sub(max(exist, index(1)), index(1)), index(rows));
   Value tile = div(first, index(rows));
   int64_t tiles = rows % count == 0 ? 1 : count % rows == 0 ? count / rows : (count - 1) / rows + 2;
   for (Value memref : ranges) {
@@ -120,4 +150,6 @@ SmallVector<SymbolRange> SymbolRanges::get(const Sequence &sequence, Value head,
 void SymbolRanges::free() const {
   if (buffer)
     memref::DeallocOp::create(b, loc, buffer);
+  for (Value copy : copies)
+    memref::DeallocOp::create(b, loc, copy);
 }

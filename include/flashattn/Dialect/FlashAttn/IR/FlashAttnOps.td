@@ -587,12 +587,15 @@ def FlashAttn_TileRangesOp : Op<FlashAttn_Dialect, "tile_ranges", [
     Writes the least and the greatest of the values of some rows to each element (b, h, t) of
     `ranges`. The region takes (b, h, t) and yields the batch, the first row and the end of the
     rows. Without rows, the least value is the greatest i32, and vice versa. An index along a
-    dimension of `values` of static size 1 is 0 instead of `b` or `h`.
+    dimension of `values` of static size 1 is 0 instead of `b` or `h`. With `copies`, the region
+    also yields an index: the values of these rows are copied there, bit by bit, so that the values
+    of a tile are aligned and contiguous. Other elements of `copies` keep their values.
 
     | name | type |
     | --- | --- |
     | `values` | `[B or 1, H or 1, N]`, i32 |
     | `ranges` | `[b, h, t, 2]`, i32 |
+    | `copies` (optional) | `[b, h, n]`, f32: the bits of i32 |
 
     Example:
 
@@ -607,10 +610,12 @@ def FlashAttn_TileRangesOp : Op<FlashAttn_Dialect, "tile_ranges", [
     ```
   }];
   let arguments = (ins Arg<MemRefRankOf<[I32], [3]>, "", [MemRead]>:$values,
-                       Arg<MemRefRankOf<[I32], [4]>, "", [MemWrite]>:$ranges);
+                       Arg<MemRefRankOf<[I32], [4]>, "", [MemWrite]>:$ranges,
+                       Arg<Optional<MemRefRankOf<[F32], [3]>>, "", [MemWrite]>:$copies);
   let regions = (region SizedRegion<1>:$rows);
   let assemblyFormat = [{
-    `ins` `(` $values `:` type($values) `)` `outs` `(` $ranges `:` type($ranges) `)` `of` $rows
+    `ins` `(` $values `:` type($values) `)`
+    `outs` `(` $ranges (`,` $copies^)? `:` type($ranges) (`,` type($copies)^)? `)` `of` $rows
     attr-dict
   }];
   let hasVerifier = 1;
@@ -623,7 +628,7 @@ def FlashAttn_YieldIntervalsOp : Op<FlashAttn_Dialect, "yield_intervals", [
     Terminates a region of `flashattn.list_tiles` or `flashattn.tile_ranges`. For lists, it yields,
     for each interval in turn, the first tile, the first full tile, the end of the full tiles, and
     the end, as indices of key tiles. For ranges, it yields a batch, the first row and the end of
-    the rows.
+    the rows and, with copies, the index of the copy of the first row.
   }];
   let arguments = (ins Variadic<Index>:$bounds);
   let assemblyFormat = "$bounds attr-dict";
