@@ -337,6 +337,42 @@ std::optional<unsigned> MaskBuilder::findVarying(const Linear &linear) const {
   return found && isNarrow(linear) ? found : std::nullopt;
 }
 
+/// The symbol u of a pair is compared with limits of fewer elements: u + x + c >= 0 is u >= -x - c,
+/// and x + c - u >= 0 is u <= x + c, for one operand x with the factor 1 or -1. Then only the
+/// constant may lead beyond 32 bits. It is rounded such that the comparison is right there.
+std::optional<Term> MaskBuilder::compareVarying(const Linear &linear, unsigned symbol) {
+  Term u = getSymbol(symbol);
+  int64_t operandsUsed = 0;
+  for (unsigned i = 0; i < operands.size(); ++i)
+    if (i != 2 + symbol)
+      operandsUsed += std::abs(linear[i]);
+  if (!u.shape.queries || !u.shape.keys || operandsUsed > 1)
+    return std::nullopt;
+  bool isLeast = linear[2 + symbol] > 0;
+  int64_t sign = isLeast ? -1 : 1, constantTerm = sign * linear.back();
+  // u >= l is u > l - 1, and u <= l is u < l + 1.
+  bool isStrict = constantTerm * sign < 0;
+  Linear limit = linear;
+  limit.back() = constantTerm + (isStrict ? sign : 0);
+  for (unsigned i = 0; i < operands.size(); ++i)
+    limit[i] *= i == 2 + symbol ? 0 : sign;
+  Type index = builder.getIndexType(), i32 = builder.getI32Type();
+  Term bound{getBase(limit), {}};
+  for (bool queries : {true, false})
+    if (int64_t factor = limit[queries ? 0 : 1]) {
+      Term steps = step(queries, index);
+      bound = factor > 0 ? binary<arith::AddIOp>(bound, steps) : binary<arith::SubIOp>(bound, steps);
+    }
+  auto splat = [&](int64_t value) { return Term{constant(index, value), {}}; };
+  bound = binary<arith::MaxSIOp>(bound, splat(std::numeric_limits<int32_t>::min()));
+  bound = binary<arith::MinSIOp>(bound, splat(std::numeric_limits<int32_t>::max()));
+  bound.value = make<arith::IndexCastOp>(getType(i32, bound.shape), bound.value);
+  using Predicate = arith::CmpIPredicate;
+  return compare(isLeast ? isStrict ? Predicate::sgt : Predicate::sge
+                         : isStrict ? Predicate::slt : Predicate::sle,
+                 u, bound);
+}
+
 /// A symbol u and the base b are added as a sum that is clamped like a base: u is limited to the
 /// range in which b + u, or b - u, has at most this magnitude.
 Sum MaskBuilder::evaluateVarying(const Linear &linear, unsigned symbol) {
@@ -459,7 +495,10 @@ void MaskBuilder::addConstraints(ArrayRef<Constraint> constraints, Term (&parts)
   SmallVector<std::pair<int64_t, Term>> limits;
   for (const Constraint &c : constraints) {
     if (std::optional<unsigned> symbol = c.linear ? findVarying(*c.linear) : std::nullopt) {
-      add(test(evaluateVarying(*c.linear, *symbol), c.isEquality));
+      std::optional<Term> compared;
+      if (!c.isEquality)
+        compared = compareVarying(*c.linear, *symbol);
+      add(compared ? *compared : test(evaluateVarying(*c.linear, *symbol), c.isEquality));
       continue;
     }
     if (!c.linear || !isNarrow(*c.linear) || hasVarying(*c.linear)) {

@@ -132,6 +132,9 @@ private:
   /// Whether `linear` has the term of exactly one symbol that varies over the tile, with the factor
   /// 1 or -1, and is narrow without it. Returns this symbol.
   std::optional<unsigned> findVarying(const Linear &linear) const;
+  /// Returns whether `linear`, of the varying symbol `symbol`, is at least 0 for each pair, if one
+  /// comparison of the symbol with a limit per row or column decides it; otherwise nullopt.
+  std::optional<Term> compareVarying(const Linear &linear, unsigned symbol);
   /// Returns `linear`, of the varying symbol `symbol`, as a sum of 32-bit terms.
   Sum evaluateVarying(const Linear &linear, unsigned symbol);
   /// Returns the terms of `linear` that are the same for all pairs, an index value.

@@ -118,6 +118,16 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
     if (std::exchange(fields.hopper->qRegisterColumns, 0) != 0)
       candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
   };
+  // Blocks list their tiles for symbols per key. If a block has fewer rows, fewer of its tiles are
+  // hidden from some rows, or partial (docs/rationale/symbols.md).
+  constexpr int64_t kWidestListed = 128;
+  if (!op.getPerKey().empty() && d <= kWidestListed) {
+    HopperFields listed = hopper;
+    listed.consumers = 2;
+    listed.registers = 240;
+    listed.producerRegisters = 24;
+    add(makeFields(/*tileN=*/128, /*stages=*/2, /*pack=*/1, listed, element));
+  }
   for (const HopperRow &row : kHopperTable) {
     if (row.shape != mask.shape || d > row.maxD || mask.width.value_or(0) > row.maxWidth ||
         op.getKnownGroup() % row.pack != 0 ||
