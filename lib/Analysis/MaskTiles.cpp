@@ -467,7 +467,7 @@ IndexRange TileIntervalPlan::emitHull(OpBuilder &builder, Location loc, Value fi
                                       std::optional<Align> align) const {
   assert(tile == 1 && "expected a plan of indices");
   if (intervals.empty())
-    return {};
+    return {nullptr, arith::ConstantIndexOp::create(builder, loc, 0)};
   SmallVector<Row> context = getWholeContext(*parameters, axis, align);
   Budget budget;
   unsigned count = axis == TileAxis::Keys ? Nk : Nq;
@@ -475,8 +475,9 @@ IndexRange TileIntervalPlan::emitHull(OpBuilder &builder, Location loc, Value fi
   auto isSeen = [&](const Bounds &bounds) {
     return bounds.isOrdered(context, 0, budget) && llvm::all_of(bounds.conditions, proves);
   };
-  // If the only set shows nothing, the result does not matter.
-  bool isOnly = intervals.size() == 1, beginsAtStart = false, endsAtEnd = false;
+  // Without conditions, the bounds of the only set are out of order if it shows nothing.
+  bool isOnly = intervals.size() == 1 && llvm::all_of(intervals[0]->visible.conditions, proves);
+  bool beginsAtStart = false, endsAtEnd = false;
   for (const auto &interval : intervals) {
     const Bounds &bounds = interval->visible;
     if (!isOnly && !isSeen(bounds))

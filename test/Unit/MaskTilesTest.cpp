@@ -261,6 +261,57 @@ TEST_F(MaskTiles, ManySets) {
   }
 }
 
+// A7: the range of rows holds every row with a visible pair. For a set with factors of 1 and -1, it
+// ends at such rows, and is empty if there are none.
+TEST_F(MaskTiles, RangesEndAtVisibleRows) {
+  Random random(41);
+  Location loc = UnknownLoc::get(&ctx);
+  int64_t numEmpty = 0, numTight = 0;
+  for (int i = 0; i < 2000; ++i) {
+    Mask mask = random.mask();
+    Sizes s = randomSizes(random);
+    SmallVector<IntegerSet> sets = toSets(mask, &ctx);
+    bool isTight = mask.size() == 1 && llvm::all_of(mask[0], [](const Constraint &c) {
+                     return c.division == Division::None && !c.isEquality &&
+                            std::abs(c.linear[0]) <= 1 && std::abs(c.linear[1]) <= 1;
+                   });
+    for (TileAxis axis : {TileAxis::Keys, TileAxis::Queries}) {
+      int64_t length = axis == TileAxis::Keys ? s.nk : s.nq, first = length, end = 0;
+      for (int64_t q = 0; q < s.nq; ++q)
+        for (int64_t k = 0; k < s.nk; ++k)
+          if (isVisible(mask, q + s.offset, k, s.nq, s.nk)) {
+            int64_t row = axis == TileAxis::Keys ? k : q;
+            first = std::min(first, row);
+            end = std::max(end, row + 1);
+          }
+      Block block;
+      OpBuilder builder(&ctx);
+      builder.setInsertionPointToEnd(&block);
+      auto constant = [&](int64_t value) -> Value {
+        return arith::ConstantIndexOp::create(builder, loc, value);
+      };
+      IndexRange range = buildVisibleRange(builder, loc, sets, axis, constant(s.offset),
+                                           {constant(s.nq), constant(s.nk)}, std::nullopt);
+      std::optional<int64_t> foundFirst = 0, foundEnd = length;
+      if (range.begin)
+        foundFirst = getConstantIntValue(range.begin);
+      if (range.end)
+        foundEnd = getConstantIntValue(range.end);
+      ASSERT_TRUE(foundFirst && foundEnd) << "a bound did not fold\n" << describe(sets, s);
+      bool holds = first >= end || (*foundFirst <= first && *foundEnd >= end);
+      if (isTight)
+        holds &= first >= end ? *foundFirst >= *foundEnd : *foundFirst == first && *foundEnd == end;
+      ASSERT_TRUE(holds) << "case " << i << ": expected [" << first << ", " << end << ") but got ["
+                         << *foundFirst << ", " << *foundEnd << ")\n"
+                         << describe(sets, s);
+      numTight += isTight;
+      numEmpty += isTight && first >= end;
+    }
+  }
+  EXPECT_GT(numTight, 200);
+  EXPECT_GT(numEmpty, 20);
+}
+
 // Bounds that need no loop are constants for all lengths.
 TEST_F(MaskTiles, SymbolicBoundsFold) {
   Location loc = UnknownLoc::get(&ctx);
