@@ -370,6 +370,9 @@ void Stager::stageLoop(const StagedLoop &staged) {
       first = rounds.getLowerBound();
       any = arith::AndIOp::create(b, loc, any, less(first, rounds.getUpperBound()));
     }
+    // A loop that does not run waits for no copy.
+    if (loop.getWhen())
+      any = arith::AndIOp::create(b, loc, any, loop.getWhen());
     guardedCopy(any, enterRound(staged, first, begin));
     commit();
   }

@@ -104,6 +104,40 @@ func.func @full_to_the_end(%k: memref<?x64xf16>, %begin: index, %middle: index, 
 #mk = affine_map<(m, n, k) -> (m, k)>
 #nk = affine_map<(m, n, k) -> (n, k)>
 #mn = affine_map<(m, n, k) -> (m, n)>
+// A loop that does not run has no first copy, because nothing would wait for it.
+// CHECK-LABEL: func @conditional
+// CHECK-SAME: %[[BEGIN:[a-z0-9]+]]: index, %[[END:[a-z0-9]+]]: index, %[[RUNS:[a-z0-9]+]]: i1
+// CHECK: gpu.barrier
+// CHECK: %[[ANY:.*]] = arith.cmpi slt, %[[BEGIN]], %[[END]]
+// CHECK: %[[COPIES:.*]] = arith.andi %[[ANY]], %[[RUNS]]
+// CHECK: scf.if %[[COPIES]] {
+// CHECK:   nvgpu.device_async_copy
+// CHECK: flashattn.tile_loop {{.*}} when %[[RUNS]]
+func.func @conditional(%k: memref<?x64xf16>, %begin: index, %end: index, %runs: i1) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c128 = arith.constant 128 : index
+  %none = arith.constant dense<0.0> : vector<64x16xf32>
+  %one = arith.constant dense<1.0> : vector<64x64xf16>
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
+    flashattn.on_threads %tx
+        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
+      %r = flashattn.tile_loop (%i, %j) in [(%begin, %begin, %end, %end)] when %runs iter_args(%acc = %none) -> (vector<64x16xf32>) {
+        %kt = flashattn.load_tile %k[%j, %c0] dims [0, 1] in_bounds [false, true] : memref<?x64xf16> -> vector<16x64xf16>
+        %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %one, %kt, %acc : vector<64x64xf16>, vector<16x64xf16> into vector<64x16xf32>
+        flashattn.tile_yield %s : vector<64x16xf32>
+      }
+    }
+    gpu.terminator
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
 // A batch's keys end before the memory does, and those of two intervals go through one loop in
 // another: its ring begins anew with each. A list says which tiles they are. What no contraction
 // reads stays a load of each thread's own.
