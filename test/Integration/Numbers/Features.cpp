@@ -122,6 +122,12 @@ void Features::drawGradients(std::mt19937 &random) {
   isDeterministic = random() % 4 == 0;
 }
 
+void Features::drawSymbols(std::mt19937 &random, StringRef clause) {
+  bool hasMask = clause.consume_front("mask(") && clause.consume_back(")");
+  symbolMask = SymbolMask::draw(random, hasMask ? clause : "#flashattn.causal", isPacked,
+                                isPacked && pageRows == 0);
+}
+
 std::string Features::name() const {
   std::string text;
   auto add = [&](StringRef part) { text += (text.empty() ? "" : "+") + part.str(); };
@@ -155,6 +161,8 @@ std::string Features::name() const {
     add("d_sink_logits");
   if (isDeterministic)
     add("deterministic");
+  if (!symbolMask.isEmpty())
+    add(symbolMask.name());
   return text;
 }
 
@@ -179,7 +187,7 @@ std::string Features::parameters() const {
     text += "%q_len: memref<?xi32>, ";
   if (hasLeftpad)
     text += "%leftpad: memref<?xi32>, ";
-  return text;
+  return text + symbolMask.parameters();
 }
 
 std::string Features::attributeClauses() const {
@@ -208,6 +216,7 @@ std::string Features::operandClauses() const {
     text += " leftpad_k(%leftpad : memref<?xi32>)";
   if (hasOffset)
     text += " offset(%offset)";
+  text += symbolMask.operandClauses();
   if (scoreMod)
     text += "\n    score_mod {\n    ^bb0(%s: f32, %b: index, %h: index, %p: index, %k: index):"
             "\n      %one = arith.constant 1 : index" +
@@ -295,13 +304,18 @@ void flashattn::plantNaN(const OpOfFunction &op, const AttentionProblem &problem
   constexpr int64_t kTile = 256; // any schedule's tile_n or more
   const HostTensor *attnMask = listsTiles ? problem.getOperand("attn_mask") : nullptr;
   std::optional<unsigned> biasArgument = op.getArgument("bias");
+  bool varies = !problem.perQuery.empty() || !problem.perKey.empty();
+  int64_t seeingHeads = varies ? problem.queryHeads : 1;
+  // Y2: with symbols, tiles without a visible pair may be visited.
+  bool visitsOthers = (varies || !problem.perSequence.empty()) && mayCountMoreRows(problem);
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
   for (int64_t b = 0; b < problem.batch; ++b) {
     llvm::BitVector existing(problem.numKeys), seen(problem.numKeys),
         kept(problem.numKeys, !attnMask);
     for (int64_t row = 0; row < problem.numQueries; ++row) {
-      for (KeyInterval interval : getVisibleKeys(problem, row, b, /*h=*/0))
-        seen.set(interval.begin, interval.end);
+      for (int64_t h = 0; h < seeingHeads; ++h)
+        for (KeyInterval interval : getVisibleKeys(problem, row, b, h))
+          seen.set(interval.begin, interval.end);
       for (int64_t k = 0; k < problem.numKeys; ++k)
         for (int64_t h = 0; h < problem.queryHeads && !kept[k]; ++h)
           if (attnMask->get(getPlace(*attnMask, b, h, row, k)))
@@ -338,7 +352,8 @@ void flashattn::plantNaN(const OpOfFunction &op, const AttentionProblem &problem
         return false;
       int64_t begin = std::max<int64_t>(0, k - kTile + 1),
               end = std::min(problem.numKeys, k + kTile);
-      return seen.find_first_in(begin, end) != -1 && kept.find_first_in(begin, end) != -1;
+      bool isSeen = visitsOthers || seen.find_first_in(begin, end) != -1;
+      return isSeen && kept.find_first_in(begin, end) != -1;
     };
     for (int64_t k = 0; k < problem.numKeys; ++k) {
       if (existing[k] && mayBeRead(k))

@@ -3,7 +3,7 @@
 #ifndef FLASH_NUMBERS_FEATURES_H
 #define FLASH_NUMBERS_FEATURES_H
 
-#include "Program.h"
+#include "SymbolMasks.h"
 
 #include <random>
 
@@ -20,6 +20,7 @@ struct Features {
   unsigned scoreMod = 0;   ///< number of a score modification of getNumScoreMods(), 0 for none
   /// Of gradients (rules B1, B3 to B5).
   bool hasDLse = false, hasDBias = false, hasDSinkLogits = false, isDeterministic = false;
+  SymbolMask symbolMask; ///< instead of the module's mask; empty for none
 
   static Features draw(std::mt19937 &random);
   /// For makeLarge: leaves out score modifications that would round scores of different keys to
@@ -30,6 +31,9 @@ struct Features {
   /// Puts keys into pages, and packs queries as `pack` does. Leaves out features that exclude this.
   void page(std::mt19937 &random);
   void drawGradients(std::mt19937 &random);
+  /// Draws a mask with symbols, after the features that it must fit. `clause` is that of the
+  /// module's mask.
+  void drawSymbols(std::mt19937 &random, StringRef clause);
   static unsigned getNumScoreMods();
 
   std::string name() const;
@@ -55,10 +59,10 @@ void makeLarge(const OpOfFunction &op, std::mt19937 &random, MutableArrayRef<Hos
 
 /// Puts NaN where it must not matter: in rows of no sequence (rule S3); in `k`, `v` and the bias at
 /// keys past kv_len (rule A7); in `k` and `v` at keys outside the first and the last that any query
-/// sees (rule A7), and in tiles that the mask hides from every query (rule M3), or `attn_mask` does
-/// (rule M7) where `listsTiles`: neither the gradients do, nor programs of a part of the keys; and
-/// in `q`, `o`, `d_o` and `lse` at queries outside the first and the last that see any key.
-/// `arguments` are the program's.
+/// sees (rule A7), and in tiles that the mask hides from every query (rule M3, except with symbols
+/// where other tiles may be visited), or `attn_mask` does (rule M7) where `listsTiles`: neither the
+/// gradients do, nor programs of a part of the keys; and in `q`, `o`, `d_o` and `lse` at queries
+/// outside the first and the last that see any key. `arguments` are the program's.
 void plantNaN(const OpOfFunction &op, const AttentionProblem &problem, bool listsTiles,
               MutableArrayRef<HostTensor> arguments);
 

@@ -3,10 +3,10 @@
 // Every mask, element type and head dimension is one module, compiled once; all head
 // groupings and lengths run through that one kernel (rule M5). Outputs start as NaN, guard
 // margins stand around every buffer, and o and lse must agree with the reference.
-// With --features the modules are drawn at random from all that shapes a score, too. With
-// --backward they are of the gradients, of an o and lse that the reference gives, with --schedules
-// each has a schedule of its own. With --large their scores are far from 0, and with --paged their
-// keys are in pages.
+// With --features the modules are drawn at random from all that shapes a score, too. With --symbols
+// they are as well, and each has a mask with symbols. With --backward they are of the gradients, of
+// an o and lse that the reference gives, with --schedules each has a schedule of its own. With
+// --large their scores are far from 0, and with --paged their keys are in pages.
 //
 //===----------------------------------------------------------------------===//
 
@@ -64,6 +64,9 @@ static cl::opt<std::string>
 static cl::opt<unsigned>
     featuresFlag("features", cl::desc("instead of the grid, this many modules of random features"),
                  cl::init(0), cl::cat(category));
+static cl::opt<unsigned>
+    symbolsFlag("symbols", cl::desc("like --features, and each module has a mask with symbols"),
+                cl::init(0), cl::cat(category));
 static cl::opt<bool> largeFlag("large", cl::desc("with --features, scores that are far from 0"),
                                cl::cat(category));
 static cl::opt<bool>
@@ -133,6 +136,9 @@ struct Module {
       name += "/" + extra;
     return name;
   }
+  std::string maskClause() const {
+    return features.symbolMask.isEmpty() ? mask->clause.str() : features.symbolMask.clause();
+  }
   std::string text() const { return backwardFlag ? gradientText() : attentionText(); }
 
 private:
@@ -152,7 +158,7 @@ private:
         "  flashattn.attention {3} {4} {5} ins(%query, %key, %value : {0}, {8}, {9}){6}\n"
         "      outs(%o, %lse : {1}, {7})\n"
         "  return\n}\n",
-        t, tv, features.parameters(), mask->clause, features.attributeClauses(), mask->place,
+        t, tv, features.parameters(), maskClause(), features.attributeClauses(), mask->place,
         features.operandClauses(), rowType(), k, v);
   }
   std::string gradientText() const {
@@ -180,7 +186,7 @@ private:
                          "{10}, {1})"
                          "{8}\n      outs(%dq, %dk, %dv : {0}, {0}, {1}){9}\n"
                          "  return\n}\n",
-                         t, tv, parameters, written, mask->clause, features.attributeClauses(),
+                         t, tv, parameters, written, maskClause(), features.attributeClauses(),
                          mask->place, features.isDeterministic ? "deterministic" : "", clauses,
                          results, rowType());
   }
@@ -240,6 +246,9 @@ static std::vector<Module> drawModules(std::mt19937 &random, unsigned count, boo
     if (backwardFlag)
       module.features.drawGradients(random);
     module.valueDim = random() % 2 ? module.dim : dims[random() % std::size(dims)];
+    // From other random numbers, so that the features of all modules stay as they are.
+    if (std::mt19937 own(seedFlag * 1000 + i); symbolsFlag || own() % 4 == 0)
+      module.features.drawSymbols(own, module.mask->clause);
     modules.push_back(std::move(module));
   }
   return modules;
@@ -344,13 +353,19 @@ static Expected<std::string> runCase(const Lowered &code, const Module &module, 
     return problem.takeError();
   // Of the point's own numbers, so that it is the same alone as among others.
   std::mt19937 random(seedFlag + shape.numQueries * shape.numKeys + module.dim);
+  bool hasSymbols = !module.features.symbolMask.isEmpty();
+  if (hasSymbols) {
+    module.features.symbolMask.fill(op, *problem, random(), inputs->tensors);
+    if (problem = getProblem(op.op, values); !problem)
+      return problem.takeError();
+  }
   std::optional<unsigned> attnMask = op.getArgument("attn_mask");
   bool hidesBlocks = attnMask && random() % 4;
   if (hidesBlocks)
     hideBlocks(inputs->tensors[*attnMask], random);
   if (largeFlag)
     makeLarge(op, random, inputs->tensors);
-  if (hidesBlocks || largeFlag) {
+  if (hidesBlocks || largeFlag || hasSymbols) {
     llvm::BitVector wanted = poisoned;
     // Rows that are not sampled have a log-sum-exp like others', which large ones do not.
     fillForward(program, op, wanted.flip(), largeFlag ? HUGE_VAL : workFlag, *inputs);
@@ -465,6 +480,10 @@ static Expected<std::vector<Case>> choosePoints(const Device &device,
 }
 
 static Expected<bool> runGrid() {
+  if (symbolsFlag && featuresFlag)
+    return llvm::createStringError("expected --symbols or --features but got both");
+  if (symbolsFlag)
+    featuresFlag = symbolsFlag;
   if (featuresFlag && (sampleFlag || modulesFlag))
     return llvm::createStringError(
         "expected no --sample and no --modules, which are of the grid, with --features");
@@ -510,10 +529,13 @@ static Expected<bool> runGrid() {
   auto fail = [&](const Case &c, const Lowered &code, StringRef why) {
     ++failed;
     const Shape &s = c.shape;
+    const SymbolMask &symbols = modules[c.module].features.symbolMask;
     llvm::outs() << llvm::formatv(
         "FAIL {0} B={1} Hq={2} Hkv={3} Nq={4} Nk={5}{6}: {7}\n", modules[c.module].name(), s.batch,
         s.queryHeads, s.keyHeads, s.numQueries, s.numKeys,
-        code.schedule ? " <" + formatFields(code.schedule.getFields()) + ">" : "", why.trim());
+        (symbols.isEmpty() ? "" : " " + symbols.clause()) +
+            (code.schedule ? " <" + formatFields(code.schedule.getFields()) + ">" : ""),
+        why.trim());
   };
   for (size_t begin = 0; begin < cases.size();) {
     size_t end = begin;
