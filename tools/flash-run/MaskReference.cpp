@@ -203,11 +203,12 @@ static Point getPoint(const AttentionProblem &problem, const AttentionProblem::S
   };
   for (const HostTensor *given : problem.perQuery)
     point.symbols.push_back(given->get(getFirst(*given, b, h) + row));
-  int64_t kvHead = h / (problem.queryHeads / problem.keyHeads);
-  for (const HostTensor *given : problem.perKey)
+  for (const HostTensor *given : problem.perKey) {
+    int64_t kvHead = h / (problem.queryHeads / problem.keyHeads);
     point.perKey.emplace_back(given, problem.hasPackedKeys
                                          ? getFirst(*given, 0, kvHead) + of.firstKey
                                          : getFirst(*given, of.b, kvHead));
+  }
   return point;
 }
 
