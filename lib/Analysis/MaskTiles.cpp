@@ -11,6 +11,7 @@
 #include "mlir/Analysis/FlatLinearValueConstraints.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -533,6 +534,29 @@ IndexRange flashattn::buildVisibleRange(OpBuilder &builder, Location loc,
   last = builder.createOrFold<arith::SubIOp>(loc, last, one);
   return TileIntervalPlan(visible, axis, /*tile=*/1, symbols.getKnowledge())
       .emitHull(builder, loc, first, last, offset, symbols, align);
+}
+
+bool flashattn::countsAllRows(AttentionOpInterface op, TileAxis axis) {
+  // The range is built from unknown values in a scratch module.
+  OwningOpRef<ModuleOp> scratch = ModuleOp::create(op->getLoc());
+  OpBuilder builder = OpBuilder::atBlockEnd(scratch->getBody());
+  SymbolValues symbols;
+  auto makeValue = [&]() -> Value {
+    return scratch->getBody()->addArgument(builder.getIndexType(), op->getLoc());
+  };
+  symbols.nq = makeValue();
+  symbols.nk = makeValue();
+  for (size_t i = 0, e = op.getPerSequence().size(); i < e; ++i) {
+    Value value = makeValue();
+    symbols.others.push_back({value, value});
+  }
+  symbols.others.resize(op.countSymbols());
+  std::optional<Align> align;
+  if (!op.hasOffset())
+    align = op.getAlign();
+  IndexRange range = buildVisibleRange(builder, op->getLoc(), op.getVisibleSets(), axis,
+                                       makeValue(), symbols, align);
+  return range.isAll();
 }
 
 SmallVector<SymbolKnowledge> SymbolValues::getKnowledge() const {

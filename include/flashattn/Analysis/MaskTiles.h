@@ -168,6 +168,10 @@ IndexRange buildVisibleRange(OpBuilder &builder, Location loc, ArrayRef<IntegerS
                              TileAxis axis, Value offset, const SymbolValues &symbols,
                              std::optional<Align> align);
 
+/// Whether `buildVisibleRange` for the mask of `op` returns all rows along `axis`, for all values of
+/// the operands.
+bool countsAllRows(AttentionOpInterface op, TileAxis axis);
+
 /// The positions of the rows of a tile: row i is at position (i / repeat) mod span, relative to the
 /// first position. The rows of packed heads follow each other (span) or alternate (repeat).
 struct RowPattern {

@@ -203,7 +203,9 @@ Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value inte
   std::optional<PagedTiles> tiles = findPages(mapping);
   // With more pieces, the producer lacks the registers for the pages of two tiles.
   constexpr int64_t kMostPrefetched = 8;
-  bool prefetches = tiles && tiles->countPieces() <= kMostPrefetched;
+  // The next tile of a list is unknown.
+  bool prefetches =
+      tiles && tiles->countPieces() <= kMostPrefetched && !program.getList();
   SmallVector<Value> pages;
   if (prefetches) {
     // Without a tile, the table may have no entry.

@@ -246,6 +246,9 @@ static std::string explainSplitRefusal(AttentionBackwardOp op, ScheduleAttr sche
   if (op.hasPackedSequences() || op.getQLen())
     return llvm::formatv("expected no consumers that split sums with {0}",
                          op.getQLen() ? "q_len" : "packed sequences");
+  if (op.hasOwnSequences() && !countsAllRows(op, TileAxis::Queries))
+    return "expected no consumers that split sums where the queries that see a key differ between "
+           "batches";
   HopperAttr hopper = schedule.getHopper();
   constexpr int64_t kSums = 2;
   if (schedule.getTileM() != kRows || schedule.getTileN() > kRows ||

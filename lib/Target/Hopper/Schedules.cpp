@@ -417,10 +417,13 @@ std::string warpgroups::explainRefusal(AttentionOp op, ScheduleAttr schedule,
   if (int64_t stages = schedule.getHopper().getDqReduceStages())
     return llvm::formatv("expected dq_reduce_stages 0 in a forward pass but got {0}", stages);
   HopperAttr hopper = schedule.getHopper();
-  if (hopper.reusesResidentBuffers() && (op.getAttnMask() || schedule.compactsKV()))
+  if (StringRef other = op.getAttnMask()          ? "an attn_mask"
+                        : !op.getPerKey().empty() ? "per_key"
+                        : schedule.compactsKV()   ? "compact_kv"
+                                                  : "";
+      hopper.reusesResidentBuffers() && !other.empty())
     return llvm::formatv("expected dynamic_scheduler_max_len 0 with q_stages 1 and {0} but got {1}",
-                         op.getAttnMask() ? "an attn_mask" : "compact_kv",
-                         hopper.getDynamicSchedulerMaxLen());
+                         other, hopper.getDynamicSchedulerMaxLen());
   // The output, two tiles of scores (one as probabilities P), Q, other inputs of the scores, and
   // addresses.
   int64_t n = schedule.getTileN();

@@ -175,10 +175,12 @@ std::optional<TileLists> mlir::flashattn::listGradientTiles(OpBuilder &b, Attent
 
 std::array<Value, 2> mlir::flashattn::countLists(AttentionOpInterface op, const Operands &operands,
                                                  TileAxis rows, Value heads) {
-  SmallVector<Value> varying(op.getPerQuery());
-  llvm::append_range(varying, op.getPerKey());
+  // The intervals depend on the symbols of the rows, and a test on those of both axes.
+  SmallVector<Value> varying(rows == TileAxis::Queries ? op.getPerQuery() : op.getPerKey());
   if (Value attnMask = op.getAttnMask())
-    varying = {attnMask};
+    varying.push_back(attnMask);
+  else
+    llvm::append_range(varying, rows == TileAxis::Queries ? op.getPerKey() : op.getPerQuery());
   auto isSame = [&](unsigned dim) {
     return llvm::all_of(varying, [&](Value v) { return op.isBroadcastDim(v, dim); });
   };
