@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
 import numpy
 
+from . import _symbols
 from .masks import Mask
 
 
-def visible(mask: Optional[Mask], positions: Any, keys: Any, nq: int, nk: int) -> Any:
-    """Returns whether each pair of `positions` and `keys`, integer arrays that broadcast, is visible."""
+def visible(
+    mask: Optional[Mask], positions: Any, keys: Any, nq: int, nk: int, values: Optional[Mapping[str, Any]] = None
+) -> Any:
+    """Returns whether each pair of `positions` and `keys`, integer arrays that broadcast, is visible. `values` are those
+    of the mask's symbols, which broadcast too: by default those of batch element 0 and of head 0."""
     if mask is None:
         return (positions + keys) == (positions + keys)
+    if values is None:
+        values = values_of(mask)
     if mask._kind:
-        parts = [visible(part, positions, keys, nq, nk) for part in mask._parts]
+        parts = [visible(part, positions, keys, nq, nk, values) for part in mask._parts]
         result = parts[0]
         for part in parts[1:]:
             result = (result | part) if mask._kind == "any_of" else (result & part)
@@ -35,19 +41,39 @@ def visible(mask: Optional[Mask], positions: Any, keys: Any, nq: int, nk: int) -
         return (keys < int(text[len("#flashattn.sink<") : -1])) & visible(
             None, positions, keys, nq, nk
         )
-    return _in_set(text, positions, keys, nq, nk)
+    return _in_set(text, positions, keys, nq, nk, values)
 
 
-def _in_set(text: str, positions: Any, keys: Any, nq: int, nk: int) -> Any:
+def values_of(mask: Optional[Mask], batch: int = 0, head: int = 0, kv_head: int = 0) -> Dict[str, Any]:
+    """Returns the values of a mask's symbols for one batch element and one head: one number, or a column of numbers for
+    the queries, or a row for the keys."""
+    values = {}
+    for name, tensor in mask._symbols if mask is not None else ():
+        found: Any = numpy.asarray(tensor).astype(numpy.int64)
+        if name.startswith("per_sequence"):
+            found = found.reshape(-1)
+            found = found[0 if len(found) == 1 else batch]
+        else:
+            is_query = name.startswith("per_query")
+            found = found.reshape(_symbols.extend(found.shape, "BHN", 1))
+            own = (batch, head if is_query else kv_head)
+            found = found[tuple(0 if n == 1 else at for n, at in zip(found.shape, own))]
+            found = found[:, None] if is_query else found[None, :]
+        values[name[len("per_") :]] = found
+    return values
+
+
+def _in_set(text: str, positions: Any, keys: Any, nq: int, nk: int, values: Mapping[str, Any]) -> Any:
     match = re.fullmatch(
-        r'#flashattn\.set<"\((\w+), *(\w+)\)(?:\[(\w+), *(\w+)\])? *: *\((.*)\)">', text
+        r'#flashattn\.set<"\((\w+), *(\w+)\)(?:\[(\w+), *(\w+)((?:, *\w+)*)\])? *: *\((.*)\)">', text
     )
     assert match, text
-    p, k, q_count, k_count, constraints = match.groups()
+    p, k, q_count, k_count, symbols, constraints = match.groups()
     # Python's // and % round like floordiv and mod. ceildiv has no equivalent operator and does not occur.
     constraints = re.sub(r"\bfloordiv\b", "//", re.sub(r"\bmod\b", "%", constraints))
     assert "ceildiv" not in constraints, text
     names = {p: positions, k: keys, q_count or "nq": nq, k_count or "nk": nk}
+    names.update((word, values[word]) for word in re.findall(r"\w+", symbols or ""))
     result = visible(None, positions, keys, nq, nk)
     for constraint in constraints.split(","):
         result = result & eval(constraint, {"__builtins__": {}}, names)  # noqa: S307

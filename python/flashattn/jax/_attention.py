@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Dict, Iterable, Optional, Sequence
+from typing import Any, Collection, Dict, Optional, Sequence
 
 import jax.numpy as jnp
 
@@ -144,7 +144,7 @@ def attention(
     return (made["o"], made["lse"]) if return_lse else made["o"]
 
 
-def _with_batch(name: str, x: Any, operands: Iterable[str]) -> Any:
+def _with_batch(name: str, x: Any, operands: Collection[str]) -> Any:
     """Returns an input of layout thd with the batch dimension of packed rows, which XLA does not copy."""
     role = _features.roles_with(operands).get(name)
     if role is None or not role.is_packed:
