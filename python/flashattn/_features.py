@@ -126,6 +126,9 @@ def check_keywords(function: str, unknown: Iterable[str], known: Iterable[str]) 
     for name in unknown:
         if name in known:
             continue
+        if _symbols.clause_of(name) in _symbols.CLAUSES:
+            name_of = "mask=flashattn.affine_set(text, per_sequence=[...], per_query=[...], per_key=[...])"
+            raise KeywordError(f"{function}() got an unexpected keyword argument {name!r}; expected {name_of}")
         close = [f"{other}=" for other in difflib.get_close_matches(name, known)]
         expected = _ELSEWHERE.get(name) or " or ".join(close)
         hint = f"; expected {expected}" if expected else ""
@@ -299,13 +302,13 @@ def _settle_symbol(
         shape, strides = shape[1:], strides[1:]  # as the caller's other tensors
     view = view._replace(shape=shape, strides=strides)
     check_view(role, view, q, layout)
-    sizes.add(role, view.shape)
     last = role.dims[-1]
     if last in "NK":
         expected = sizes[last] if last == "N" or not sizes.is_paged else sizes["T"] * sizes[PAGE]
         if view.shape[-1] != expected:
             name = "query length" if last == "N" else "key length"
             raise ArgumentError(f"expected {name} of {role.name!r} to be {expected} but got {view.shape[-1]}")
+    sizes.add(role, view.shape)
     view = with_batch(role, view, layout)
     return _settle_broadcasts(role, view, view.strides, compiled, False, last not in "NK")
 
@@ -403,9 +406,9 @@ def _settle_broadcasts(
 def parse_operands(
     given: Mapping[str, Any], has_aligned_rows: bool, score_mod: Optional[str] = None, symbols: _symbols.Symbols = ()
 ) -> Tuple[_module.Operand, ...]:
-    """Returns the operands of `flashattn.compile`, with the text of its score_mod and the symbols of its mask. An operand
-    that broadcasts is given by its shape, or by a pair of element type and shape if several types are allowed. For any
-    other operand, `given` states whether launches pass the operand."""
+    """Returns the operands of `flashattn.compile`, with the text of its score_mod and the symbols of its mask. An
+    operand that broadcasts is given by its shape, or by a pair of element type and shape if several types are allowed.
+    For any other operand, `given` states whether launches pass the operand."""
     found = []
     tensors = dict(symbols)
     known = roles_with((*given, *tensors), score_mod=score_mod)

@@ -11,7 +11,7 @@ import functools
 import operator
 import re
 import sys
-from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Protocol, Sequence, Tuple, Union
 
 import numpy
 
@@ -19,6 +19,20 @@ from . import _tensors
 from ._library import PACKED, Role
 from ._texts import show
 from .errors import ArgumentError
+
+
+class Tensor(Protocol):
+    """An array of NumPy, PyTorch, JAX or CuPy."""
+
+    @property
+    def dtype(self) -> Any: ...
+    @property
+    def shape(self) -> Any: ...
+
+
+#: Numbers that a mask reads, and those with a number for each position.
+Numbers = Union[int, Sequence[int], Tensor]
+Positions = Union[Sequence[int], Sequence[Sequence[int]], Tensor]
 
 #: The clauses of the op, in the order of the symbols.
 CLAUSES = ("per_sequence", "per_query", "per_key")
@@ -67,7 +81,7 @@ def among(operands: Mapping[str, Any]) -> Tuple[Any, ...]:
     return tuple(value for name, value in operands.items() if name.startswith("per_"))
 
 
-def _words_of(names: Iterable[str]) -> str:
+def words_of(names: Iterable[str]) -> str:
     return ", ".join(["nq", "nk", *(name[len("per_") :] for name in names)])
 
 
@@ -91,7 +105,7 @@ def canonical(text: str, counts: Tuple[int, ...]) -> str:
     names = [f"{clause}{number}" for clause, count in zip(CLAUSES, counts) for number in range(count)]
     words = dict(zip(given, ("p", "k", "nq", "nk", *(name[len("per_") :] for name in names))))
     body = _WORD.sub(lambda found: words.get(found.group(), found.group()), match.group(3))
-    return f"(p, k)[{_words_of(names)}] :{body}"
+    return f"(p, k)[{words_of(names)}] :{body}"
 
 
 def check_none(text: str) -> None:
@@ -120,7 +134,7 @@ def rename(text: str, names: Tuple[Tuple[str, str], ...], present: Tuple[str, ..
         return text
     words = {old[len("per_") :]: new[len("per_") :] for old, new in names}
     body = _WORD.sub(lambda found: words.get(found.group(), found.group()), text[match.end() :])
-    return f"{text[: match.start()]}(p, k)[{_words_of(present)}]{body}"
+    return f"{text[: match.start()]}(p, k)[{words_of(present)}]{body}"
 
 
 def unify(both: Sequence[Symbols]) -> Tuple[Symbols, List[Tuple[Tuple[str, str], ...]]]:
@@ -248,7 +262,7 @@ def _constant_on(value: int, device: Any) -> Any:
 
 
 def roles_of(names: Iterable[str], roles: Mapping[str, Role]) -> Dict[str, Role]:
-    """Returns the roles of the symbols among `names`, in order. `roles` are those of the op, with one of each clause."""
+    """Returns the roles of the symbols among `names`, in order. `roles` are those of the op, with one per clause."""
     given = set(names)
     return {name: roles[clause_of(name)]._replace(name=name) for name in NAMES if name in given}
 

@@ -13,7 +13,7 @@ import numpy
 from flashattn import ArgumentError, Mask, _reference, affine_set, attention, attention_backward, causal, sink
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "Inputs"))
-from symbol_masks import BATCH, HEADS, KV_HEADS, set_cases  # noqa: E402
+from symbol_masks import BATCH, HEADS, KV_HEADS, named_cases, set_cases  # noqa: E402
 
 NAMES = ("o", "lse", "dq", "dk", "dv")
 
@@ -67,6 +67,11 @@ class SymbolsTest(unittest.TestCase):
 
     def test_sets(self):
         for name, case in set_cases(self.generator).items():
+            with self.subTest(name):
+                self.check(case)
+
+    def test_named(self):
+        for name, case in named_cases(self.generator).items():
             with self.subTest(name):
                 self.check(case)
 

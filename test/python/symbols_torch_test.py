@@ -17,7 +17,7 @@ from flashattn._options import OPERANDS
 from torch.fx.experimental.proxy_tensor import make_fx
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "Inputs"))
-from symbol_masks import BATCH, HEADS, KV_HEADS, set_cases  # noqa: E402
+from symbol_masks import BATCH, HEADS, KV_HEADS, named_cases, set_cases  # noqa: E402
 
 op = torch.ops.flashattn.attention.default
 backward = torch.ops.flashattn.attention_backward.default
@@ -79,7 +79,8 @@ class SymbolsTorchTest(unittest.TestCase):
             self.near(one, other.double())
 
     def test_autograd(self):
-        for name, case in set_cases(numpy.random.default_rng(12)).items():
+        generator = numpy.random.default_rng(12)
+        for name, case in {**set_cases(generator), **named_cases(generator)}.items():
             with self.subTest(name):
                 mask, seen = case.make(torch.from_numpy), torch.from_numpy(case.seen())
                 call = lambda *rows: attention(*rows, mask=mask, align="top_left")  # noqa: E731
