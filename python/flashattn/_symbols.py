@@ -228,6 +228,8 @@ def as_int32(name: str, value: Any) -> Any:
             )
     if not hasattr(value, "astype"):
         raise ArgumentError(f"expected {name} with element type i32 but got {element}")
+    if element in _WIDE and not isinstance(value, numpy.ndarray):
+        value = value.clip(None if element.startswith("u") else 1 - _BOUND, _BOUND - 1)
     return value.astype("int32")
 
 
