@@ -31,7 +31,21 @@ from .errors import (
     TraceError,
     UnsupportedError,
 )
-from .masks import Mask, affine_set, causal, sink, window
+from .masks import (
+    Mask,
+    affine_set,
+    causal,
+    causal_if,
+    documents,
+    flashmask,
+    left_padding,
+    prefix,
+    ranges,
+    shared_question,
+    sink,
+    tree,
+    window,
+)
 from .math import where
 
 __version__ = "0.1.0"
@@ -60,10 +74,18 @@ __all__ = [
     "attention_backward",
     "cache_info",
     "causal",
+    "causal_if",
     "compile",
+    "documents",
+    "flashmask",
+    "left_padding",
     "math",
+    "prefix",
+    "ranges",
     "set_cache_limits",
+    "shared_question",
     "sink",
+    "tree",
     "where",
     "window",
 ]

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Dict, List, Literal, Optional, Sequence, 
 
 import numpy
 
-from . import _aux, _cache, _features, _kernel, _library, _module, _options, _plans, _tensors, _torch, _trace
+from . import (
+    _aux, _cache, _features, _kernel, _library, _module, _options, _plans, _symbols, _tensors, _torch, _trace,
+)  # fmt: skip
 from ._checks import ALIGNMENT, model_chip
 from ._library import pack_objects
 from ._options import AttentionOptions, new
@@ -106,7 +108,8 @@ def attention(
       k: keys, `[B, Hkv, Nk, D]`. Hq is a multiple of Hkv: query head h reads key head
         `h // (Hq // Hkv)`.
       v: values, `[B, Hkv, Nk, Dv]`.
-      mask: the visible pairs of a query and a key, such as `flashattn.causal`; None shows all pairs.
+      mask: the visible pairs of a query and a key, such as `flashattn.causal`; None shows all pairs. The tensors of a
+        mask are read at each call (`flashattn.affine_set`). One kernel serves all of their elements.
       scale: factor of the scores, from 1e-18 to 1e18; None means `1 / sqrt(D)`. One kernel serves all
         values.
       align: the position of query 0 if Nq and Nk differ: Nk - Nq ("bottom_right") or 0 ("top_left").
@@ -205,7 +208,10 @@ def attention(
     values: Tuple[Any, ...] = ()
     text: Any = None
     operands: Any = None
-    if not (
+    symbols: _symbols.Symbols = ()
+    if mask.__class__ is Mask and mask._symbols:  # type: ignore[union-attr]
+        mask, symbols = _symbols.split(mask, q)
+    if symbols or not (
         bias is attn_mask is softcap is sink_logits is kv_len is q_len is cu_seqlens_q is cu_seqlens_k
         is page_table is leftpad_k is offset is aux_tensors is None and score_mod is None
     ):  # fmt: skip
@@ -213,7 +219,7 @@ def attention(
         operands = {
             "bias": bias, "attn_mask": attn_mask, "sink_logits": sink_logits, "kv_len": kv_len,
             "q_len": q_len, "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k,
-            "page_table": page_table, "leftpad_k": leftpad_k, "offsets": offsets,
+            "page_table": page_table, "leftpad_k": leftpad_k, "offsets": offsets, **dict(symbols),
         }  # fmt: skip
         text = score_mod
         if not traces:
@@ -309,6 +315,7 @@ def _attend_untraced(
     offsets = operands.pop("offsets", None)
     if offsets is not None:
         operands["offset"] = offsets
+    operands, options = _symbols.join(operands, options)
     given = {name: value for name, value in options._asdict().items() if name in known}
     return attention(
         q, k, v, out=out, stream=stream, scale=scale, device=options.model, **operands, **given

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Literal, Optional, Sequence, 
 
 import numpy
 
-from . import _aux, _cache, _features, _kernel, _module, _options, _plans, _tensors, _torch, _trace
+from . import _aux, _cache, _features, _kernel, _module, _options, _plans, _symbols, _tensors, _torch, _trace
 from ._checks import model_chip
 from ._options import AttentionOptions
 from .errors import ArgumentError
@@ -126,11 +126,14 @@ def attention_backward(
     softcap = _features.check_options(softcap)
     text, aux = _aux.prepare(score_mod, aux_tensors)
     offset, offsets = _features.split_offset(offset)
+    symbols: _symbols.Symbols = ()
+    if isinstance(mask, Mask) and mask._symbols:
+        mask, symbols = _symbols.split(mask, q)
     names, values = _features.normalize(
         {
             "d_lse": d_lse, "bias": bias, "attn_mask": attn_mask, "sink_logits": sink_logits,
             "kv_len": kv_len, "q_len": q_len, "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k,
-            "offsets": offsets, **aux, "offset": offset,
+            "offsets": offsets, **dict(symbols), **aux, "offset": offset,
         },
         _OP,
     )  # fmt: skip

@@ -33,6 +33,11 @@ class Sizes:
     def __getitem__(self, dim: str) -> int:
         return self._known[dim][0]
 
+    @property
+    def is_paged(self) -> bool:
+        """Whether keys are in pages (rule P1)."""
+        return PAGE in self._known
+
     def add(self, role: Role, shape: Tuple[int, ...]) -> None:
         """Adds the sizes of an operand. Raises ArgumentError if a size differs from that of another operand."""
         for dim, found in zip(role.dims_in(self._layout), shape):
@@ -49,7 +54,9 @@ class Sizes:
             expected, other = self._known.setdefault(dim, (found, role.name))
             if found == expected or (role.broadcasts and found == 1):
                 continue
-            wanted = f"1 or {expected}" if role.broadcasts else f"{expected} as in {other!r}"
+            wanted = f"{expected} as in {other!r}"
+            if role.broadcasts:
+                wanted = "1" if expected == 1 else f"1 or {expected}"
             raise ArgumentError(
                 f"expected {_SIZES[dim]} of {role.name!r} to be {wanted} but got {found}"
             )

@@ -8,15 +8,15 @@ from __future__ import annotations
 import ctypes
 import difflib
 import functools
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, Collection, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 import numpy
 
-from . import _aux, _library, _module, _tensors
+from . import _aux, _library, _module, _symbols, _tensors
 from ._checks import (
     ALIGNMENT, Sizes, check_contiguous, check_strides, check_view, with_batch, with_dense_ones,
 )  # fmt: skip
-from ._library import DEVICE_CPU, Role
+from ._library import DEVICE_CPU, PAGE, Role
 from ._texts import show
 from ._tensors import View
 from .errors import ArgumentError, KeywordError, UnsupportedError
@@ -33,17 +33,21 @@ class Extras(NamedTuple):
 
 @functools.lru_cache(maxsize=None)
 def roles(op: str = "attention") -> Tuple[Role, ...]:
-    """Returns the optional inputs of an op, in order, without the scale, which every kernel takes."""
+    """Returns the optional inputs of an op, in order, without the scale, which every kernel takes, and without the
+    symbols of masks."""
+    left_out = ("scale", *_symbols.CLAUSES)
     found = _library.get().roles(op)
-    return tuple(r for r in found if r.is_optional and not r.is_output and r.name != "scale")
+    return tuple(r for r in found if r.is_optional and not r.is_output and r.name not in left_out)
 
 
 def roles_with(
-    operands: Iterable[str], op: str = "attention", score_mod: Optional[str] = None
+    operands: Collection[str], op: str = "attention", score_mod: Optional[str] = None
 ) -> Dict[str, Role]:
     """Returns the roles of all operands of an op by name, in a call with `operands`, some of which may pack
-    sequences or be in pages, and with the text of a score_mod."""
-    found = (*_library.get().roles(op), *_aux.roles_of(score_mod).values())
+    sequences, be in pages or be symbols of a mask, and with the text of a score_mod."""
+    known = {role.name: role for role in _library.get().roles(op)}
+    symbols = _symbols.roles_of(operands, known)
+    found = (*known.values(), *symbols.values(), *_aux.roles_of(score_mod).values())
     placing = [name for name in operands if name in _module.STARTS or name == "page_table"]
     if placing:
         found = tuple(role._replace(dims=_module.dims_with(role.dims, placing)) for role in found)
@@ -122,6 +126,9 @@ def check_keywords(function: str, unknown: Iterable[str], known: Iterable[str]) 
     for name in unknown:
         if name in known:
             continue
+        if _symbols.clause_of(name) in _symbols.CLAUSES:
+            name_of = "mask=flashattn.affine_set(text, per_sequence=[...], per_query=[...], per_key=[...])"
+            raise KeywordError(f"{function}() got an unexpected keyword argument {name!r}; expected {name_of}")
         close = [f"{other}=" for other in difflib.get_close_matches(name, known)]
         expected = _ELSEWHERE.get(name) or " or ".join(close)
         hint = f"; expected {expected}" if expected else ""
@@ -225,8 +232,10 @@ def check(
     expanded bias is not treated as broadcast (rule B5). Raises ArgumentError and UnsupportedError."""
     found: List[_module.Operand] = []
     values: List[Union[View, int]] = []
-    known = roles_with((n for n, value in operands.items() if value is not None), op, score_mod)
-    for role in (known[name] for name in _ordered(op, score_mod)):
+    names = {name for name, value in operands.items() if value is not None}
+    names.update(operand.name for operand in (compiled.operands if compiled else ()))
+    known = roles_with(names, op, score_mod)
+    for role in (known[name] for name in _ordered(op, score_mod, names)):
         name, value = role.name, operands.get(role.name)
         expected = compiled.operand(name) if compiled else None
         if value is None:
@@ -241,6 +250,11 @@ def check(
             continue
         view = _tensors.view(name, value, bf16_bits, q.device)
         strides = view.strides
+        if name in _symbols.NAMES:
+            view, operand = _settle_symbol(role, view, expected, q, sizes, layout)
+            values.append(view)
+            found.append(operand)
+            continue
         view = _extend(role, view)
         check_view(role, view, q, layout)
         if expected and view.element != expected.element:
@@ -269,11 +283,34 @@ def check(
     return Extras(tuple(found), tuple(values))
 
 
-def _ordered(op: str, score_mod: Optional[str]) -> List[str]:
-    """Returns the names of the optional inputs, in the order of the function's arguments: scalars are last."""
+def _ordered(op: str, score_mod: Optional[str], given: Collection[str]) -> List[str]:
+    """Returns the names of the optional inputs, in the order of the function's arguments: scalars are last. Symbols of
+    masks are among them if they are `given`."""
     names = [role.name for role in roles(op)]
     scalars = [role.name for role in roles(op) if role.is_scalar]
-    return [*(n for n in names if n not in scalars), *_aux.loads_of(score_mod), *scalars]
+    symbols = [name for name in _symbols.NAMES if name in given]
+    return [*(n for n in names if n not in scalars), *symbols, *_aux.loads_of(score_mod), *scalars]
+
+
+def _settle_symbol(
+    role: Role, view: View, compiled: Optional[_module.Operand], q: View, sizes: Sizes, layout: str
+) -> Tuple[View, _module.Operand]:
+    """Checks a symbol of a mask (rules Y1 and Y2). Returns the view with all dimensions and with size 1 in those that
+    are broadcast, and the operand that is compiled in."""
+    shape, strides = (_symbols.extend(x, role.dims, fill) for x, fill in ((view.shape, 1), (view.strides, 0)))
+    if layout == "thd" and role.is_packed and shape[:1] == (1,):
+        shape, strides = shape[1:], strides[1:]  # as the caller's other tensors
+    view = view._replace(shape=shape, strides=strides)
+    check_view(role, view, q, layout)
+    last = role.dims[-1]
+    if last in "NK":
+        expected = sizes[last] if last == "N" or not sizes.is_paged else sizes["T"] * sizes[PAGE]
+        if view.shape[-1] != expected:
+            name = "query length" if last == "N" else "key length"
+            raise ArgumentError(f"expected {name} of {role.name!r} to be {expected} but got {view.shape[-1]}")
+    sizes.add(role, view.shape)
+    view = with_batch(role, view, layout)
+    return _settle_broadcasts(role, view, view.strides, compiled, False, last not in "NK")
 
 
 def check_starts(pointer: int, name: str, count: int, length: int, most: Optional[int] = None) -> None:
@@ -326,20 +363,24 @@ def _settle_broadcasts(
     given: Tuple[int, ...],
     compiled: Optional[_module.Operand],
     is_whole: bool,
+    may_last: bool = True,
 ) -> Tuple[View, _module.Operand]:
     """Returns the view with size 1 in every broadcast dimension, and the operand that is compiled in. `given` are
-    the strides of the caller's tensor. `is_whole`: dimensions of stride 0 are not broadcast."""
+    the strides of the caller's tensor. `is_whole`: dimensions of stride 0 are not broadcast. `may_last`: the last
+    dimension may be broadcast."""
     shape, strides = view.shape, view.strides
     is_empty = 0 in shape
     # An expanded dimension, which has stride 0, counts as broadcast.
     broadcast = tuple(n == 1 or (s == 0 and n > 1 and not is_whole) for n, s in zip(shape, strides))
+    if not may_last:
+        broadcast = (*broadcast[:-1], False)
     if compiled:
         broadcast = compiled.broadcast
     shape = tuple(
         1 if same and n != 0 and (s == 0 or n == 1) else n
         for n, s, same in zip(shape, strides, broadcast)
     )
-    if not is_empty and not broadcast[-1] and strides[-1] != 1:
+    if not is_empty and not broadcast[-1] and strides[-1] != 1 and shape[-1] != 1:
         raise ArgumentError(
             f"expected unit stride in the last dimension of {role.name!r} but got {strides[-1]}; copy it, "
             "as with .contiguous() or numpy.ascontiguousarray()"
@@ -351,7 +392,8 @@ def _settle_broadcasts(
     # A GPU uses vector loads for aligned rows.
     size = _module.ELEMENT_BYTES.get(view.element, 1)
     aligned = (
-        view.device != DEVICE_CPU
+        view.element != "i32"
+        and view.device != DEVICE_CPU
         and not broadcast[-1]
         and not is_empty
         and view.pointer % ALIGNMENT == 0
@@ -362,15 +404,19 @@ def _settle_broadcasts(
 
 
 def parse_operands(
-    given: Mapping[str, Any], has_aligned_rows: bool, score_mod: Optional[str] = None
+    given: Mapping[str, Any], has_aligned_rows: bool, score_mod: Optional[str] = None, symbols: _symbols.Symbols = ()
 ) -> Tuple[_module.Operand, ...]:
-    """Returns the operands of `flashattn.compile`, with the text of its score_mod. An operand that broadcasts is
-    given by its shape, or by a pair of element type and shape if several types are allowed. For any other operand,
-    `given` states whether launches pass the operand."""
+    """Returns the operands of `flashattn.compile`, with the text of its score_mod and the symbols of its mask. An
+    operand that broadcasts is given by its shape, or by a pair of element type and shape if several types are allowed.
+    For any other operand, `given` states whether launches pass the operand."""
     found = []
-    known = roles_with((), score_mod=score_mod)
+    tensors = dict(symbols)
+    known = roles_with((*given, *tensors), score_mod=score_mod)
     loads = _aux.loads_of(score_mod)
-    for role in (known[name] for name in _ordered("attention", score_mod)):
+    for role in (known[name] for name in _ordered("attention", score_mod, tensors)):
+        if role.name in tensors:
+            found.append(_parse_symbol(role, tensors[role.name]))
+            continue
         if not given.get(role.name) and role.name not in loads:
             continue
         if role.broadcasts:
@@ -378,6 +424,14 @@ def parse_operands(
         else:
             found.append(_module.Operand(role.name, role.elements[0], role.dims))
     return tuple(found)
+
+
+def _parse_symbol(role: Role, tensor: Any) -> _module.Operand:
+    """Returns the operand of a mask's tensor, of which only the shape counts."""
+    shape = (1,) if type(tensor) is int else tuple(tensor.shape)
+    sizes = zip(_symbols.extend(shape, role.dims, 1), role.dims)
+    broadcast = tuple(n == 1 and dim not in "NK" for n, dim in sizes)
+    return _module.Operand(role.name, "i32", role.dims, broadcast)
 
 
 def _parse_broadcasts(role: Role, given: Any, has_aligned_rows: bool) -> _module.Operand:

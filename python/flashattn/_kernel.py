@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy
 
-from . import _aux, _cache, _features, _library, _module, _plans, _tensors, _texts, _torch, _trace
+from . import _aux, _cache, _features, _library, _module, _plans, _symbols, _tensors, _texts, _torch, _trace
 from ._checks import ALIGNMENT, device_name, model_chip
 from ._library import DEVICE_AUTO, DEVICE_CPU, DEVICE_MODEL, PAGE
 from ._options import AttentionOptions
@@ -152,6 +152,7 @@ class Kernel:
         out: Any,
         lse: Any = None,
         *,
+        mask: Optional[Mask] = None,
         scale: Optional[float] = None,
         stream: Any = None,
         aux_tensors: Optional[Sequence[Any]] = None,
@@ -159,7 +160,9 @@ class Kernel:
     ) -> None:
         """Runs the kernel and writes `out`, and `lse` if the kernel was compiled with return_lse.
 
-        `stream` defaults to the caller's current stream, and `scale` to the scale of `compile`.
+        `stream` defaults to the caller's current stream, and `scale` to the scale of `compile`. If the kernel was
+        compiled with a mask of tensors, `mask` is that mask or one of the same text, and its tensors are read. The mask
+        of another kernel may be left out.
         `operands` are the operands of `flashattn.attention`, such as bias, by name; a launch needs
         exactly the operands with which the kernel was compiled, and as many `aux_tensors`. Shapes and
         errors are as in `flashattn.attention`. `out` and `lse` must share no memory with each other or with other
@@ -167,8 +170,9 @@ class Kernel:
         """
         bits = self._scale_bits if scale is None else _module.scale_bits(scale)
         given = _features.given("launch", operands) if operands else {}
-        if aux_tensors:
-            given = _with_aux(given, self.problem.score_mod, aux_tensors)
+        symbols = self._symbols_of(mask, q)
+        if aux_tensors or symbols:
+            given = _with_aux(given, symbols, self.problem.score_mod, aux_tensors or ())
         names, values = _features.normalize(given) if given else ((), ())
         tensors = (q, k, v, out, *values) if lse is None else (q, k, v, out, lse, *values)
         kind = type(q)
@@ -190,14 +194,24 @@ class Kernel:
             self._plans[key] = plan
 
     def get_workspace_bytes(
-        self, q: Any, k: Any, v: Any, out: Any, lse: Any = None, *, aux_tensors: Any = None, **operands: Any
+        self,
+        q: Any,
+        k: Any,
+        v: Any,
+        out: Any,
+        lse: Any = None,
+        *,
+        mask: Optional[Mask] = None,
+        aux_tensors: Any = None,
+        **operands: Any,
     ) -> int:
         """Returns the peak GPU memory in bytes that `launch` with the same arguments allocates besides them,
         before the driver rounds it up. This call allocates and launches nothing. It raises the errors of
         `launch`."""
         given = _features.given("get_workspace_bytes", operands)
-        if aux_tensors:
-            given = _with_aux(given, self.problem.score_mod, aux_tensors)
+        symbols = self._symbols_of(mask, q)
+        if aux_tensors or symbols:
+            given = _with_aux(given, symbols, self.problem.score_mod, aux_tensors or ())
         names, values = _features.normalize(given)
         plan, checked = self._plan_of(q, k, v, out, lse, dict(zip(names, values)))
         if plan.is_empty:
@@ -206,6 +220,18 @@ class Kernel:
         for tensor, word in zip(plan.tensors, words):
             tensor.scalar = word  # ignored unless the argument is a scalar
         return self._library.workspace(self._handle, plan.tensors, len(words))
+
+    def _symbols_of(self, mask: Optional[Mask], q: Any) -> _symbols.Symbols:
+        """Returns the tensors of the mask of a launch. Raises ArgumentError for another mask than that of `compile`."""
+        compiled = self.problem.mask
+        if mask is None:
+            if compiled is not None and _symbols.names_in(str(compiled)):
+                raise ArgumentError(f"expected the mask {compiled}, whose tensors a launch reads, but got None")
+            return ()
+        if not isinstance(mask, Mask) or str(mask) != str(compiled):
+            raise ArgumentError(f"expected the mask {compiled}, as compiled, but got {mask}")
+        found: _symbols.Symbols = _symbols.split(mask, q)[1]
+        return found
 
     def _plan_of(
         self, q: Any, k: Any, v: Any, out: Any, lse: Any, operands: Mapping[str, Any]
@@ -332,7 +358,9 @@ def compile(
       head_dim: D, the number of elements of a query or key row.
       value_dim: Dv, the number of elements of a value or output row; D by default.
       dtype: f16, bf16 or f32, as text or as a dtype of NumPy or PyTorch.
-      mask, align, layout, return_lse, schedule: as in `flashattn.attention`.
+      mask, align, layout, return_lse, schedule: as in `flashattn.attention`. Of the tensors of a mask, only the shapes
+        count here: in a dimension of size 1, each launch passes tensors of size 1. Each launch passes a mask with the
+        tensors to read.
       scale: the default scale of launches; it is not compiled in.
       chip: "cpu", "sm_80", "sm_90a" and so on; by default the chip of `device`. If this machine lacks
         the chip, the texts of the kernel can be read, but it cannot be launched.
@@ -397,6 +425,9 @@ def compile(
         raise ArgumentError(f"expected no queries with cu_seqlens_k but got {queries}")
     if page_size is not None and "page_table" not in operands:
         raise ArgumentError(f"expected page_table with page_size but got page_size {page_size} alone")
+    symbols: _symbols.Symbols = ()
+    if mask is not None and mask._symbols:
+        symbols, mask = mask._symbols, mask._pattern
     problem = _module.Problem(
         element,
         head_dim,
@@ -408,7 +439,7 @@ def compile(
         _module.format_schedule(schedule, element, is_cpu),
         "strided" if is_cpu and rows == "aligned" else rows,
         softcap=_features.check_options(softcap),
-        operands=_features.parse_operands(operands, rows == "aligned" and not is_cpu, text),
+        operands=_features.parse_operands(operands, rows == "aligned" and not is_cpu, text, symbols),
         score_mod=text,
         queries=queries,
         page_size=page_size,
@@ -419,12 +450,13 @@ def compile(
 
 
 def _with_aux(
-    given: Mapping[str, Any], score_mod: Optional[str], aux_tensors: Sequence[Any]
+    given: Mapping[str, Any], symbols: _symbols.Symbols, score_mod: Optional[str], aux_tensors: Sequence[Any]
 ) -> Dict[str, Any]:
-    """Returns the operands of a launch with the auxiliary tensors, in the order of the kernel's arguments."""
+    """Returns the operands of a launch with the symbols of its mask and the auxiliary tensors, in the order of the
+    kernel's arguments."""
     offset = {name: value for name, value in given.items() if name == "offset"}
     others = {name: value for name, value in given.items() if name != "offset"}
-    return {**others, **_aux.select(score_mod, aux_tensors), **offset}
+    return {**others, **dict(symbols), **_aux.select(score_mod, aux_tensors), **offset}
 
 
 def _has_cuda() -> bool:

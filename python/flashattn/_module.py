@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import struct
-from typing import Any, Iterable, List, Literal, Mapping, NamedTuple, Optional, Sequence, Tuple, Union, get_args
+from typing import Any, Dict, Iterable, List, Literal, Mapping, NamedTuple, Optional, Sequence, Tuple, Union, get_args
 
-from . import _aux, _library, _sets, _torch
+from . import _aux, _library, _sets, _symbols, _torch
 from ._library import PACKED, PAGE, POOL
 from ._texts import show
 from ._trace import AUX
@@ -349,15 +350,24 @@ def make_module(problem: Problem, function: Optional[str] = None) -> str:
         clause = "offset" if clause == "offsets" else clause
         return f"      {clause}({names}{' : ' + types if types else ''})\n"
 
+    def use_all(operands: Sequence[Operand]) -> str:
+        """Returns the clauses of the operands: one for each, but one for all symbols of a kind."""
+        clauses: Dict[str, List[Operand]] = {}
+        for operand in operands:
+            is_symbol = operand.name in _symbols.NAMES
+            clause = _symbols.clause_of(operand.name) if is_symbol else operand.name
+            clauses.setdefault(clause, []).append(operand)
+        return "".join(itertools.starmap(use, clauses.items()))
+
     score_mod = f"      score_mod {{\n{problem.score_mod}      }}\n" if problem.score_mod else ""
     return (
         f"func.func @{function or problem.op}({', '.join(map(declare, arguments))}, %scale: f32) {{\n"
         f"  flashattn.{problem.op} {_clauses(problem)}\n"
         f"{use('ins', inputs)}"
-        f"{''.join(use(operand.name, [operand]) for operand in extras if operand.name not in AUX)}"
+        f"{use_all([operand for operand in extras if operand.name not in AUX])}"
         f"{score_mod}"
         f"{use('outs', outputs)}"
-        f"{''.join(use(operand.name, [operand]) for operand in gradients)}"
+        f"{use_all(gradients)}"
         f"  return\n"
         f"}}\n"
     )

@@ -2,22 +2,50 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
 import numpy
 
-from . import _sets
+from . import _sets, _symbols
 
 
-def visible(mask: object, positions: Any, keys: Any, nq: int, nk: int) -> Any:
+def visible(
+    mask: Any, positions: Any, keys: Any, nq: int, nk: int, values: Optional[Mapping[str, Any]] = None
+) -> Any:
     """Returns whether each pair of `positions` and `keys`, integer arrays that broadcast, is visible. `mask` is a mask
-    or its text; None shows every pair.
+    or its text; None shows every pair. `values` are those of the mask's symbols, which broadcast too: by default those
+    of batch element 0 and of head 0.
 
     Raises:
       ArgumentError: the mask is not one of the dialect flashattn.
     """
     every = (0 * positions == 0) & (0 * keys == 0)  # has the shape of the pairs, which a mask of keys alone lacks
-    return every if mask is None else every & _sets.parse(str(mask))((positions, keys, nq, nk))
+    if mask is None:
+        return every
+    symbols = getattr(mask, "_symbols", ())
+    if values is None:
+        values = values_of(mask)
+    numbers = [values[name[len("per_") :]] for name, _ in symbols]
+    return every & _sets.parse(str(mask))((positions, keys, nq, nk, *numbers))
+
+
+def values_of(mask: Any, batch: int = 0, head: int = 0, kv_head: int = 0) -> Dict[str, Any]:
+    """Returns the values of a mask's symbols for one batch element and one head: one number, or a column of numbers for
+    the queries, or a row for the keys."""
+    values = {}
+    for name, tensor in getattr(mask, "_symbols", ()):
+        found: Any = numpy.asarray(tensor).astype(numpy.int64)
+        if name.startswith("per_sequence"):
+            found = found.reshape(-1)
+            found = found[0 if len(found) == 1 else batch]
+        else:
+            is_query = name.startswith("per_query")
+            found = found.reshape(_symbols.extend(found.shape, "BHN", 1))
+            own = (batch, head if is_query else kv_head)
+            found = found[tuple(0 if n == 1 else at for n, at in zip(found.shape, own))]
+            found = found[:, None] if is_query else found[None, :]
+        values[name[len("per_") :]] = found
+    return values
 
 
 def count_visible(mask: object, nq: int, nk: int, align: str = "bottom_right") -> int:

@@ -18,7 +18,7 @@ from .errors import ArgumentError
 Align = Literal["top_left", "bottom_right"]
 ALIGNS = get_args(Align)
 
-#: A function of the values (p, k, nq, nk).
+#: A function of the values (p, k, nq, nk), followed by those of further symbols.
 Term = Callable[[Sequence[Any]], Any]
 _Read = TypeVar("_Read")
 
@@ -38,7 +38,8 @@ _DIVISIONS = {
 
 @functools.lru_cache(maxsize=256)
 def parse(text: str) -> Term:
-    """Returns the function that maps (p, k, nq, nk) to whether the mask with this text shows the pair (p, k).
+    """Returns the function that maps (p, k, nq, nk) and the values of further symbols to whether the mask with this
+    text shows the pair (p, k).
 
     The result has the shape that the mask's terms give it: that of `k` alone if the mask depends only on `k`.
 
@@ -93,7 +94,7 @@ class _Parser:
         return reader()
 
     def read_set(self) -> Term:
-        """Reads `(p, k)[nq, nk] : (constraint, ...)`. Fewer symbols stand for the first ones."""
+        """Reads `(p, k)[nq, nk, ...] : (constraint, ...)`. Fewer symbols stand for the first ones."""
         self._names = self._read_names("(", ")")
         if len(self._names) != 2:
             raise self._error("an integer set of 2 dimensions, (p, k),", f"({', '.join(self._names)})")
@@ -211,8 +212,6 @@ class _Parser:
             if names:
                 self._take(",")
             names.append(self._take_name("a name"))
-        if len(names) > 2:
-            raise self._error("at most 2 names", f"{opening}{', '.join(names)}{closing}")
         return names
 
     def _in_brackets(self, read: Callable[[], _Read]) -> _Read:

@@ -350,7 +350,7 @@ CASES = [
     (
         lambda: affine_set("(p)[nq, nk] : (p >= 0)"),
         ArgumentError,
-        "expected an affine_set over the 2 dimensions (p, k) and the 2 symbols [nq, nk] but got 1 dimensions",
+        "expected an affine_set over the 2 dimensions (p, k) and 2 to 26 symbols [nq, nk, ...] but got 1 dimensions",
     ),
     (
         lambda: attention(Q, K, K, schedule={"tile_m": 5000}),

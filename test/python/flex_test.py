@@ -417,7 +417,7 @@ class FlexTest(unittest.TestCase):
             first, again = (ft.flex_attention(q, q, q, None, block_mask) for _ in range(2))
             newest = list(known.values())[-1]
             self.assertEqual(newest.attn_mask.shape, (1, 1, length, length))
-            self.assertIs(_flex._find_pairs(block_mask, (1, 1, length, length), q.device), newest)
+            self.assertIs(_flex._find_pairs(block_mask, (1, 1, length, length), 1, q.device), newest)
             self.assertTrue(torch.equal(first, again))
             self.assertLessEqual(len(known), 4)
         with torch.inference_mode():

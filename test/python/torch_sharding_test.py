@@ -12,7 +12,7 @@ import unittest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from flashattn import attention, causal
+from flashattn import affine_set, attention, causal
 from flashattn import torch as ft
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -55,6 +55,33 @@ def check(mesh, tensors, operands, place, wanted, is_free=True, **options):
         torch.testing.assert_close(split, whole, rtol=1e-5, atol=1e-5)
 
 
+def check_symbols(mesh, place):
+    """A mask of tensors, which have the batch and the heads of a device."""
+    shapes = {"per_sequence": (2,), "per_query": (2, 4, 5), "per_key": (2, 2, 7)}
+    tensors = {name: torch.randint(0, 5, shape, dtype=torch.int32) for name, shape in shapes.items()}
+    for short in (False, True):
+        rows, results = make(), []
+        if short:
+            tensors = {"per_sequence": tensors["per_sequence"], **{n: tensors[n][:, 0] for n in ("per_query", "per_key")}}
+        for is_split in (False, True):
+            given = dict(tensors)
+            if is_split:
+                rows = [distribute_tensor(x, mesh, [place]) for x in rows]
+                places = {n: place if x.ndim > place.dim and x.ndim != 2 else Replicate() for n, x in tensors.items()}
+                given = {n: distribute_tensor(x, mesh, [places[n]]) for n, x in tensors.items()}
+            mask = affine_set(
+                "(p, k)[nq, nk, n, u, w] : (n + u - w - k >= 0, p - k + n >= 0)", **{n: [x] for n, x in given.items()}
+            )
+            leaves = [x.detach().requires_grad_() for x in rows]
+            o = attention(*leaves, mask=mask)
+            if is_split:
+                assert o.placements == (place,), o.placements
+                o = o.full_tensor()
+            found = torch.autograd.grad((o * torch.linspace(-1, 1, o.numel()).reshape(o.shape)).sum(), leaves)
+            results.append([o, *(x.full_tensor() if is_split else x for x in found)])
+        torch.testing.assert_close(*results, rtol=1e-5, atol=1e-5)
+
+
 def run(rank, where):
     dist.init_process_group("gloo", init_method=f"file://{where}", rank=rank, world_size=2)
     torch.manual_seed(3)
@@ -73,6 +100,7 @@ def run(rank, where):
         # What is broadcast stays whole, and its gradient is a sum.
         spread = Shard(0) if place is HEADS else whole
         check(mesh, make(), {"bias": (narrow, spread)}, place, place, scale=0.3)
+        check_symbols(mesh, place)
     check(mesh, make(layout="bshd"), {}, Shard(2), Shard(2), layout="bshd", mask=causal)
     check(mesh, make(layout="bshd"), {}, Shard(0), Shard(0), layout="bshd")
     check(mesh, make(batch=3), {}, BATCH, BATCH)

@@ -52,6 +52,10 @@ def launched(q: F32, o: F32) -> str:
     kernel = flashattn.compile(head_dim=64, dtype="f32", rows="dense", kv_len=True)
     kernel.launch(q, q, q, o, scale=0.5, kv_len=[3])
     return kernel.schedule
+
+def masked(q: F32, n: NDArray[np.int32]) -> F32:
+    mask = flashattn.prefix(n) | flashattn.documents(ids=n, causal=True) | flashattn.window(left=n, right=[1, 2])
+    return flashattn.attention(q, q, q, mask=mask & flashattn.tree([-1, 0, 0]))
 """
 
 #: A line each, and what is said of it.

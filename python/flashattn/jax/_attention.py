@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Dict, Iterable, Optional, Sequence
+from typing import Any, Collection, Dict, Optional, Sequence
 
 import jax.numpy as jnp
 
-from .. import _aux, _features, _module, _trace
+from .. import _aux, _features, _module, _symbols, _trace
 from .._checks import model_chip
 from .._options import AttentionOptions, hashable
 from ..errors import ArgumentError
@@ -76,7 +76,8 @@ def attention(
       bias, attn_mask, sink_logits, kv_len, q_len, cu_seqlens_q, cu_seqlens_k, page_table, leftpad_k: as in
         `flashattn.attention`. bias and sink_logits have gradients too. The host does not read lengths, starts
         and page tables.
-      mask, align, layout, softcap, score_mod: as in `flashattn.attention`; constant at compile time.
+      mask, align, layout, softcap, score_mod: as in `flashattn.attention`; constant at compile time, except for the
+        tensors of a mask, which may be traced arrays.
       aux_tensors: as in `flashattn.attention`: arrays, also traced ones, without gradients.
       scale, offset: as in `flashattn.attention`. Python numbers are part of the XLA program, which is compiled
         again for other values. An offset `[B]` is an array, which may be traced. A decoder that counts its
@@ -102,6 +103,9 @@ def attention(
     if unknown:
         _features.check_keywords("attention", unknown, attention.__kwdefaults__)
     _module.check_options(mask, align, layout)
+    symbols: _symbols.Symbols = ()
+    if mask is not None:
+        mask, symbols = _symbols.split(mask, q)
     model_chip(device)
     text, aux = _aux.prepare(score_mod, aux_tensors)
     offset, offsets = _features.split_offset(offset)
@@ -109,7 +113,7 @@ def attention(
         {
             "bias": bias, "attn_mask": attn_mask, "sink_logits": sink_logits, "kv_len": kv_len, "q_len": q_len,
             "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "page_table": page_table,
-            "leftpad_k": leftpad_k, "offsets": offsets, **aux, "offset": offset,
+            "leftpad_k": leftpad_k, "offsets": offsets, **dict(symbols), **aux, "offset": offset,
         }
     )  # fmt: skip
     _features.check_sequences(names, layout)
@@ -134,6 +138,10 @@ def attention(
     for name in ("bias", "attn_mask"):
         if name in inputs and inputs[name].ndim < 4:
             inputs[name] = jnp.expand_dims(inputs[name], range(4 - inputs[name].ndim))
+    if symbols:
+        roles = _features.roles_with(inputs)
+        for name, _ in symbols:
+            inputs[name] = inputs[name].reshape(_symbols.extend(inputs[name].shape, roles[name].dims, 1))
     if is_thd:
         inputs = {name: _with_batch(name, x, inputs) for name, x in inputs.items()}
     outputs = ("o", "lse") if return_lse else ("o",)
@@ -144,10 +152,10 @@ def attention(
     return (made["o"], made["lse"]) if return_lse else made["o"]
 
 
-def _with_batch(name: str, x: Any, operands: Iterable[str]) -> Any:
+def _with_batch(name: str, x: Any, operands: Collection[str]) -> Any:
     """Returns an input of layout thd with the batch dimension of packed rows, which XLA does not copy."""
     role = _features.roles_with(operands).get(name)
-    if role is None or not role.is_packed:
+    if role is None or not role.is_packed or name in _symbols.NAMES:
         return x
     rank = len(role.dims_in("thd"))
     if x.ndim != rank:

@@ -21,7 +21,7 @@ import numpy
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import PartitionSpec
 
-from .. import _aux, _features, _kernel, _library, _module, _plans, _tensors
+from .. import _aux, _features, _kernel, _library, _module, _plans, _symbols, _tensors
 from .._checks import model_chip
 from .._library import DEVICE_CPU
 from .._options import AttentionOptions
@@ -71,7 +71,7 @@ def _plan(
     options = call.options.chosen
     device = options.model or device
     views = {name: _view(name, aval, device) for name, aval in zip(call.names, avals)}
-    optional = {*(role.name for role in _features.roles(call.op)), *AUX}
+    optional = {*(role.name for role in _features.roles(call.op)), *_symbols.NAMES, *AUX}
     tensors = {name: view for name, view in views.items() if name not in optional}
     operands: Dict[str, Any] = {name: view for name, view in views.items() if name in optional}
     operands["offset"] = call.options.offset
@@ -143,7 +143,7 @@ def _batch_first(
     are_sums = any(name in _module.GRADIENTS for name in call.outputs)
     reads_batch = _aux.reads_batch(call.options.chosen.score_mod)
     shares = any(name in _module.STARTS or name == "page_table" for name in call.names)
-    if are_sums or shares or reads_batch or not set(batched) <= {*_ROWS, *_PAIRS}:
+    if are_sums or shares or reads_batch or not set(batched) <= {*_ROWS, *_PAIRS, *_symbols.NAMES}:
 
         def one(mapped: Mapping[str, Any]) -> Any:
             given = {**moved, **mapped}
@@ -154,11 +154,13 @@ def _batch_first(
     batch = moved["q"].shape[1 if "q" in batched else 0]
     folded = []
     for name in call.names:
-        if name not in _ROWS and name not in _PAIRS:
+        is_symbol = name in _symbols.NAMES
+        if name not in _ROWS and name not in _PAIRS and not is_symbol:
             folded.append(moved[name])  # one element per head, shared by all calls
             continue
         x = moved[name] if name in batched else moved[name][None]
-        if name in _PAIRS and x.shape[:2] == (1, 1):
+        is_same = x.shape[0] == 1 and name not in batched  # for all calls
+        if (name in _PAIRS and x.shape[:2] == (1, 1)) or (is_symbol and is_same and x.shape[1] == 1):
             folded.append(x[0])
             continue
         x = jnp.broadcast_to(x, (size, batch, *x.shape[2:]))
@@ -242,7 +244,8 @@ def _bind(
 ) -> Dict[str, Any]:
     # Optional inputs are last.
     roles = sorted(_library.get().roles(op), key=lambda role: role.is_optional)
-    names = tuple(name for name in (*(role.name for role in roles), *AUX) if name in given)
+    order = (*(role.name for role in roles), *_symbols.NAMES, *AUX)
+    names = tuple(name for name in order if name in given)
     call = _Call(op, names, tuple(outputs), options)
     return dict(zip(outputs, primitive.bind(*(given[name] for name in names), call=call)))
 

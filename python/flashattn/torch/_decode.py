@@ -111,6 +111,10 @@ def decode(
         if tensor is not None and tensor.is_nested:
             _tensors.check_layouts({name: tensor})
     _torch.refuse_gradients(scale=scale, softcap=softcap)
+    if mask is not None and mask._symbols:
+        raise UnsupportedError(
+            f"expected a mask without tensors for decoding but got {mask}; use flashattn.attention with kv_len="
+        )
     options = {
         "scale": None if scale is None else float(scale),
         "mask": None if mask is None else str(mask),

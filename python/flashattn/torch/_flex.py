@@ -1,7 +1,8 @@
 """FlexAttention with the same functions and block masks: `flashattn.torch.flex_attention`.
 
-Conditions of a `mask_mod` that are affine in the positions become sets of pairs, whose hidden tiles cost
-nothing. Other conditions are computed once and read as `attn_mask`. A `score_mod` is compiled, except for
+Conditions of a `mask_mod` that are affine in the positions, and in integers that depend on the batch, on the query or
+on the key, become sets of pairs, whose hidden tiles cost nothing. Other conditions are computed once and read as
+`attn_mask`. A `score_mod` is compiled, except for
 captured tensors: a factor of the score multiplies queries or keys, a summand is a bias.
 """
 
@@ -17,9 +18,10 @@ from .._attention import attention
 from .._tensors import check_layouts
 from .._trace import _is_number
 from ..errors import ArgumentError, TraceError, UnsupportedError
-from ..masks import Mask, affine_set
-from ._graph import Node, Shown, compute, fingerprint, graph_of, outside
+from ..masks import Mask
+from ._graph import Node, Shown, compute, fingerprint, graph_of, indices, outside
 from ._scores import is_one, place, split
+from ._sets import Sets, log_dense
 
 try:
     from torch.nn.attention.flex_attention import BlockMask, noop_mask
@@ -33,7 +35,6 @@ except ImportError:  # before torch 2.9
 #: The largest head dimension on GPUs.
 _MAX_HEAD_DIM = 256
 _MASK_ARGUMENTS = ("b", "h", "p", "k")
-_NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
 
 def affine_mask(mask_mod: Callable[..., Any]) -> Mask:
@@ -41,95 +42,20 @@ def affine_mask(mask_mod: Callable[..., Any]) -> Mask:
     with `align="top_left"`.
 
     The function must be affine: it may add, subtract and compare positions, multiply them by integers and
-    divide them by positive integers (`//`, `%`). It may combine conditions by `&`, `|`, `~`, `^` and
-    `torch.where`. It must not read tensors, the batch or the head.
+    divide them by positive integers (`//`, `%`), and compare absolute values. It may combine conditions by `&`,
+    `|`, `~`, `^` and `torch.where`. It must not read tensors, the batch or the head.
 
     Raises:
       TraceError: the function is not affine; the message names the rule that it breaks.
     """
     node = graph_of(mask_mod, "mask_mod", _MASK_ARGUMENTS)
-    return _set_of(node)
-
-
-def _affine(node: Any) -> str:
-    """Returns the text of an affine expression. Raises TraceError if the expression is not affine."""
-    if not isinstance(node, Node):
-        if isinstance(node, bool) or int(node) != node:
-            raise TraceError(f"expected integers in an affine mask_mod but got {node}")
-        return str(int(node))
-    if node.op in ("p", "k"):
-        return node.op
-    if node.op in ("b", "h"):
-        name = {"b": "batch", "h": "head"}[node.op]
-        raise TraceError(f"expected an affine mask_mod to read positions alone but got the {name}")
-    if node.op == "load":
-        raise TraceError("expected an affine mask_mod to read positions alone but got a tensor")
-    if node.op == "neg":
-        return f"(-({_affine(node.args[0])}))"
-    if node.op in ("+", "-"):
-        return f"({_affine(node.args[0])} {node.op} {_affine(node.args[1])})"
-    if node.op in ("*", "//", "%"):
-        numbers = [x for x in node.args if not isinstance(x, Node)]
-        if not numbers or node.op != "*" and isinstance(node.args[1], Node):
-            raise TraceError(f"expected an integer as an operand of '{node.op}' but got two indices")
-        if node.op != "*" and not node.args[1] > 0:
-            raise TraceError(f"expected '{node.op}' by a positive integer but got {node.args[1]}")
-        name = {"*": "*", "//": "floordiv", "%": "mod"}[node.op]
-        # The constant of a product is the second factor.
-        first, second = sorted(node.args, key=lambda x: not isinstance(x, Node))
-        return f"({_affine(first)} {name} {_affine(second)})"
-    raise TraceError(f"expected affine operations in mask_mod but got '{node.op}'")
-
-
-def _set(constraint: str) -> Mask:
-    return affine_set(f"(p, k)[nq, nk] : ({constraint})")
-
-
-def _set_of(node: Any, is_negated: bool = False) -> Mask:
-    """Returns the mask of the pairs for which a condition holds or, with `is_negated`, does not hold."""
-    if isinstance(node, bool):
-        return _set("k >= 0" if node != is_negated else "-k - 1 >= 0")
-    if not isinstance(node, Node):
-        raise TraceError(f"expected mask_mod to return a condition but got {node}")
-    if node.op == "~":
-        return _set_of(node.args[0], not is_negated)
-    if node.op == "^":
-        one, other = node.args
-        return (_set_of(one) & _set_of(other, not is_negated)) | (
-            _set_of(one, True) & _set_of(other, is_negated)
-        )
-    if node.op == "where":
-        condition, *both = node.args
-        then, otherwise = (_set_of(x, is_negated) for x in both)
-        return (_set_of(condition) & then) | (_set_of(condition, True) & otherwise)
-    if node.op in ("&", "|"):
-        one, other = (_set_of(x, is_negated) for x in node.args)
-        return one & other if (node.op == "&") != is_negated else one | other
-    if node.op not in _NEGATED:
-        raise TraceError(f"expected comparisons of positions in mask_mod but got '{node.op}'")
-    op = _NEGATED[node.op] if is_negated else node.op
-    one, other = map(_affine, node.args)
-    if op == "==":
-        return _set(f"{one} - {other} == 0")
-    if op == "!=":
-        return _set(f"{one} - {other} - 1 >= 0") | _set(f"{other} - {one} - 1 >= 0")
-    first, second = (one, other) if op[0] == ">" else (other, one)
-    return _set(f"{first} - {second} >= 0" if op.endswith("=") else f"{first} - {second} - 1 >= 0")
+    return Sets().mask_of(node)
 
 
 def _conjuncts(node: Any) -> List[Any]:
     if isinstance(node, Node) and node.op == "&":
         return [part for arg in node.args for part in _conjuncts(arg)]
     return [node]
-
-
-def _indices(batch: int, heads: int, rows: int, keys: int, device: Any) -> Any:
-    """Returns each argument of a function as a tensor of indices. The tensors broadcast to the scores."""
-    shapes = {"b": (batch, 1, 1, 1), "h": (heads, 1, 1), "p": (rows, 1), "k": (keys,)}
-    return {
-        name: torch.arange(shape[0], dtype=torch.int32, device=device).reshape(shape)
-        for name, shape in shapes.items()
-    }
 
 
 def _expand(values: Any, device: Any, dtype: torch.dtype) -> Tensor:
@@ -142,28 +68,29 @@ class _Pairs(NamedTuple):
     """The pairs that a block mask shows in a call."""
 
     sources: Sequence[Any]  #: the graph of the mask_mod, or the block lists; kept alive for fingerprints
-    mask: Optional[Mask]  #: with `attn_mask`, the arguments of `flashattn.attention`
+    mask: Optional[Mask]  #: with `attn_mask`, the arguments of `flashattn.attention`; reads captured tensors
     attn_mask: Optional[Tensor]
 
     def shown(self, sizes: Any, device: Any) -> Optional[Tensor]:
         """Returns all visible pairs as a Boolean tensor."""
         if isinstance(self.sources[0], Tensor):
             return self.attn_mask
-        return _expand(compute(self.sources[0], _indices(*sizes, device)), device, torch.bool)
+        return _expand(compute(self.sources[0], indices(*sizes, device)), device, torch.bool)
 
 
-def _pairs_of(node: Any, sizes: Any, device: Any) -> Tuple[Optional[Mask], Optional[Tensor]]:
+def _pairs_of(node: Any, sizes: Any, kv_heads: int, device: Any) -> Tuple[Optional[Mask], Optional[Tensor]]:
     """Returns the mask and the `attn_mask` whose intersection is the mask_mod."""
+    sets = Sets(sizes, kv_heads, device)
     mask: Optional[Mask] = None
     attn_mask: Optional[Tensor] = None
     for part in _conjuncts(node):
         if part is True:
             continue
         try:
-            shown = _set_of(part)
-            mask = shown if mask is None else mask & shown
-        except TraceError:
-            found = _expand(compute(part, _indices(*sizes, device)), device, torch.bool)
+            mask = sets.both(mask, sets.mask_of(part))
+        except TraceError as error:
+            log_dense(error)
+            found = _expand(compute(part, indices(*sizes, device)), device, torch.bool)
             attn_mask = found if attn_mask is None else attn_mask & found
     return mask, attn_mask
 
@@ -182,7 +109,7 @@ _known: "weakref.WeakKeyDictionary[Any, Dict[Any, _Pairs]]" = weakref.WeakKeyDic
 _MAX_KNOWN = 4
 
 
-def _find_pairs(block_mask: Any, sizes: Any, device: Any) -> _Pairs:
+def _find_pairs(block_mask: Any, sizes: Any, kv_heads: int, device: Any) -> _Pairs:
     if BlockMask is None or not isinstance(block_mask, BlockMask):
         raise ArgumentError(
             f"expected block_mask to be a BlockMask but got {type(block_mask).__name__}; use torch's "
@@ -206,13 +133,13 @@ def _find_pairs(block_mask: Any, sizes: Any, device: Any) -> _Pairs:
     is_captured = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
     seen = None if is_captured else fingerprint(sources)
     known = _known.setdefault(block_mask, {})
-    key = seen, sizes, device
+    key = seen, sizes, kv_heads, device
     pairs = known.pop(key, None) if seen else None
     if pairs is None:
         if lists:
             pairs = _Pairs(sources, None, _listed(block_mask, *sizes[2:]))
         else:
-            pairs = _Pairs(sources, *_pairs_of(sources[0], sizes, device))
+            pairs = _Pairs(sources, *_pairs_of(sources[0], sizes, kv_heads, device))
     if seen:
         known[key] = pairs
         while len(known) > _MAX_KNOWN:
@@ -238,9 +165,9 @@ def _multiply(
             f"score in {str(query.dtype)[6:]} but got {query.shape[3]}; the limit in float32 is "
             f"{_MAX_HEAD_DIM}"
         )
-    indices = _indices(*sizes, query.device)
+    places = indices(*sizes, query.device)
     rows, keys = (
-        None if is_one(part) else _expand(compute(part, indices, shown), query.device, torch.float32)
+        None if is_one(part) else _expand(compute(part, places, shown), query.device, torch.float32)
         for part in parts
     )
     if keys is not None:
@@ -317,9 +244,11 @@ def flex_attention(
         may multiply the score if they depend on the query or on the key, but not on both. Captured
         tensors have gradients.
       block_mask: a result of PyTorch's `create_block_mask` or `BlockMask.from_kv_blocks`. Affine
-        conditions of its mask_mod (see `affine_mask`) become sets, whose hidden tiles cost nothing.
-        Other conditions become a Boolean tensor, which is computed again when a captured tensor or
-        number changes. Without a mask_mod, the listed blocks are visible.
+        conditions of its mask_mod (see `affine_mask`) become sets, whose hidden tiles cost nothing. So do
+        conditions on integers that depend on the batch, on the query or on the key, such as elements of
+        captured tensors. Each call reads these. Other conditions become a Boolean tensor, which is computed
+        again when a captured tensor or number changes; the logger "flashattn" states at level INFO why a
+        condition is not a set. Without a mask_mod, the listed blocks are visible.
       scale: factor of the scores; None means `1 / sqrt(E)`.
       enable_gqa: whether Hq may be a multiple of H.
       return_lse: also return the log-sum-exp (natural logarithm) of each row, `[B, Hq, L]`, f32.
@@ -360,7 +289,7 @@ def flex_attention(
     sizes = (query.shape[0], query.shape[1], query.shape[2], key.shape[2])
     pairs = bias = None
     if block_mask is not None:
-        pairs = _find_pairs(block_mask, sizes, query.device)
+        pairs = _find_pairs(block_mask, sizes, key.shape[1], query.device)
     if score_mod is not None:
         node = graph_of(score_mod, "score_mod", ("score", *_MASK_ARGUMENTS))
         base, factor, added = split(node)
@@ -369,7 +298,7 @@ def flex_attention(
             scale = query.shape[3] ** -0.5 if scale is None else scale
             query, key = _multiply(query, key, factor, sizes, shown)
         if added is not None:
-            found = compute(added, _indices(*sizes, query.device), shown)
+            found = compute(added, indices(*sizes, query.device), shown)
             bias = _expand(found, query.device, torch.float32)
         if base is None:
             base = 0.0

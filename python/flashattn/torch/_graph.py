@@ -342,6 +342,15 @@ def _element(tensor: Tensor, indices: Tuple[Any, ...], shown: Shown) -> Tensor:
         ) from None
 
 
+def indices(batch: int, heads: int, rows: int, keys: int, device: Any) -> Any:
+    """Returns each argument of a function as a tensor of indices. The tensors broadcast to the scores."""
+    shapes = {"b": (batch, 1, 1, 1), "h": (heads, 1, 1), "p": (rows, 1), "k": (keys,)}
+    return {
+        name: torch.arange(shape[0], dtype=torch.int32, device=device).reshape(shape)
+        for name, shape in shapes.items()
+    }
+
+
 def compute(node: Any, values: Mapping[str, Any], shown: Shown = lambda: None) -> Any:
     """Evaluates a graph on the `values` of its arguments: traced values, or tensors of indices, which
     broadcast. Raises ArgumentError if the index of a `shown` pair is past the end of a captured tensor."""

@@ -12,10 +12,11 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from .. import _attention, _features, _module, _plans, _tensors, _torch
+from .. import _attention, _features, _module, _plans, _symbols, _tensors, _torch
 from .._backward import differentiate, gradients_of, replay
 from .._checks import model_chip
 from .._options import OPERANDS, SHARED, AttentionOptions, mapping, schema_of
+from .._trace import AUX
 from ..errors import ArgumentError, UnsupportedError
 from ..masks import Mask
 from . import _flops, _vmap
@@ -25,9 +26,11 @@ _OPERANDS = ", ".join(f"{kind} {name}" for name, kind in OPERANDS.items())
 #: The operands that are tensors. The offset is the last operand.
 _TENSORS = tuple(name for name in OPERANDS if name != "offset")
 _OPTIONS = f"float? scale=None, {schema_of(*SHARED)}"
-_FORWARD = f"{_INPUTS}, {_OPERANDS}, *, {_OPTIONS}, str? schedule=None, int? stream=None"
+#: The tensors of the mask, in the order in which its text names them.
+_SYMBOLS = ", ".join(f"Tensor? {name}=None" for name in _symbols.ARGUMENTS)
+_FORWARD = f"{_INPUTS}, {_OPERANDS}, {_SYMBOLS}, *, {_OPTIONS}, str? schedule=None, int? stream=None"
 _BACKWARD = (
-    f"Tensor d_o, Tensor? d_lse, {_INPUTS}, Tensor o, Tensor lse, {_OPERANDS}, *, {_OPTIONS}, "
+    f"Tensor d_o, Tensor? d_lse, {_INPUTS}, Tensor o, Tensor lse, {_OPERANDS}, {_SYMBOLS}, *, {_OPTIONS}, "
     f"bool needs_bias=False, bool needs_sink_logits=False, {schema_of('deterministic')}"
 )
 
@@ -44,6 +47,10 @@ _attention_op = torch.ops.flashattn.attention.default
 _backward_op = torch.ops.flashattn.attention_backward.default
 
 
+#: The place of the offset among the arguments of `attention`. Only symbols follow it.
+_OFFSET = 2 + len(OPERANDS)
+#: The names of operands in the order of the function's arguments.
+_ORDER = (*(name for name in _TENSORS if name not in AUX), *_symbols.NAMES, *AUX, "offset")
 #: The scale and the options of a call that autograd records.
 _Given = Tuple[Any, AttentionOptions]
 
@@ -76,7 +83,8 @@ def attend(
         is_cpu = options.model is None and not q.is_cuda
         schedule = _module.format_schedule(mapping(schedule), element, is_cpu)
     given = map(operands.get, _TENSORS)
-    inputs = (q, *(_as_tensor(x, q) for x in (k, v, *given)), operands.get("offset"))
+    symbols = [_as_tensor(x, q) for x in _symbols.among(operands)]
+    inputs = (q, *(_as_tensor(x, q) for x in (k, v, *given)), operands.get("offset"), *symbols)
     fields = _fields(scale, options)
     fields["schedule"] = schedule
     fields["stream"] = None if stream is None else _tensors.stream_pointer(stream)
@@ -114,7 +122,8 @@ def record(
     if not values:
         return _apply_planned((found, scale, options), *rows)
     given = dict(zip(options.operands, values))
-    o, lse = _Attention.apply((found, scale, options), *rows, *map(given.get, OPERANDS))
+    operands = (*map(given.get, OPERANDS), *_symbols.among(given))
+    o, lse = _Attention.apply((found, scale, options), *rows, *operands)
     return (o, lse) if options.return_lse else o
 
 
@@ -161,10 +170,18 @@ def _lay_out(name: str, tensor: Optional[Tensor]) -> Any:
     return tensor.detach() if tensor.requires_grad else tensor
 
 
-def _normalize(operands: Sequence[Any]) -> Tuple[Tuple[str, ...], Tuple[Any, ...]]:
-    """Returns the names and the values of the operands that are not None, in order."""
-    values = (*map(_lay_out, OPERANDS, operands[:-1]), operands[-1])
-    found = {name: value for name, value in zip(OPERANDS, values) if value is not None}
+def _normalize(operands: Sequence[Any], mask: Optional[str]) -> Tuple[Tuple[str, ...], Tuple[Any, ...]]:
+    """Returns the names and the values of the operands that are not None, in the order of the function's arguments.
+    `operands` are those of an operator. `mask` is the text of the mask, which names the symbols."""
+    symbols = [x for x in operands[len(OPERANDS) :] if x is not None]
+    values = {name: value for name, value in zip(OPERANDS, operands) if value is not None}
+    if symbols or mask is not None:
+        names = _symbols.names_in(mask or "")
+        if len(names) != len(symbols):
+            raise ArgumentError(f"expected {len(names)} symbols, which the mask reads, but got {len(symbols)}")
+        values.update(zip(names, symbols))
+        values = {name: values[name] for name in _ORDER if name in values}
+    found = {name: x if name == "offset" else _lay_out(name, x) for name, x in values.items()}
     return tuple(found), tuple(found.values())
 
 
@@ -179,7 +196,7 @@ def _forward(
     **fields: Any,
 ) -> Tuple[Tensor, Tensor]:
     with torch.no_grad(), torch._C._DisableAutocast():
-        names, values = _normalize(operands)
+        names, values = _normalize(operands, mask)
         options = AttentionOptions(_mask_of(mask), return_lse=True, operands=names, **fields)
         q, k, v = map(_lay_out, "qkv", (q, k, v))
         return _attention._call_torch(q, k, v, None, (), values, scale, stream, options)
@@ -204,7 +221,7 @@ def _backward(
     if needs_bias and bias is not None and 0 in bias.stride():
         bias = bias.contiguous()  # rule B5: one gradient per element of an expanded bias
     with torch.no_grad():
-        names, values = _normalize((bias, *operands))
+        names, values = _normalize((bias, *operands), mask)
         if d_lse is not None:
             names, values = ("d_lse", *names), (_lay_out("d_lse", d_lse), *values)
         gradients = gradients_of(needs_bias, needs_sink_logits)
@@ -242,11 +259,12 @@ def check_rows(q: Tensor, packed: Sequence[str] = (), /, **others: Tensor) -> No
 
 
 def _sizes(
-    q: Tensor, k: Tensor, v: Tensor, operands: Sequence[Any], layout: str
+    q: Tensor, k: Tensor, v: Tensor, operands: Sequence[Any], layout: str, mask: Optional[str]
 ) -> Tuple[Any, ...]:
     """Checks ranks, types and devices. Returns the shape of lse."""
     given = {name: operand for name, operand in zip(OPERANDS, operands) if operand is not None}
-    for name, operand in given.items():
+    symbols = zip(_symbols.names_in(mask or ""), operands[len(OPERANDS) :])
+    for name, operand in (*given.items(), *symbols):
         if isinstance(operand, Tensor) and operand.device != q.device:
             raise ArgumentError(f"expected {name!r} on {q.device} as 'q' but got {operand.device}")
     _features.check_sequences(given, layout)
@@ -258,9 +276,9 @@ def _sizes(
 
 @torch.library.register_fake("flashattn::attention", lib=_library)
 def _fake_forward(
-    q: Tensor, k: Tensor, v: Tensor, *operands: Any, layout: str = "bhsd", **options: Any
+    q: Tensor, k: Tensor, v: Tensor, *operands: Any, layout: str = "bhsd", mask: Optional[str] = None, **options: Any
 ) -> Tuple[Tensor, Tensor]:
-    rows = _sizes(q, k, v, operands, layout)
+    rows = _sizes(q, k, v, operands, layout, mask)
     return (
         q.new_empty((*q.shape[:-1], v.shape[-1])),
         q.new_empty(rows, dtype=torch.float32),
@@ -308,9 +326,9 @@ def _save(ctx: Any, given: Any, inputs: Tuple[Any, ...], output: Any) -> None:
                 "torch.no_grad(), or on tensor.detach()"
             )
     ctx.set_materialize_grads(False)
-    ctx.given, ctx.offset = given, inputs[-1]
+    ctx.given, ctx.offset = given, inputs[_OFFSET]
     # torch detects in-place changes of saved tensors.
-    ctx.save_for_backward(*inputs[:-1], *output)
+    ctx.save_for_backward(*inputs[:_OFFSET], *inputs[_OFFSET + 1 :], *output)
 
 
 def _replay(scale: Any, options: AttentionOptions, tensors: Tuple[Any, ...]) -> Any:
@@ -346,7 +364,7 @@ def _find_gradients(
     if d_o is None and d_lse is None:
         return (None,) * len(needs)
     q, k, v, *operands, o, lse = saved
-    named = dict(zip(OPERANDS, operands)) if operands else {}
+    named = dict(zip(_TENSORS, operands)) if operands else {}
     _torch.refuse_tangents(d_o=d_o, d_lse=d_lse, q=q, k=k, v=v, **named)
     found = None
     if offset is d_lse is None and not (operands and any(x is not None for x in operands)):
@@ -355,7 +373,7 @@ def _find_gradients(
         inputs = (
             torch.zeros_like(o) if d_o is None else d_o,
             d_lse,
-            *(q, k, v, o, lse, *map(named.get, _TENSORS), offset),
+            *(q, k, v, o, lse, *map(named.get, _TENSORS), offset, *operands[len(_TENSORS) :]),
         )
         wanted = dict(zip(OPERANDS, needs[3:]))
         fields = {
@@ -371,7 +389,7 @@ def _find_gradients(
     if operands:
         dq, dk, dv, d_bias, d_sink_logits = (*found, None, None)[:5]
         gradients = {"bias": d_bias, "sink_logits": d_sink_logits}
-        found = (dq, dk, dv, *map(gradients.get, OPERANDS))
+        found = (dq, dk, dv, *map(gradients.get, OPERANDS), *(None,) * (len(operands) - len(_TENSORS)))
     return tuple(gradient if need else None for gradient, need in zip(found, needs))
 
 

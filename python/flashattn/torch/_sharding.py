@@ -14,6 +14,7 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor._op_schema import OpSchema, OpStrategy, RuntimeSchemaInfo
 from torch.distributed.tensor._ops.utils import expand_to_full_mesh_op_strategy
 
+from .. import _symbols
 from .._module import STARTS
 from .._trace import AUX
 from ..errors import UnsupportedError
@@ -54,7 +55,8 @@ def _strategy(schema: OpSchema) -> OpStrategy:
     given = dict(zip((argument.name for argument in arguments), schema.args_schema))
     options = {x.name: x.default_value for x in arguments if x.kwarg_only}
     options.update(schema.kwargs_schema)
-    tensors = {name: x for name, x in given.items() if isinstance(x, OpStrategy)}
+    names_of = dict(zip(_symbols.ARGUMENTS, _symbols.names_in(options["mask"] or "")))
+    tensors = {names_of.get(name, name): x for name, x in given.items() if isinstance(x, OpStrategy)}
     for name in (*STARTS, "page_table"):
         if name in tensors:
             raise UnsupportedError(
@@ -97,7 +99,11 @@ def _place(name: str, axis: int, shape: Tuple[int, ...], heads_dim: int) -> Opti
     """Returns how an input is sharded along an axis, or None if the input is broadcast along the axis."""
     if name in AUX:
         return None  # a score_mod reads them by an index that is not sharded
-    if name == "sink_logits":
+    if name in _symbols.NAMES:
+        # Of two dimensions, the first is the batch.
+        has_batch = len(shape) > 1 or name.startswith("per_sequence")
+        dim = axis if len(shape) == 3 or (axis == _BATCH and has_batch and shape) else -1
+    elif name == "sink_logits":
         dim = {_HEADS: 0}.get(axis, -1)
     elif name in ("kv_len", "q_len", "leftpad_k", "offsets"):
         dim = {_BATCH: 0}.get(axis, -1)

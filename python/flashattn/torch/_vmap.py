@@ -6,7 +6,7 @@ from typing import Any, Optional, Sequence
 
 import torch
 
-from .. import _aux
+from .. import _aux, _symbols
 from .._module import STARTS
 
 #: Arguments whose first dimension is the batch, and arguments that broadcast to the scores.
@@ -29,6 +29,7 @@ def _rule(op: Any) -> Any:
     """
     names = [argument.name for argument in op._schema.arguments if not argument.kwarg_only]
     outputs = len(op._schema.returns)
+    symbols_at = names.index(_symbols.ARGUMENTS[0])
     rows, pairs, sharing = (
         [at for at, name in enumerate(names) if name in kinds] for kinds in (_ROWS, _PAIRS, _SHARED)
     )
@@ -44,7 +45,8 @@ def _rule(op: Any) -> Any:
         size = info.batch_size
         are_summed = options.get("needs_bias") or options.get("needs_sink_logits")
         has_sinks = any(
-            dim is not None and at not in rows and at not in pairs for at, dim in enumerate(in_dims)
+            dim is not None and at not in rows and at not in pairs
+            for at, dim in enumerate(in_dims[:symbols_at])
         )
         shares = any(args[at] is not None for at in sharing)
         reads_batch = _aux.reads_batch(options.get("score_mod"))
@@ -66,6 +68,8 @@ def _rule(op: Any) -> Any:
                     made[at] = arg[0]
                     continue
             made[at] = arg.expand(size, batch, *arg.shape[2:]).flatten(0, 1)
+        for at, name in enumerate(_symbols.names_in(options.get("mask") or ""), symbols_at):
+            made[at] = _fold(name, args[at], in_dims[at], size, batch)
         found = op(*made, **options)
         # Gradients that are not requested are empty and have no batch.
         unfolded = [
@@ -74,3 +78,13 @@ def _rule(op: Any) -> Any:
         return tuple(unfolded), (0,) * outputs
 
     return rule
+
+
+def _fold(name: str, symbol: Any, dim: Optional[int], size: int, batch: int) -> Any:
+    """Returns a symbol of the mask for `size` calls of `batch` batch elements. `dim` is its mapped dimension."""
+    mapped = symbol.unsqueeze(0) if dim is None else symbol.movedim(dim, 0)
+    dims = "B" if name.startswith("per_sequence") else "BHN"
+    mapped = mapped.reshape(mapped.shape[0], *_symbols.extend(mapped.shape[1:], dims, 1))
+    if dim is None and mapped.shape[1] == 1:
+        return mapped[0]  # broadcast
+    return mapped.expand(size, batch, *mapped.shape[2:]).flatten(0, 1)

@@ -1,0 +1,224 @@
+# Masks that read tensors (rules Y1 and Y2) with torch: autograd, opcheck, torch.compile, vmap, torch.func, tracing and
+# export, against float64.
+# REQUIRES: python-package, torch
+# RUN: %flashattn_python %s
+
+import copy
+import os
+import pickle
+import sys
+import unittest
+
+import numpy
+import torch
+from flashattn import ArgumentError, UnsupportedError, affine_set, attention, causal
+from flashattn import torch as ft
+from flashattn._options import OPERANDS
+from torch.fx.experimental.proxy_tensor import make_fx
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "Inputs"))
+from symbol_masks import BATCH, HEADS, KV_HEADS, named_cases, set_cases  # noqa: E402
+
+op = torch.ops.flashattn.attention.default
+backward = torch.ops.flashattn.attention_backward.default
+NOTHING = (None,) * len(OPERANDS)
+N = 40
+
+
+def in_double(q, k, v, seen):
+    k, v = (x.double().repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    scores = (q.double() @ k.mT * q.shape[3] ** -0.5).masked_fill(~seen, -torch.inf)
+    sees = seen.any(-1, keepdim=True).expand(*scores.shape[:3], 1)
+    return torch.where(sees, scores.where(sees, 0.0).softmax(-1), 0.0) @ v
+
+
+def draw(nq=N, nk=N, *batch):
+    return [torch.randn(*batch, BATCH, h, n, 16) for h, n in ((HEADS, nq), (KV_HEADS, nk), (KV_HEADS, nk))]
+
+
+def mask_of(n, start, end):
+    prefix = affine_set("(p, k)[nq, nk, n] : (n - 1 - k >= 0)", per_sequence=[n])
+    first = affine_set("(p, k)[nq, nk, start] : (k - start >= 0)", per_query=[start])
+    last = affine_set("(p, k)[nq, nk, end] : (end - 1 - p >= 0)", per_key=[end])
+    return (prefix | first & last) & causal
+
+
+def attend(q, k, v, n, start, end):
+    return attention(q, k, v, mask=mask_of(n, start, end))
+
+
+def wanted_of(q, k, v, n, start, end):
+    p, j = torch.arange(N)[:, None], torch.arange(N)
+    n = n.reshape(-1, 1, 1, 1)
+    start, end = (x.expand(BATCH, N)[:, None] for x in (start, end))
+    seen = ((j < n) | ((j >= start[..., None]) & (p < end[..., None, :]))) & (j <= p)
+    return in_double(q, k, v, seen)
+
+
+class SymbolsTorchTest(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(0)
+        torch._dynamo.reset()
+        self.symbols = (
+            torch.tensor([30, 5]),
+            (torch.arange(N) - 15).clamp(0).int(),
+            (torch.arange(N) + 20).clamp(max=N).int().repeat(BATCH, 1),
+        )
+
+    def near(self, found, wanted):
+        error = (found.double() - wanted).norm()
+        self.assertLessEqual(error.item(), 1e-5 * wanted.norm().item() + 1e-12)
+
+    def check(self, function, wanted, rows):
+        rows = [x.detach().requires_grad_() for x in rows]
+        found, wanted = function(*rows), wanted(*rows)
+        self.near(found, wanted)
+        d_o = torch.randn(found.shape)
+        gradients = (torch.autograd.grad(o, rows, x) for o, x in ((found, d_o), (wanted, d_o.double())))
+        for one, other in zip(*gradients):
+            self.near(one, other.double())
+
+    def test_autograd(self):
+        generator = numpy.random.default_rng(12)
+        for name, case in {**set_cases(generator), **named_cases(generator)}.items():
+            with self.subTest(name):
+                mask, seen = case.make(torch.from_numpy), torch.from_numpy(case.seen())
+                call = lambda *rows: attention(*rows, mask=mask, align="top_left")  # noqa: E731
+                for _ in range(2):  # the second call has a plan
+                    self.check(call, lambda *rows: in_double(*rows, seen), draw(case.nq, case.nk))
+                with torch.no_grad():
+                    rows = draw(case.nq, case.nk)
+                    self.near(call(*rows), in_double(*rows, seen))
+
+    def test_writes(self):
+        n = torch.tensor([5, 30], dtype=torch.int32)
+        mask = affine_set("(p, k)[nq, nk, n] : (n - 1 - k >= 0)", per_sequence=[n])
+        for lengths in ((5, 30), (40, 0), (1, 2)):
+            n.copy_(torch.tensor(lengths))
+            seen = torch.arange(N) < n[:, None, None, None]
+            self.check(lambda *rows: attention(*rows, mask=mask), lambda *rows: in_double(*rows, seen), draw())
+        q, k, v = (x.requires_grad_() for x in draw())
+        o = attention(q, k, v, mask=mask)
+        n += 1
+        with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+            o.sum().backward()
+
+    def test_opcheck(self):
+        mask = mask_of(*self.symbols)
+        symbols = [x for _, x in mask._symbols]
+        q, k, v = draw()
+        for leaf in (q, q.clone().requires_grad_()):
+            torch.library.opcheck(op, (leaf, k, v, *NOTHING, *symbols), {"mask": str(mask)})
+        o, lse = op(q, k, v, *NOTHING, *symbols, mask=str(mask))
+        torch.library.opcheck(
+            backward, (torch.randn_like(o), None, q, k, v, o, lse, *NOTHING, *symbols), {"mask": str(mask)}
+        )
+        with self.assertRaisesRegex(ArgumentError, "^expected 3 symbols, which the mask reads, but got 2$"):
+            op(q, k, v, *NOTHING, *symbols[:2], mask=str(mask))
+        with self.assertRaisesRegex(ArgumentError, "^expected 3 symbols, which the mask reads, but got 0$"):
+            op(q, k, v, *NOTHING, mask=str(mask))
+        with self.assertRaisesRegex(ArgumentError, "^expected 0 symbols, which the mask reads, but got 3$"):
+            op(q, k, v, *NOTHING, *symbols)
+
+    def test_compiled(self):
+        n, start, end = (x.int() for x in self.symbols)
+        mask = mask_of(n, start, end)
+        for options in ({}, {"fullgraph": True}, {"fullgraph": True, "dynamic": True}):
+            compiled = torch.compile(attend, backend="aot_eager", **options)
+            outside = torch.compile(lambda *rows: attention(*rows, mask=mask), backend="aot_eager", **options)
+            for _ in range(2):
+                for call in (lambda *rows: compiled(*rows, n, start, end), outside):
+                    self.check(call, lambda *rows: wanted_of(*rows, n, start, end), draw())
+                n += 3
+
+    def test_a_count_in_a_graph(self):
+        call = lambda *rows: attention(  # noqa: E731
+            *rows, mask=affine_set("(p, k)[nq, nk, n] : (n - 1 - k >= 0)", per_sequence=[7]) | causal
+        )
+        p, j = torch.arange(N)[:, None], torch.arange(N)
+        wanted = lambda *rows: in_double(*rows, (j < 7) | (j <= p))  # noqa: E731
+        for function in (call, torch.compile(call, fullgraph=True, backend="aot_eager")):
+            self.check(function, wanted, draw())
+        with torch.inference_mode():
+            call(*draw())
+        self.check(call, wanted, draw())
+
+    def test_graph(self):
+        rows = draw()
+        graph = make_fx(attend, tracing_mode="fake")(*rows, *self.symbols)
+        self.assertIn("[nq, nk, sequence0, query0, key0]", graph.code)
+        rows, symbols = draw(), (self.symbols[0] + 3, *self.symbols[1:])
+        self.near(graph(*rows, *symbols), wanted_of(*rows, *symbols))
+
+    def test_export(self):
+        class Layer(torch.nn.Module):
+            def forward(self, *given):
+                return attend(*given)
+
+        program = torch.export.export(Layer(), (*draw(), *self.symbols))
+        rows, symbols = draw(), (self.symbols[0] + 3, *self.symbols[1:])
+        self.near(program.module()(*rows, *symbols), wanted_of(*rows, *symbols))
+
+    def test_transforms(self):
+        n, start, end = self.symbols
+        rows, draw_one = draw(N, N, 3), draw()
+        own = (
+            torch.randint(0, N, (3, BATCH)),
+            torch.stack([(start - i).clamp(0) for i in range(3)]),
+            torch.stack([end + i for i in range(3)]),
+        )
+        found = torch.vmap(attend, (None, None, None, 0, None, None))(*draw_one, own[0], start, end)
+        self.near(found, torch.stack([wanted_of(*draw_one, n, start, end) for n in own[0]]))
+        for places in ((None, None, None), (0, 0, 0), (0, None, None), (None, 0, None), (None, None, 0)):
+            with self.subTest(places=places):
+                given = [x if at is None else y for x, y, at in zip(self.symbols, own, places)]
+                found = torch.vmap(attend, (0, 0, 0, *places))(*rows, *given)
+                each = [
+                    wanted_of(*(x[i] for x in rows), *(x if at is None else x[i] for x, at in zip(given, places)))
+                    for i in range(3)
+                ]
+                self.near(found, torch.stack(each))
+        found = torch.vmap(attend, (0, 0, 0, 1, 0, 0))(*rows, own[0].T.contiguous(), *own[1:])
+        each = [wanted_of(*(x[i] for x in (*rows, *own))) for i in range(3)]
+        self.near(found, torch.stack(each))
+        found = torch.vmap(attend)(*rows, own[0][:, 1], *own[1:])
+        each = [wanted_of(*(x[i] for x in (*rows, own[0][:, 1], *own[1:]))) for i in range(3)]
+        self.near(found, torch.stack(each))
+        q, k, v = draw()
+        found = torch.func.grad(lambda q: attend(q, k, v, n, start, end).square().sum())(q)
+        leaf = q.clone().requires_grad_()
+        self.near(found, torch.autograd.grad(wanted_of(leaf, k, v, n, start, end).square().sum(), leaf)[0].double())
+        found = torch.vmap(torch.func.grad(lambda q, k, v, *given: attend(q, k, v, *given).square().sum()))(*rows, *own)
+        leaf = rows[0].clone().requires_grad_()
+        each = [wanted_of(leaf[i], rows[1][i], rows[2][i], *(x[i] for x in own)) for i in range(3)]
+        self.near(found, torch.autograd.grad(torch.stack(each).square().sum(), leaf)[0].double())
+
+    def test_autocast(self):
+        rows = draw()
+        with torch.autocast("cpu", torch.bfloat16):
+            found = attend(*rows, *self.symbols)
+        self.assertEqual(found.dtype, torch.bfloat16)
+        wanted = wanted_of(*rows, *self.symbols)
+        self.assertLess(((found.double() - wanted).norm() / wanted.norm()).item(), 2e-2)
+
+    def test_values(self):
+        mask = mask_of(*self.symbols)
+        rows = draw()
+        for other in (pickle.loads(pickle.dumps(mask)), copy.deepcopy(mask)):
+            self.assertEqual(str(other), str(mask))
+            self.assertTrue(torch.equal(attention(*rows, mask=other), attention(*rows, mask=mask)))
+
+    def test_refused(self):
+        n, start, end = self.symbols
+        caches = [torch.zeros(BATCH, KV_HEADS, N, 16) for _ in range(2)]
+        for kind, message, call in (
+            (UnsupportedError, "^expected a mask without tensors for decoding but got",
+             lambda: ft.decode(torch.zeros(BATCH, HEADS, 1, 16), *caches, n, mask=mask_of(n, start, end))),
+            (ArgumentError, "^expected 'per_query0' on cpu as 'q' but got meta$", lambda: attend(*draw(), n, start.to("meta"), end)),
+        ):  # fmt: skip
+            with self.assertRaisesRegex(kind, message):
+                call()
+
+
+if __name__ == "__main__":
+    unittest.main()
