@@ -186,7 +186,12 @@ BiasGradientBuilder::BiasGradientBuilder(OpBuilder &b, AttentionBackwardOp op,
   columns = schedule.getTileN();
   sumsBatches = isSame(0) && !isConstantIntValue(sizes.batches, 1);
   sumsHeads = isSame(1) && !isConstantIntValue(sizes.heads, 1);
-  sharesKeys = !op.hasOwnSequences() || !sumsBatches;
+  SmallVector<Value> varying(op.getPerQuery());
+  llvm::append_range(varying, op.getPerKey());
+  bool areBatchesSame = !op.hasOwnSequences() && llvm::all_of(varying, [&](Value symbol) {
+    return op.isBroadcastDim(symbol, 0);
+  });
+  sharesKeys = areBatchesSame || !sumsBatches;
   if (sumsBatches || sumsHeads)
     rounds = mul(sumsBatches ? sizes.batches : index(1), sumsHeads ? sizes.heads : index(1));
 }
