@@ -114,12 +114,12 @@ static std::string print(ArrayRef<GridAxis> axes) {
 }
 
 /// Whether a constraint does not change if positions and keys are shifted together.
-static bool goesByDistance(AffineExpr expr, unsigned symbols) {
+static bool goesByDistance(AffineExpr expr, IntegerSet set) {
   MLIRContext *context = expr.getContext();
   AffineExpr p = getAffineDimExpr(0, context), k = getAffineDimExpr(1, context),
-             shift = getAffineSymbolExpr(symbols, context);
+             shift = getAffineSymbolExpr(set.getNumSymbols(), context);
   AffineExpr shifted = expr.replaceDims({p + shift, k + shift});
-  return simplifyAffineExpr(shifted - expr, 2, symbols + 1) == 0;
+  return simplifyAffineExpr(shifted - expr, 2, set.getNumSymbols() + 1) == 0;
 }
 
 /// A3: verifies that the meaning of positions is the same on each shard.
@@ -147,8 +147,7 @@ static LogicalResult verifyPositions(AttentionOpInterface op, const Cut &cut) {
   if (readsSymbol(op, MaskSymbol::NK))
     return refuse("without the symbol nk", "keys");
   for (IntegerSet set : op.getVisibleSets())
-    if (!llvm::all_of(set.getConstraints(),
-                      [&](auto e) { return goesByDistance(e, set.getNumSymbols()); }))
+    if (!llvm::all_of(set.getConstraints(), [&](auto e) { return goesByDistance(e, set); }))
       return refuse("that depends only on p - k", "keys");
   return success();
 }
