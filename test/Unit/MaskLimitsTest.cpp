@@ -72,13 +72,14 @@ TEST_F(MaskLimits, SetsOfOtherDialects) {
   SmallVector<std::string> many(65, causal);
   std::pair<std::string, const char *> cases[] = {
       {"[" + causal + "]", ""},
-      {"[affine_set<(p) : (p >= 0)>]", "over the 2 dimensions (p, k) and the 2 symbols [nq, nk] "
-                                       "but got 1 dimensions and 0 symbols"},
+      {"[affine_set<(p) : (p >= 0)>]",
+       "over the 2 dimensions (p, k) and 2 to 26 symbols [nq, nk, ...] "
+       "but got 1 dimensions and 0 symbols"},
       {"[affine_set<(p, k, x)[nq, nk] : (p - x >= 0)>]",
-       "over the 2 dimensions (p, k) and the 2 symbols [nq, nk] but got 3 dimensions and 2 "
+       "over the 2 dimensions (p, k) and 2 to 26 symbols [nq, nk, ...] but got 3 dimensions and 2 "
        "symbols"},
       {"[" + causal + ", affine_set<(p, k)[nq] : (p - k >= 0)>]",
-       "over the 2 dimensions (p, k) and the 2 symbols [nq, nk] but got 2 dimensions and 1 "
+       "over the 2 dimensions (p, k) and 2 to 26 symbols [nq, nk, ...] but got 2 dimensions and 1 "
        "symbols"},
       {"[affine_set<(p, k)[nq, nk] : (p * 4611686018427387904 - k >= 0)>]",
        "expected coefficients of absolute value at most 2147483648 but got 4611686018427387904"},

@@ -44,7 +44,7 @@ func.func @f(%q: memref<1x2x8x16xf32>, %lse: memref<1x2x8xf32>, %dq: memref<1x2x
 func.func @f(%q: memref<1x2x8x16xf32>, %lse: memref<1x2x8xf32>, %dq: memref<1x2x8x16xf32>, %dk: memref<1x2x8x16xf32>) {
   // expected-error@+1 {{expected 9 or more operands, but found 8}}
   "flashattn.attention_backward"(%q, %q, %q, %q, %lse, %q, %dq, %dk) <{
-    operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 0, 0>
+    operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 0, 0>
   }> : (memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8xf32>,
         memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>) -> ()
   return
@@ -956,7 +956,7 @@ func.func @f(%q: memref<1x2x8x16xf32>, %lse: memref<1x2x8xf32>, %dq: memref<1x2x
              %dv: memref<1x2x8x16xf32>, %s: f32) {
   // expected-error@+1 {{expected one scale but got an attribute, 0.5, and an operand}}
   "flashattn.attention_backward"(%q, %q, %q, %q, %lse, %q, %s, %dq, %dk, %dv) <{
-    scale = 0.5 : f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0>
+    scale = 0.5 : f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 1, 1, 0, 0>
   }> : (memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8xf32>,
         memref<1x2x8x16xf32>, f32, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>) -> ()
   return

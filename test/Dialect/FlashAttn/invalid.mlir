@@ -22,7 +22,7 @@ func.func @f() attributes {m = #flashattn.sink<-4>} { return }
 // -----
 
 #s = affine_set<(p, k) : (p - k >= 0)>
-// expected-error@+1 {{expected an affine_set over the 2 dimensions (p, k) and the 2 symbols [nq, nk] but got 2 dimensions and 0 symbols}}
+// expected-error@+1 {{expected an affine_set over the 2 dimensions (p, k) and 2 to 26 symbols [nq, nk, ...] but got 2 dimensions and 0 symbols}}
 func.func @f() attributes {m = #flashattn.set<#s>} { return }
 
 // -----
@@ -73,7 +73,7 @@ func.func @f(%q: tensor<1x2x8x16xf32>) {
 // -----
 
 func.func @f(%q: tensor<1x2x8x16xf32>) {
-  // expected-error@+1 {{expected an affine_set over the 2 dimensions (p, k) and the 2 symbols [nq, nk] but got 1 dimensions and 0 symbols}}
+  // expected-error@+1 {{expected an affine_set over the 2 dimensions (p, k) and 2 to 26 symbols [nq, nk, ...] but got 1 dimensions and 0 symbols}}
   %r = flashattn.attention mask(affine_set<(p) : (p >= 0)>)
       ins(%q, %q, %q : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
       outs(%q : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
@@ -104,17 +104,17 @@ func.func @f() attributes {m = #flashattn.any_of<[#sixteen, #sixteen, #sixteen, 
 // -----
 
 // Sums of terms have 64 bits wherever positions and lengths have 31: remainders count with what they are taken of.
-// expected-error@+1 {{expected terms with a sum below 2^63 for p, k, nq and nk below 2^31 but got 'd0 * 2147483648 + (d0 mod 2147483648) * 2147483648 + (d0 mod 2147483647) * 2147483648 - d1 * 2147483648'}}
+// expected-error@+1 {{expected terms with a sum below 2^63 for p, k and symbols below 2^31 but got 'd0 * 2147483648 + (d0 mod 2147483648) * 2147483648 + (d0 mod 2147483647) * 2147483648 - d1 * 2147483648'}}
 func.func @f() attributes {m = #flashattn.set<"(p, k)[nq, nk] : (2147483648 * p + 2147483648 * (p mod 2147483648) + 2147483648 * (p mod 2147483647) - 2147483648 * k >= 0)">} { return }
 
 // -----
 
-// expected-error@+1 {{expected terms with a sum below 2^63 for p, k, nq and nk below 2^31 but got 'd0 * 2147483648 - d1 * 2147483648 + s1 * 4'}}
+// expected-error@+1 {{expected terms with a sum below 2^63 for p, k and symbols below 2^31 but got 'd0 * 2147483648 - d1 * 2147483648 + s1 * 4'}}
 func.func @f() attributes {m = #flashattn.set<"(p, k)[nq, nk] : (2147483648 * p - 2147483648 * k + 4 * nk >= 0)">} { return }
 
 // -----
 
-// expected-error@+1 {{expected terms with a sum below 2^63 for p, k, nq and nk below 2^31 but got}}
+// expected-error@+1 {{expected terms with a sum below 2^63 for p, k and symbols below 2^31 but got}}
 func.func @f() attributes {m = #flashattn.set<"(p, k)[nq, nk] : (1024 * ((2147483648 * (p floordiv 3)) ceildiv 7) - k == 0)">} { return }
 
 // -----
