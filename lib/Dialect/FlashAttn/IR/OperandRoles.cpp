@@ -176,9 +176,9 @@ flashattn::collectOperandRoles(ArrayRef<OperandRule> rules, Layout layout,
     if (layout == Layout::BSHD && rule.is(OperandRule::FollowsLayout))
       std::swap(role.dims[1], role.dims[2]);
     auto type = role.value ? dyn_cast<ShapedType>(role.value.getType()) : nullptr;
-    if (type && type.hasRank() && rule.is(OperandRule::Broadcasts))
+    if (type && type.hasRank())
       for (auto [dim, size] : llvm::zip(role.dims, type.getShape()))
-        dim = size == 1 ? '1' : dim;
+        dim = size == 1 && rule.broadcasts(dim) ? '1' : dim;
   };
   for (auto [i, rule] : llvm::enumerate(rules)) {
     ValueRange values = getOperands(i);
@@ -222,6 +222,13 @@ std::string OperandSizes::add(const OperandRole &role, ArrayRef<int64_t> shape, 
       dim = 'B';
       --size;
     }
+    // P1: keys are those of the pages of a sequence, of which 'page_table' and 'k' state the sizes.
+    if (int64_t rows = get('K');
+        dim == 'K' && sizes.contains('T') && !ShapedType::isDynamic(rows) && rows != size)
+      return llvm::formatv("expected {0} of '{1}' to be {2}, the number of rows in the pages of a "
+                           "sequence, but got {3}",
+                           getSizeName(dim), role.getName(), rows, size)
+          .str();
     auto [known, isNew] = sizes.insert({dim, {size, role.getName()}});
     auto [expected, of] = known->second;
     if (size == expected)
@@ -231,7 +238,7 @@ std::string OperandSizes::add(const OperandRole &role, ArrayRef<int64_t> shape, 
                            "got {5}",
                            getSizeName(letter), role.getName(), expected + 1, expected, of, length)
           .str();
-    bool mayBeOne = isType && role.rule->is(OperandRule::Broadcasts);
+    bool mayBeOne = isType && role.rule->broadcasts(letter);
     return llvm::formatv("expected {0} of '{1}' to be {2} but got {3}", getSizeName(dim),
                          role.getName(),
                          mayBeOne ? llvm::formatv("1 or {0}", expected).str()

@@ -69,8 +69,8 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
     | `offset` (optional) | index: position of query 0; or `[B]`, i32: one position for each batch |
     | `scale` (optional) | f32: scale factor of the scores, instead of the attribute |
     | `per_sequence` (any number) | `[B]` or `[1]`, i32: symbol of the mask with a value per batch |
-    | `per_query` (any number) | broadcastable to `[B, Hq, Nq]`, i32: symbol with a value per query |
-    | `per_key` (any number) | broadcastable to `[B, Hkv, Nk]`, i32: symbol with a value per key |
+    | `per_query` (any number) | `[B or 1, Hq or 1, Nq]`, i32: symbol with a value per query |
+    | `per_key` (any number) | `[B or 1, Hkv or 1, Nk]`, i32: symbol with a value per key |
     | `o` | `[B, Hq, Nq, Dv]`, the type of `q` |
     | `lse` (optional) | `[B, Hq, Nq]`, f32, natural logarithm |
 

@@ -39,7 +39,8 @@ struct OperandRule {
     Optional = 2,
     /// The dimensions of heads and positions are swapped with `layout(bshd)`.
     FollowsLayout = 4,
-    /// Any dimension may have size 1 and is then broadcast.
+    /// Any dimension may have size 1 and is then broadcast, except the rows of a variadic operand
+    /// (rule Y2).
     Broadcasts = 8,
     /// The row stands for any number of operands, up to kMostOperands.
     Variadic = 16
@@ -62,6 +63,10 @@ struct OperandRule {
 
   bool is(Flag flag) const { return flags & flag; }
   bool isScalar() const { return dims.empty(); }
+  /// Whether the dimension `dim`, a letter of `dims`, may have size 1 and is then broadcast.
+  bool broadcasts(char dim) const {
+    return is(Broadcasts) && !(is(Variadic) && (dim == 'N' || dim == 'K'));
+  }
   /// Whether the last dimension is a row of elements that kernels load and store in vectors. Other
   /// operands are loaded and stored element by element.
   bool hasRows() const;
