@@ -45,10 +45,15 @@ static void printVisibleSet(AsmPrinter &printer, IntegerSetAttr set) {
   std::string text;
   llvm::raw_string_ostream stream(text);
   set.getValue().print(stream);
-  // The verifier accepts only these four names, none of which is part of another.
+  // Further symbols keep their names. Of these, s10 to s19 begin like s1.
   for (auto [from, to] : {std::pair("d0", "p"), {"d1", "k"}, {"s0", "nq"}, {"s1", "nk"}})
-    for (size_t at = 0; (at = text.find(from, at)) != std::string::npos;)
-      text.replace(at, 2, to);
+    for (size_t at = 0; (at = text.find(from, at)) != std::string::npos;) {
+      size_t end = at + 2;
+      if (end < text.size() && llvm::isDigit(text[end]))
+        at = end;
+      else
+        text.replace(at, 2, to);
+    }
   printer.printString(text);
 }
 
