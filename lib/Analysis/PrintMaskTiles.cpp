@@ -274,6 +274,11 @@ LogicalResult PrintMaskTiles::draw(AttentionOpInterface op) {
                            << " values, one for each operand of per_sequence, per_query and "
                               "per_key, but got "
                            << symbols.size();
+  for (int64_t symbol : symbols)
+    if (!llvm::isInt<32>(symbol))
+      return op->emitError() << "expected values from " << std::numeric_limits<int32_t>::min()
+                             << " to " << std::numeric_limits<int32_t>::max()
+                             << " for 'symbols' but got " << symbol;
   map.symbols.assign(symbols.begin(), symbols.end());
   // With packed heads, a tile has an equal share of the rows for each head.
   map.tileM = tileM != 0 ? tileM : schedule ? schedule.getTileM() / schedule.getPack() : 64;
