@@ -1,6 +1,10 @@
-// RUN: flash-opt %s -flashattn-print-mask-tiles="nq=16 nk=16" -verify-diagnostics -o /dev/null
+// RUN: split-file %s %t
+// RUN: flash-opt %t/lengths.mlir -flashattn-print-mask-tiles="nq=16 nk=16" -verify-diagnostics -o /dev/null
+// RUN: flash-opt %t/symbols.mlir -flashattn-print-mask-tiles="symbols=1,1" -verify-diagnostics -o /dev/null
 
 // Rule M6: rows that see no key whatever the lengths are named in a warning.
+
+//--- lengths.mlir
 
 #from_8 = affine_set<(p, k)[nq, nk] : (p - 8 >= 0, p - k >= 0)>
 #below_100 = affine_set<(p, k)[nq, nk] : (99 - p >= 0)>
@@ -56,5 +60,18 @@ func.func @static(%q: tensor<1x1x64x16xf32>, %long: tensor<1x1x100x16xf32>, %n: 
   // expected-warning @below {{mask hides every key from the queries at positions 64 to 68 for 64 queries and 64 keys}}
   %4 = flashattn.attention mask(#flashattn.window<left = 0, right = 0>) ins(%q, %q, %q : tensor<1x1x64x16xf32>, tensor<1x1x64x16xf32>, tensor<1x1x64x16xf32>)
        offset(%c5) outs(%q : tensor<1x1x64x16xf32>) -> tensor<1x1x64x16xf32>
+  return
+}
+
+//--- symbols.mlir
+
+// Y1: rows that are hidden whatever the symbols are.
+!t = tensor<1x1x16x16xf32>
+func.func @symbols(%q: !t, %a: tensor<1xi32>) {
+  // expected-warning @below {{mask hides every key from the queries at positions 0 to 7}}
+  %0 = flashattn.attention mask(set<"(p, k)[nq, nk, a, b] : (p - 8 >= 0, k - a >= 0, b - k >= 0)">) ins(%q, %q, %q : !t, !t, !t)
+       per_sequence(%a, %a : tensor<1xi32>, tensor<1xi32>) outs(%q : !t) -> !t
+  %1 = flashattn.attention mask(set<"(p, k)[nq, nk, a, b] : (p - a >= 0, b - k >= 0)">) ins(%q, %q, %q : !t, !t, !t)
+       per_sequence(%a, %a : tensor<1xi32>, tensor<1xi32>) outs(%q : !t) -> !t
   return
 }
