@@ -24,13 +24,28 @@ using namespace mlir::flashattn;
 
 namespace {
 
+/// A symbol of a mask: what a plan knows of it, and its values: one, or one for each index of the
+/// other axis (Range) or of the axis that is divided into tiles (Nothing).
+struct PlanSymbol {
+  SymbolKnowledge known;
+  std::vector<int64_t> values;
+
+  /// Returns the value for the indices `x` of the axis and `y` of the other axis.
+  int64_t get(int64_t x, int64_t y) const {
+    return values[known == SymbolKnowledge::Value ? 0 : known == SymbolKnowledge::Range ? y : x];
+  }
+};
+
 class MaskTiles : public MaskTest {
 protected:
   /// Checks one axis against `visible(i, k)`. Returns false at the first failure.
   bool checkAxis(ArrayRef<IntegerSet> sets, const Sizes &s, TileAxis axis, bool tight,
-                 llvm::function_ref<bool(int64_t, int64_t)> visible) {
+                 llvm::function_ref<bool(int64_t, int64_t)> visible,
+                 ArrayRef<PlanSymbol> symbols = {}) {
     bool keys = axis == TileAxis::Keys;
-    TileIntervalPlan plan(sets, axis, keys ? s.tileN : s.tileM);
+    TileIntervalPlan plan(
+        sets, axis, keys ? s.tileN : s.tileM,
+        llvm::map_to_vector(symbols, [](const PlanSymbol &symbol) { return symbol.known; }));
     if (tight && !plan.isExact()) {
       ADD_FAILURE() << "the intervals are not known to be exact\n" << describe(sets, s);
       return false;
@@ -50,8 +65,18 @@ protected:
         return arith::ConstantIndexOp::create(builder, loc, value);
       };
       int64_t shift = keys ? s.offset : 0;
+      SymbolValues values{constant(s.nq), constant(s.nk)};
+      for (const PlanSymbol &symbol : symbols) {
+        SymbolRange &range = values.others.emplace_back();
+        if (symbol.known == SymbolKnowledge::Value)
+          range.least = range.greatest = constant(symbol.values[0]);
+        auto begin = symbol.values.begin();
+        if (symbol.known == SymbolKnowledge::Range)
+          range = {constant(*std::min_element(begin + y0, begin + y1)),
+                   constant(*std::max_element(begin + y0, begin + y1))};
+      }
       auto intervals = plan.emit(builder, loc, constant(y0 + shift), constant(y1 - 1 + shift),
-                                 constant(s.offset), {constant(s.nq), constant(s.nk)});
+                                 constant(s.offset), values);
       std::string state(numTiles, '.');
       int64_t previous = std::numeric_limits<int64_t>::min();
       auto fail = [&](const llvm::Twine &what) {
@@ -116,6 +141,45 @@ protected:
            checkAxis(sets, s, TileAxis::Queries, tight, at);
   }
 
+  /// Returns symbols with random values around the positions and keys, some of which are the limits
+  /// of 32 bits. `known`: what is known of each.
+  SmallVector<PlanSymbol> drawSymbols(Random &random, const Sizes &s,
+                                      ArrayRef<SymbolKnowledge> known) {
+    constexpr int64_t kLimit = int64_t(1) << 31;
+    SmallVector<PlanSymbol> symbols;
+    for (SymbolKnowledge of : known) {
+      PlanSymbol &symbol = symbols.emplace_back(PlanSymbol{of, {}});
+      int64_t last = random.between(-20, 20);
+      bool isSorted = random.oneIn(2), hasLimits = random.oneIn(4);
+      symbol.values.resize(std::max(s.nq, s.nk));
+      for (int64_t &value : symbol.values) {
+        value =
+            isSorted ? last += random.oneIn(3) ? random.between(0, 8) : 0 : random.between(-25, 45);
+        if (hasLimits && random.oneIn(8))
+          value = random.oneIn(2) ? kLimit - 1 : -kLimit;
+      }
+    }
+    return symbols;
+  }
+
+  /// Checks both axes of a mask with symbols.
+  bool checkSymbols(Random &random, const Mask &mask, const Sizes &s,
+                    ArrayRef<SymbolKnowledge> known, bool tight) {
+    SmallVector<IntegerSet> sets = toSets(mask, &ctx, known.size());
+    for (TileAxis axis : {TileAxis::Keys, TileAxis::Queries}) {
+      SmallVector<PlanSymbol> symbols = drawSymbols(random, s, known);
+      auto visible = [&](int64_t i, int64_t k) {
+        int64_t x = axis == TileAxis::Keys ? k : i, y = axis == TileAxis::Keys ? i : k;
+        auto values = llvm::map_to_vector(
+            symbols, [&](const PlanSymbol &symbol) { return symbol.get(x, y); });
+        return isVisible(mask, i + s.offset, k, s.nq, s.nk, values);
+      };
+      if (!checkAxis(sets, s, axis, tight, visible, symbols))
+        return false;
+    }
+    return true;
+  }
+
   void report() {
     llvm::outs() << llvm::formatv("{0} tiles covered, {1} visible; {2} taken as full, {3} full; "
                                   "{4} of {5} plans exact\n",
@@ -142,6 +206,68 @@ TEST_F(MaskTiles, RandomUnionsCoverExactly) {
   // The intervals are not only correct but tight.
   EXPECT_LT(covered, visited * 1.1);
   EXPECT_GT(full, fullInFact * 0.7);
+  report();
+}
+
+// Y1, Y2: plans with symbols of which a value, a range or nothing is known.
+TEST_F(MaskTiles, RandomUnionsWithSymbolsCover) {
+  Random random(29, kMostSymbols);
+  for (int i = 0; i < 1200; ++i) {
+    Mask mask = random.mask();
+    SmallVector<SymbolKnowledge> known;
+    for (unsigned j = 0; j < kMostSymbols; ++j)
+      known.push_back(SymbolKnowledge(random.between(0, 2)));
+    Sizes s = randomSizes(random);
+    ASSERT_TRUE(checkSymbols(random, mask, s, known, /*tight=*/false)) << "case " << i;
+  }
+  report();
+}
+
+// Y1: plans that know the values of all symbols are as tight as those without symbols.
+TEST_F(MaskTiles, KnownSymbolsCoverExactly) {
+  Random random(30, kMostSymbols);
+  SmallVector<SymbolKnowledge> known(kMostSymbols, SymbolKnowledge::Value);
+  for (int i = 0; i < 800; ++i) {
+    Mask mask = random.mask();
+    Sizes s = randomSizes(random);
+    ASSERT_TRUE(checkSymbols(random, mask, s, known, /*tight=*/false)) << "case " << i;
+  }
+  EXPECT_LT(covered, visited * 1.1);
+  EXPECT_GT(full, fullInFact * 0.7);
+  report();
+}
+
+// Y2: if only one symbol with a range counts, with one sign, and no index of the other axis, the
+// visited tiles are those with a visible pair.
+TEST_F(MaskTiles, OneRangeCoversExactly) {
+  Random random(31, kMostSymbols);
+  SmallVector<SymbolKnowledge> known = {SymbolKnowledge::Value, SymbolKnowledge::Range,
+                                        SymbolKnowledge::Range};
+  for (int i = 0; i < 2000; ++i) {
+    Sizes s = randomSizes(random);
+    int64_t sign = random.oneIn(2) ? 1 : -1;
+    for (TileAxis axis : {TileAxis::Keys, TileAxis::Queries}) {
+      std::vector<Constraint> set(random.between(1, 3));
+      for (Constraint &c : set) {
+        c.linear[axis == TileAxis::Keys ? 1 : 0] = random.between(-1, 1);
+        c.linear[4] = random.between(-20, 20);
+        c.linear[5] = random.oneIn(3) ? random.between(-1, 1) : 0;
+        c.linear[6] = random.oneIn(4) ? 0 : sign * random.between(1, 2);
+      }
+      SmallVector<PlanSymbol> symbols = drawSymbols(random, s, known);
+      auto visible = [&](int64_t q, int64_t k) {
+        int64_t x = axis == TileAxis::Keys ? k : q, y = axis == TileAxis::Keys ? q : k;
+        int64_t values[kMostSymbols];
+        for (auto [value, symbol] : llvm::zip_equal(values, symbols))
+          value = symbol.get(x, y);
+        return isVisible({set}, q + s.offset, k, s.nq, s.nk, values);
+      };
+      ASSERT_TRUE(
+          checkAxis(toSets({set}, &ctx, kMostSymbols), s, axis, /*tight=*/true, visible, symbols))
+          << "case " << i;
+    }
+  }
+  EXPECT_EQ(covered, visited);
   report();
 }
 
@@ -264,34 +390,51 @@ TEST_F(MaskTiles, ManySets) {
 // A7: the range of rows holds every row with a visible pair. For a set with factors of 1 and -1, it
 // ends at such rows, and is empty if there are none.
 TEST_F(MaskTiles, RangesEndAtVisibleRows) {
-  Random random(41);
+  Random random(41, kMostSymbols);
   Location loc = UnknownLoc::get(&ctx);
   int64_t numEmpty = 0, numTight = 0;
-  for (int i = 0; i < 2000; ++i) {
+  for (int i = 0; i < 1000; ++i) {
     Mask mask = random.mask();
     Sizes s = randomSizes(random);
-    SmallVector<IntegerSet> sets = toSets(mask, &ctx);
-    bool isTight = mask.size() == 1 && llvm::all_of(mask[0], [](const Constraint &c) {
+    SmallVector<IntegerSet> sets = toSets(mask, &ctx, kMostSymbols);
+    // Y1, Y2: of some symbols, nothing is known.
+    SmallVector<SymbolKnowledge> known;
+    for (unsigned j = 0; j < kMostSymbols; ++j)
+      known.push_back(random.oneIn(4) ? SymbolKnowledge::Nothing : SymbolKnowledge::Value);
+    SmallVector<PlanSymbol> symbols = drawSymbols(random, s, known);
+    bool isTight = mask.size() == 1 && llvm::all_of(mask[0], [&](const Constraint &c) {
+                     for (auto [j, symbol] : llvm::enumerate(known))
+                       if (symbol == SymbolKnowledge::Nothing && c.linear[5 + j] != 0)
+                         return false;
                      return c.division == Division::None && !c.isEquality &&
                             std::abs(c.linear[0]) <= 1 && std::abs(c.linear[1]) <= 1;
                    });
     for (TileAxis axis : {TileAxis::Keys, TileAxis::Queries}) {
       int64_t length = axis == TileAxis::Keys ? s.nk : s.nq, first = length, end = 0;
       for (int64_t q = 0; q < s.nq; ++q)
-        for (int64_t k = 0; k < s.nk; ++k)
-          if (isVisible(mask, q + s.offset, k, s.nq, s.nk)) {
-            int64_t row = axis == TileAxis::Keys ? k : q;
+        for (int64_t k = 0; k < s.nk; ++k) {
+          int64_t row = axis == TileAxis::Keys ? k : q;
+          auto values = llvm::map_to_vector(
+              symbols, [&](const PlanSymbol &symbol) { return symbol.get(row, /*y=*/0); });
+          if (isVisible(mask, q + s.offset, k, s.nq, s.nk, values)) {
             first = std::min(first, row);
             end = std::max(end, row + 1);
           }
+        }
       Block block;
       OpBuilder builder(&ctx);
       builder.setInsertionPointToEnd(&block);
       auto constant = [&](int64_t value) -> Value {
         return arith::ConstantIndexOp::create(builder, loc, value);
       };
-      IndexRange range = buildVisibleRange(builder, loc, sets, axis, constant(s.offset),
-                                           {constant(s.nq), constant(s.nk)}, std::nullopt);
+      SymbolValues values{constant(s.nq), constant(s.nk)};
+      for (const PlanSymbol &symbol : symbols) {
+        SymbolRange &of = values.others.emplace_back();
+        if (symbol.known == SymbolKnowledge::Value)
+          of.least = of.greatest = constant(symbol.values[0]);
+      }
+      IndexRange range =
+          buildVisibleRange(builder, loc, sets, axis, constant(s.offset), values, std::nullopt);
       std::optional<int64_t> foundFirst = 0, foundEnd = length;
       if (range.begin)
         foundFirst = getConstantIntValue(range.begin);
@@ -308,7 +451,7 @@ TEST_F(MaskTiles, RangesEndAtVisibleRows) {
       numEmpty += isTight && first >= end;
     }
   }
-  EXPECT_GT(numTight, 200);
+  EXPECT_GT(numTight, 100);
   EXPECT_GT(numEmpty, 20);
 }
 

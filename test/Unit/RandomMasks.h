@@ -19,21 +19,25 @@ namespace mlir::flashattn {
 
 enum class Division { None, Mod, Floor, Ceil };
 
-/// The constraint `linear + scale * (inner op divisor)` >= 0, or == 0, with linear and inner over
-/// (p, k, nq, nk, 1).
+/// The most symbols that a mask has after nq and nk.
+constexpr unsigned kMostSymbols = 3;
+/// Factors of (p, k, nq, nk, 1, symbols), or the values of these.
+using Terms = std::array<int64_t, 5 + kMostSymbols>;
+
+/// The constraint `linear + scale * (inner op divisor)` >= 0, or == 0.
 struct Constraint {
-  std::array<int64_t, 5> linear{}, inner{};
+  Terms linear{}, inner{};
   Division division = Division::None;
   int64_t scale = 0, divisor = 1;
   bool isEquality = false;
 
-  static int64_t dot(const std::array<int64_t, 5> &row, const std::array<int64_t, 5> &point) {
+  static int64_t dot(const Terms &row, const Terms &point) {
     int64_t sum = 0;
-    for (unsigned i = 0; i < 5; ++i)
+    for (unsigned i = 0; i < row.size(); ++i)
       sum += row[i] * point[i];
     return sum;
   }
-  bool holds(const std::array<int64_t, 5> &point) const {
+  bool holds(const Terms &point) const {
     int64_t value = dot(linear, point), x = dot(inner, point);
     int64_t floor = x >= 0 ? x / divisor : -((-x + divisor - 1) / divisor);
     if (division == Division::Mod)
@@ -48,10 +52,10 @@ struct Constraint {
     AffineExpr vars[] = {getAffineDimExpr(0, ctx), getAffineDimExpr(1, ctx),
                          getAffineSymbolExpr(0, ctx), getAffineSymbolExpr(1, ctx),
                          getAffineConstantExpr(1, ctx)};
-    auto sum = [&](const std::array<int64_t, 5> &row) {
+    auto sum = [&](const Terms &row) {
       AffineExpr result = getAffineConstantExpr(0, ctx);
-      for (unsigned i = 0; i < 5; ++i)
-        result = result + vars[i] * row[i];
+      for (unsigned i = 0; i < row.size(); ++i)
+        result = result + (i < 5 ? vars[i] : getAffineSymbolExpr(i - 3, ctx)) * row[i];
       return result;
     };
     AffineExpr x = sum(inner);
@@ -65,13 +69,16 @@ struct Constraint {
 using Mask = std::vector<std::vector<Constraint>>;
 
 /// Whether one of the sets of `mask` contains the pair.
-inline bool isVisible(const Mask &mask, int64_t p, int64_t k, int64_t nq, int64_t nk) {
+inline bool isVisible(const Mask &mask, int64_t p, int64_t k, int64_t nq, int64_t nk,
+                      ArrayRef<int64_t> symbols = {}) {
+  Terms point = {p, k, nq, nk, 1};
+  llvm::copy(symbols, point.begin() + 5);
   return llvm::any_of(mask, [&](const std::vector<Constraint> &set) {
-    return llvm::all_of(set, [&](const Constraint &c) { return c.holds({p, k, nq, nk, 1}); });
+    return llvm::all_of(set, [&](const Constraint &c) { return c.holds(point); });
   });
 }
 
-inline SmallVector<IntegerSet> toSets(const Mask &mask, MLIRContext *ctx) {
+inline SmallVector<IntegerSet> toSets(const Mask &mask, MLIRContext *ctx, unsigned symbols = 0) {
   SmallVector<IntegerSet> sets;
   for (const std::vector<Constraint> &set : mask) {
     SmallVector<AffineExpr> exprs;
@@ -80,14 +87,15 @@ inline SmallVector<IntegerSet> toSets(const Mask &mask, MLIRContext *ctx) {
       exprs.push_back(c.toExpr(ctx));
       eqFlags.push_back(c.isEquality);
     }
-    sets.push_back(IntegerSet::get(2, 2, exprs, eqFlags));
+    sets.push_back(IntegerSet::get(2, 2 + symbols, exprs, eqFlags));
   }
   return sets;
 }
 
 class Random {
 public:
-  explicit Random(unsigned seed) : engine(seed) {}
+  /// `symbols` is the number of symbols of a mask after nq and nk.
+  explicit Random(unsigned seed, unsigned symbols = 0) : engine(seed), symbols(symbols) {}
   int64_t between(int64_t low, int64_t high) { // inclusive
     return low + int64_t(engine() % uint64_t(high - low + 1));
   }
@@ -95,11 +103,14 @@ public:
 
   Constraint constraint() {
     Constraint c;
-    auto fill = [&](std::array<int64_t, 5> &row) {
+    auto fill = [&](Terms &row) {
       row = {between(-2, 2), between(-2, 2), oneIn(6) ? between(-1, 1) : 0,
              oneIn(6) ? between(-1, 1) : 0, between(-20, 20)};
       if (oneIn(2)) // a band along the diagonal, as most masks are
         row[1] = -(row[0] = oneIn(2) ? 1 : -1);
+      for (unsigned i = 0; i < symbols; ++i)
+        if (oneIn(3))
+          row[5 + i] = oneIn(3) ? between(-2, 2) : oneIn(2) ? 1 : -1;
     };
     fill(c.linear);
     if (oneIn(12)) {
@@ -126,6 +137,7 @@ public:
 
 private:
   std::mt19937_64 engine;
+  unsigned symbols;
 };
 
 struct Sizes {

@@ -4,6 +4,7 @@
 #include "flashattn/Analysis/MaskTiles.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Matchers.h"
+#include "mlir/IR/Verifier.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -21,6 +22,10 @@ class Interpreter {
 public:
   /// Returns the elements of a value in row-major order; i32 elements fit 32 bits.
   const std::vector<int64_t> &operator[](Value value) { return values[value]; }
+  /// Sets the elements of an argument of the block.
+  void set(Value argument, std::vector<int64_t> elements) {
+    values[argument] = std::move(elements);
+  }
 
   bool run(Block &block) {
     for (Operation &op : block)
@@ -92,13 +97,9 @@ private:
     out.resize(size(type));
     auto operand = [&](unsigned i, size_t j) { return values[op.getOperand(i)][j]; };
     auto each = [&](auto compute) {
-      for (size_t i = 0; i < out.size(); ++i) {
-        int64_t value = compute(i);
-        // i32 operations must not overflow: buildVisibleTile guarantees this.
-        if (getElementTypeOrSelf(type).isInteger(32))
-          EXPECT_TRUE(llvm::isInt<32>(value)) << op.getName().getStringRef().str();
-        out[i] = value;
-      }
+      bool isNarrow = getElementTypeOrSelf(type).isInteger(32);
+      for (size_t i = 0; i < out.size(); ++i)
+        out[i] = isNarrow ? narrow(op, compute(i)) : int64_t(compute(i));
       return true;
     };
     Attribute constant;
@@ -134,7 +135,10 @@ private:
         .Case([&](arith::ShRUIOp) {
           return each([&](size_t i) { return int32_t(uint32_t(operand(0, i)) >> operand(1, i)); });
         })
-        .Case([&](arith::TruncIOp) { return each([&](size_t i) { return operand(0, i) & 1; }); })
+        .Case([&](arith::TruncIOp) {
+          bool isBit = getElementTypeOrSelf(type).isInteger(1);
+          return each([&](size_t i) { return isBit ? operand(0, i) & 1 : operand(0, i); });
+        })
         .Case([&](arith::ShRSIOp) {
           return each([&](size_t i) { return operand(0, i) >> operand(1, i); });
         })
@@ -183,6 +187,21 @@ private:
         .Default([](Operation *) { return false; });
   }
 
+  /// Returns the 32-bit result of an op. Operations must not overflow: buildVisibleTile guarantees
+  /// this. Only the sum with a truncated number wraps around.
+  static int64_t narrow(Operation &op, int64_t value) {
+    auto isTruncated = [](Value operand) {
+      if (auto broadcast = operand.getDefiningOp<vector::BroadcastOp>())
+        operand = broadcast.getSource();
+      return operand.getDefiningOp<arith::TruncIOp>() != nullptr;
+    };
+    bool isSum = isa<arith::AddIOp, arith::SubIOp>(op);
+    if (isa<arith::TruncIOp>(op) || (isSum && llvm::any_of(op.getOperands(), isTruncated)))
+      return int32_t(value);
+    EXPECT_TRUE(llvm::isInt<32>(value)) << op.getName().getStringRef().str();
+    return value;
+  }
+
   static int64_t signedValue(const APInt &value) {
     return value.getBitWidth() == 1 ? value.getZExtValue() : value.getSExtValue();
   }
@@ -222,8 +241,7 @@ TEST_F(VisibleTile, MatchesTheSet) {
     bool transposed = random.oneIn(2);
     Value tile = buildVisibleTile(builder, loc, sets, constant(p0), constant(k0),
                                   ValueRange{constant(s.nq), constant(s.nk)}, s.tileM, s.tileN,
-                                  pattern,
-                                  transposed ? TileAxis::Queries : TileAxis::Keys);
+                                  pattern, transposed ? TileAxis::Queries : TileAxis::Keys);
     int64_t shape[] = {s.tileM, s.tileN};
     if (transposed)
       std::swap(shape[0], shape[1]);
@@ -236,6 +254,111 @@ TEST_F(VisibleTile, MatchesTheSet) {
         bool expected = k0 + c < s.nk && isVisible(mask, p, k0 + c, s.nq, s.nk);
         ASSERT_EQ(interpreter[tile][transposed ? c * s.tileM + r : r * s.tileN + c], expected)
             << "query " << r << ", key " << c << ", p0 = " << p0 << ", k0 = " << k0 << "\n"
+            << describe(sets, s);
+      }
+  }
+}
+
+/// A symbol of a tile of `m` queries and `n` keys.
+struct TileSymbol {
+  bool isOfQueries = false, isOfKeys = false; ///< neither: a scalar, both: a tile
+  std::vector<int64_t> values;                ///< in the order of the pairs that it depends on
+
+  int64_t get(int64_t row, int64_t column, int64_t n) const {
+    return values[isOfQueries && isOfKeys ? row * n + column
+                  : isOfQueries           ? row
+                  : isOfKeys              ? column
+                                          : 0];
+  }
+};
+
+/// Draws a symbol whose values make some terms cancel, are the limits of 32 bits, or are small.
+TileSymbol drawSymbol(Random &random, const Sizes &s, int64_t p0) {
+  TileSymbol symbol;
+  symbol.isOfQueries = random.oneIn(2);
+  symbol.isOfKeys = random.oneIn(2);
+  symbol.values.resize((symbol.isOfQueries ? s.tileM : 1) * (symbol.isOfKeys ? s.tileN : 1));
+  constexpr int64_t kLimit = int64_t(1) << 31;
+  bool isLarge = random.oneIn(4), isOfPosition = random.oneIn(4);
+  for (int64_t &value : symbol.values) {
+    value = random.between(-40, 40);
+    if (isOfPosition)
+      value += random.oneIn(2) ? p0 : -p0;
+    if (isLarge || random.oneIn(16))
+      value += random.oneIn(3)   ? random.between(-kLimit, kLimit)
+               : random.oneIn(2) ? (random.oneIn(2) ? kLimit : -kLimit)
+                                 : (random.oneIn(2) ? kLimit / 2 : -kLimit / 2);
+    value = std::clamp(value, -kLimit, kLimit - 1);
+  }
+  return symbol;
+}
+
+// Y1, Y2: symbols are index values, or vectors of 32-bit numbers per query, key or pair.
+TEST_F(VisibleTile, MatchesTheSetWithSymbols) {
+  Random random(17, kMostSymbols);
+  Location loc = UnknownLoc::get(&ctx);
+  for (int i = 0; i < 4000; ++i) {
+    Mask mask = random.mask();
+    if (random.oneIn(12)) // a table of the sets that have no vector
+      while (mask.size() < 12)
+        llvm::append_range(mask, random.mask());
+    SmallVector<IntegerSet> sets = toSets(mask, &ctx, kMostSymbols);
+    Sizes s = randomSizes(random);
+    // The shape of a vector shows what it depends on.
+    s.tileM = std::max<int64_t>(s.tileM, 2);
+    s.tileN = std::max<int64_t>(s.tileN, 2);
+    int64_t p0 = random.oneIn(8) ? random.between(-(int64_t(1) << 31), int64_t(1) << 31)
+                                 : random.between(-40, 40);
+    int64_t k0 = random.between(0, s.nk);
+    bool transposed = random.oneIn(2);
+    Block block;
+    OpBuilder builder(&ctx);
+    builder.setInsertionPointToEnd(&block);
+    Interpreter interpreter;
+    auto addArgument = [&](Type type, std::vector<int64_t> values) -> Value {
+      BlockArgument argument = block.addArgument(type, loc);
+      interpreter.set(argument, std::move(values));
+      return argument;
+    };
+    Type index = builder.getIndexType(), i32 = builder.getI32Type();
+    Value first = addArgument(index, {p0}), firstKey = addArgument(index, {k0});
+    SmallVector<Value> values = {addArgument(index, {s.nq}), addArgument(index, {s.nk})};
+    SmallVector<TileSymbol> symbols;
+    for (unsigned j = 0; j < kMostSymbols; ++j) {
+      const TileSymbol &symbol = symbols.emplace_back(drawSymbol(random, s, p0));
+      int64_t shape[] = {symbol.isOfQueries ? s.tileM : 1, symbol.isOfKeys ? s.tileN : 1};
+      std::vector<int64_t> elements = symbol.values;
+      if (transposed && symbol.isOfQueries && symbol.isOfKeys)
+        for (int64_t r = 0; r < s.tileM; ++r)
+          for (int64_t c = 0; c < s.tileN; ++c)
+            elements[c * s.tileM + r] = symbol.get(r, c, s.tileN);
+      if (transposed)
+        std::swap(shape[0], shape[1]);
+      bool isScalar = !symbol.isOfQueries && !symbol.isOfKeys;
+      values.push_back(addArgument(isScalar ? index : VectorType::get(shape, i32), elements));
+    }
+    RowPattern pattern;
+    if (random.oneIn(3))
+      pattern.span = random.between(1, s.tileM);
+    else if (random.oneIn(2))
+      pattern.repeat = random.between(1, s.tileM);
+    TileAxis numbers = random.oneIn(2) ? TileAxis::Keys : TileAxis::Queries;
+    Value tile =
+        buildVisibleTile(builder, loc, sets, first, firstKey, values, s.tileM, s.tileN, pattern,
+                         transposed ? TileAxis::Queries : TileAxis::Keys, numbers);
+    for (Operation &op : block)
+      ASSERT_TRUE(op.getNumRegions() != 0 || succeeded(verify(&op))) << describe(sets, s);
+    ASSERT_TRUE(interpreter.run(block)) << describe(sets, s);
+    for (int64_t r = 0; r < s.tileM; ++r)
+      for (int64_t c = 0; c < s.tileN; ++c) {
+        int64_t of[kMostSymbols];
+        for (auto [j, symbol] : llvm::enumerate(symbols))
+          of[j] = symbol.get(r, c, s.tileN);
+        int64_t p = p0 + r / pattern.repeat % pattern.span;
+        bool expected = k0 + c < s.nk && isVisible(mask, p, k0 + c, s.nq, s.nk, of);
+        ASSERT_EQ(interpreter[tile][transposed ? c * s.tileM + r : r * s.tileN + c], expected)
+            << "case " << i << ", query " << r << ", key " << c << ", p0 = " << p0
+            << ", k0 = " << k0 << ", symbols " << of[0] << ", " << of[1] << ", " << of[2] << "\n"
             << describe(sets, s);
       }
   }
@@ -297,8 +420,8 @@ TEST_F(VisibleTile, OfLargeCoefficients) {
   Location loc = UnknownLoc::get(&ctx);
   Value zero = arith::ConstantIndexOp::create(builder, loc, 0);
   Value length = arith::ConstantIndexOp::create(builder, loc, 1024);
-  Value tile =
-      buildVisibleTile(builder, loc, toSets({{c}}, &ctx), zero, zero, ValueRange{length, length}, 1024, 1024);
+  Value tile = buildVisibleTile(builder, loc, toSets({{c}}, &ctx), zero, zero,
+                                ValueRange{length, length}, 1024, 1024);
   Interpreter interpreter;
   ASSERT_TRUE(interpreter.run(block));
   for (int64_t r = 0; r < 1024; ++r)
