@@ -36,7 +36,7 @@ class SymbolErrorsTest(unittest.TestCase):
              lambda: affine_set("(p, k)[nq, nk, k] : (k >= 0)", [zeros(2)])),
             ("expected the dimensions \\(p, k\\) and the symbols \\[nq, nk, ...\\] but got '\\(p\\)\\[nq, nk, n\\].*",
              lambda: affine_set("(p)[nq, nk, n] : (n >= 0)", [zeros(2)])),
-            ("expected an integer set such as \\(p, k\\)\\[nq, nk, n\\] : \\(k - n >= 0\\) with tensors but got 'k < n'",
+            ("expected an integer set such as \\(p, k\\)\\[nq, nk, n\\] : .* with tensors but got 'k < n'",
              lambda: affine_set("k < n", [zeros(2)])),
             ("expected an integer set such as .*: use of undeclared identifier",
              lambda: affine_set("(p, k)[nq, nk, n] : (m >= 0)", [zeros(2)])),

@@ -10,7 +10,7 @@ import unittest
 
 import flashattn
 import numpy
-from flashattn import ArgumentError, Mask, _reference, affine_set, attention, attention_backward, causal, sink
+from flashattn import ArgumentError, Mask, _reference, affine_set, attention, attention_backward, causal, prefix, sink
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "Inputs"))
 from symbol_masks import BATCH, HEADS, KV_HEADS, named_cases, set_cases  # noqa: E402
@@ -141,6 +141,26 @@ class SymbolsTest(unittest.TestCase):
         )
         found = attention(q, k, v, mask=mask & causal, layout="thd", cu_seqlens_q=starts, cu_seqlens_k=starts)
         numpy.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+    def test_few_queries(self):
+        """Kernels for up to 4 queries, in which query heads that share a key/value head share a tile."""
+        for nq, nk in ((1, 150), (3, 150), (4, 4)):
+            q, k, v, do = self.draw(nq, nk)
+            n, starts = numpy.array([70, 3], numpy.int32), self.generator.integers(0, nk, (BATCH, HEADS, nq))
+            ends = self.generator.integers(0, nk + 20, (BATCH, 1, nk))
+            positions, keys = numpy.arange(nq)[:, None] + nk - nq, numpy.arange(nk)
+            for mask, seen in (
+                (prefix(n), keys < n[:, None, None, None]),
+                (affine_set("(p, k)[nq, nk, s] : (k - s >= 0)", per_query=[starts]), keys >= starts[..., None]),
+                (affine_set("(p, k)[nq, nk, s] : (k - s >= 0)", per_query=[starts[0, 0]]),
+                 keys >= starts[0, 0, :, None]),
+                (affine_set("(p, k)[nq, nk, e] : (e - 1 - p >= 0)", per_key=[ends]) & causal,
+                 (positions < ends[:, :, None]) & (keys <= positions)),
+            ):  # fmt: skip
+                with self.subTest(mask, nq=nq):
+                    found = attention(q, k, v, mask=mask, return_lse=True)
+                    wanted = exact(q, k, v, do, numpy.broadcast_to(seen, (BATCH, HEADS, nq, nk)))
+                    self.near(found, wanted[:2])
 
     def test_pages(self):
         q, k, v, _ = self.draw(3, 40)

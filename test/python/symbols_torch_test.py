@@ -11,13 +11,13 @@ import unittest
 
 import numpy
 import torch
-from flashattn import ArgumentError, UnsupportedError, affine_set, attention, causal
+from flashattn import ArgumentError, UnsupportedError, affine_set, attention, causal, masks
 from flashattn import torch as ft
 from flashattn._options import OPERANDS
 from torch.fx.experimental.proxy_tensor import make_fx
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "Inputs"))
-from symbol_masks import BATCH, HEADS, KV_HEADS, named_cases, set_cases  # noqa: E402
+from symbol_masks import BATCH, HEADS, KV_HEADS, make_forest, make_runs, named_cases, set_cases  # noqa: E402
 
 op = torch.ops.flashattn.attention.default
 backward = torch.ops.flashattn.attention_backward.default
@@ -131,6 +131,57 @@ class SymbolsTorchTest(unittest.TestCase):
                     self.check(call, lambda *rows: wanted_of(*rows, n, start, end), draw())
                 n += 3
 
+    def test_named_masks_in_graphs(self):
+        """They are made of tensors inside of what torch compiles and maps."""
+        generator = numpy.random.default_rng(3)
+        ids = torch.from_numpy(make_runs(generator, 3, BATCH, N))
+        parents = torch.from_numpy(
+            numpy.stack([[make_forest(generator, N) for _ in range(BATCH)] for _ in range(3)])
+        )
+        rows = torch.randint(0, N + 1, (3, BATCH, 1, N, 4)).sort(-1).values
+        n, flag = torch.randint(0, N, (3, BATCH)), torch.tensor([[True, False]] * 3)
+        starts = torch.tensor([[[0, 3, 9], [0, 10, 35]]] * 3)
+        q_ranges, k_ranges = torch.tensor([[[0, 10], [10, N]]] * 3), torch.tensor([[[0, 10], [5, N]]] * 3)
+        makes = {
+            "prefix": (lambda n: masks.prefix(n) | causal, n),
+            "window": (lambda n: masks.window(left=n, right=3), n),
+            "causal_if": (masks.causal_if, flag),
+            "documents": (masks.documents, ids),
+            "starts": (lambda starts: masks.documents(starts=starts, length=N, causal=True), starts),
+            "shared_question": (lambda ids: masks.shared_question(5, ids), ids),
+            "tree": (masks.tree, parents),
+            "flashmask": (masks.flashmask, rows),
+            "ranges": (lambda x: masks.ranges(x, k_ranges[0], ["causal", 0], queries=N), q_ranges),
+        }
+        for name, (make, given) in makes.items():
+            with self.subTest(name):
+                torch._dynamo.reset()
+                call = lambda *given, make=make: attention(*given[:3], mask=make(given[3]))  # noqa: E731
+                compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+                leaves = draw()
+                self.assertTrue(torch.equal(compiled(*leaves, given[0]), call(*leaves, given[0])))
+                leaves = draw(N, N, 3)
+                each = [call(*(x[i] for x in (*leaves, given))) for i in range(3)]
+                torch.testing.assert_close(torch.vmap(call)(*leaves, given), torch.stack(each))
+
+    def test_packed_gradients(self):
+        ids = torch.from_numpy(make_runs(numpy.random.default_rng(4), BATCH, N))
+        make = lambda ids: causal & affine_set(  # noqa: E731
+            "(p, k)[nq, nk, u, w] : (u - w == 0)", per_query=[ids], per_key=[ids]
+        )
+        starts = torch.tensor([0, N, 2 * N], dtype=torch.int32)
+
+        def packed(q, k, v):
+            q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (q, k, v))
+            o = attention(
+                q, k, v, mask=make(ids.flatten()), layout="thd", cu_seqlens_q=starts, cu_seqlens_k=starts
+            )
+            return o.unflatten(0, (BATCH, N)).transpose(1, 2)
+
+        p = torch.arange(N)
+        seen = (ids[:, None, :, None] == ids[:, None, None]) & (p <= p[:, None])
+        self.check(packed, lambda *rows: in_double(*rows, seen), draw())
+
     def test_a_count_in_a_graph(self):
         call = lambda *rows: attention(  # noqa: E731
             *rows, mask=affine_set("(p, k)[nq, nk, n] : (n - 1 - k >= 0)", per_sequence=[7]) | causal
@@ -188,7 +239,8 @@ class SymbolsTorchTest(unittest.TestCase):
         found = torch.func.grad(lambda q: attend(q, k, v, n, start, end).square().sum())(q)
         leaf = q.clone().requires_grad_()
         self.near(found, torch.autograd.grad(wanted_of(leaf, k, v, n, start, end).square().sum(), leaf)[0].double())
-        found = torch.vmap(torch.func.grad(lambda q, k, v, *given: attend(q, k, v, *given).square().sum()))(*rows, *own)
+        loss = lambda q, k, v, *given: attend(q, k, v, *given).square().sum()  # noqa: E731
+        found = torch.vmap(torch.func.grad(loss))(*rows, *own)
         leaf = rows[0].clone().requires_grad_()
         each = [wanted_of(leaf[i], rows[1][i], rows[2][i], *(x[i] for x in own)) for i in range(3)]
         self.near(found, torch.autograd.grad(torch.stack(each).square().sum(), leaf)[0].double())
@@ -214,7 +266,8 @@ class SymbolsTorchTest(unittest.TestCase):
         for kind, message, call in (
             (UnsupportedError, "^expected a mask without tensors for decoding but got",
              lambda: ft.decode(torch.zeros(BATCH, HEADS, 1, 16), *caches, n, mask=mask_of(n, start, end))),
-            (ArgumentError, "^expected 'per_query0' on cpu as 'q' but got meta$", lambda: attend(*draw(), n, start.to("meta"), end)),
+            (ArgumentError, "^expected 'per_query0' on cpu as 'q' but got meta$",
+             lambda: attend(*draw(), n, start.to("meta"), end)),
         ):  # fmt: skip
             with self.assertRaisesRegex(kind, message):
                 call()
