@@ -2,8 +2,8 @@
 
 Conditions of a `mask_mod` that are affine in the positions, and in integers that depend on the batch, on the query or
 on the key, become sets of pairs, whose hidden tiles cost nothing. Other conditions are computed once and read as
-`attn_mask`. A `score_mod` is compiled, except for
-captured tensors: a factor of the score multiplies queries or keys, a summand is a bias.
+`attn_mask`. A `score_mod` is compiled, except for captured tensors: a factor of the score multiplies queries or keys,
+a summand is a bias.
 """
 
 from __future__ import annotations
