@@ -264,8 +264,8 @@ static bool areRangesAttained(const FlatSet &set) {
     ++found;
     isLost |= !range || !isExtreme || (rises && falls);
   }
-  bool usesY = anyUses(set.inequalities, y) || anyUses(set.equalities, y) ||
-               anyUses(set.dividends, y);
+  bool usesY =
+      anyUses(set.inequalities, y) || anyUses(set.equalities, y) || anyUses(set.dividends, y);
   return found == 0 || (!isLost && found == 1 && !usesY);
 }
 
@@ -422,18 +422,29 @@ public:
   bool exact = true;
 
 private:
-  /// The least and the greatest value, over the tile, of a quotient that does not depend on x; and
-  /// whether some term of it rises with y, and some term falls. A symbol with a range counts as one
-  /// that rises or, beside other terms, does both.
+  /// Whether some term of a sum rises with y, and some term falls. A symbol with a range, which
+  /// `hasSymbol`, counts as one that rises or, beside other terms, does both.
+  struct Change {
+    bool rises = false, falls = false, hasSymbol = false;
+
+    void add(const Change &term) {
+      bool isBoth = (hasSymbol || term.hasSymbol) && (rises || falls) && (term.rises || term.falls);
+      rises |= term.rises || isBoth;
+      falls |= term.falls || isBoth;
+      hasSymbol |= term.hasSymbol;
+    }
+    Change negate() const { return {falls, rises, hasSymbol}; }
+  };
+  /// The least and the greatest value, over the tile, of a quotient that does not depend on x.
   struct Ends {
     Row least, greatest;
-    bool rises = false, falls = false;
+    Change change;
   };
-  Row getLeast(const Row &row, bool &rises, bool &falls) const;
+  Row getLeast(const Row &row, Change &change) const;
   Row getLeast(const Row &row) {
-    bool rises = false, falls = false;
-    Row least = getLeast(row, rises, falls);
-    exact &= !(rises && falls);
+    Change change;
+    Row least = getLeast(row, change);
+    exact &= !(change.rises && change.falls);
     return least;
   }
 
@@ -442,20 +453,18 @@ private:
   const FlatSet &set;
   Parameters &parameters;
   SmallVector<std::optional<Ends>, 0> quotients; // nullopt: depends on x
-  mutable bool isBounded = true; ///< no symbol so far is unknown
+  mutable bool isBounded = true;                 ///< no symbol so far is unknown
 };
 
 } // namespace
 
-/// Returns the least value of `row` over y. Its quotients must not depend on x. Sets `rises` if
-/// some term rises with y, and `falls` if some term falls. If both are set, no y may attain the
-/// least value.
-Row WorstEnds::getLeast(const Row &row, bool &rises, bool &falls) const {
+/// Returns the least value of `row` over y, and its change with y. Its quotients must not depend on
+/// x. If it rises and falls, no y may attain the least value.
+Row WorstEnds::getLeast(const Row &row, Change &change) const {
   unsigned y = set.columns.getY();
   Row least = parameters.widen(row, y);
   least[row[y] > 0 ? First : Last] += row[y];
-  rises |= row[y] > 0;
-  falls |= row[y] < 0;
+  change.add({row[y] > 0, row[y] < 0});
   for (auto [i, range] : llvm::enumerate(set.columns.getRanges())) {
     const DynamicAPInt &factor = row[y + 1 + i];
     if (factor == 0)
@@ -463,16 +472,14 @@ Row WorstEnds::getLeast(const Row &row, bool &rises, bool &falls) const {
     isBounded &= range.has_value();
     if (range)
       least[factor > 0 ? *range : *range + 1] += factor;
-    falls |= rises;
-    rises = true;
+    change.add({/*rises=*/true, /*falls=*/false, /*hasSymbol=*/true});
   }
   for (auto [i, ends] : llvm::enumerate(quotients)) {
     const DynamicAPInt &factor = row[set.columns.getLocals() + i];
     if (factor == 0)
       continue;
     addMultiple(least, factor > 0 ? ends->least : ends->greatest, factor);
-    rises |= factor > 0 ? ends->rises : ends->falls;
-    falls |= factor > 0 ? ends->falls : ends->rises;
+    change.add(factor > 0 ? ends->change : ends->change.negate());
   }
   return least;
 }
@@ -489,11 +496,10 @@ bool WorstEnds::prepare() {
     Ends ends;
     Row negated(dividend.size(), DynamicAPInt(0));
     addMultiple(negated, dividend, DynamicAPInt(-1));
-    std::optional<Row> least =
-        parameters.getFloor(getLeast(dividend, ends.rises, ends.falls), divisor);
+    std::optional<Row> least = parameters.getFloor(getLeast(dividend, ends.change), divisor);
     // floor(e / d) = -ceil(-e / d) = -floor((-e + d - 1) / d), at the least -e.
-    bool rises = false, falls = false;
-    Row mirrored = getLeast(negated, rises, falls);
+    Change ofNegated;
+    Row mirrored = getLeast(negated, ofNegated);
     mirrored.back() += divisor - 1;
     std::optional<Row> greatest = parameters.getFloor(mirrored, divisor);
     if (!least || !greatest || !isBounded)
@@ -514,9 +520,10 @@ std::optional<unsigned> WorstEnds::findQuotientOfX(const Row &row) const {
   for (auto [i, ends] : llvm::enumerate(quotients)) {
     if (ends || row[locals + i] == 0)
       continue;
-    bool isAlone = !found && row[X] == 0 && abs(row[locals + i]) > 1 &&
-                   llvm::all_of(ArrayRef(set.dividends[i]).drop_front(set.columns.getY()).drop_back(),
-                                [](const DynamicAPInt &factor) { return factor == 0; });
+    bool isAlone =
+        !found && row[X] == 0 && abs(row[locals + i]) > 1 &&
+        llvm::all_of(ArrayRef(set.dividends[i]).drop_front(set.columns.getY()).drop_back(),
+                     [](const DynamicAPInt &factor) { return factor == 0; });
     if (!isAlone)
       return std::nullopt;
     found = i;
