@@ -148,6 +148,8 @@ class SymbolsTest(unittest.TestCase):
             q, k, v, do = self.draw(nq, nk)
             n, starts = numpy.array([70, 3], numpy.int32), self.generator.integers(0, nk, (BATCH, HEADS, nq))
             ends = self.generator.integers(0, nk + 20, (BATCH, 1, nk))
+            own = self.generator.integers(0, nk + 20, (BATCH, KV_HEADS, nk))
+            of_heads = numpy.repeat(own, HEADS // KV_HEADS, axis=1)
             positions, keys = numpy.arange(nq)[:, None] + nk - nq, numpy.arange(nk)
             for mask, seen in (
                 (prefix(n), keys < n[:, None, None, None]),
@@ -156,6 +158,7 @@ class SymbolsTest(unittest.TestCase):
                  keys >= starts[0, 0, :, None]),
                 (affine_set("(p, k)[nq, nk, e] : (e - 1 - p >= 0)", per_key=[ends]) & causal,
                  (positions < ends[:, :, None]) & (keys <= positions)),
+                (affine_set("(p, k)[nq, nk, e] : (e - 1 - p >= 0)", per_key=[own]), positions < of_heads[:, :, None]),
             ):  # fmt: skip
                 with self.subTest(mask, nq=nq):
                     found = attention(q, k, v, mask=mask, return_lse=True)

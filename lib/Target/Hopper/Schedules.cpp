@@ -78,6 +78,21 @@ ScheduleFields warpgroups::makeFields(int64_t tileN, int64_t stages, int64_t pac
   return fields;
 }
 
+/// Returns the schedule for symbols per key, for which blocks list their tiles. If a block has fewer
+/// rows, fewer of its tiles are partial, or hidden from some rows (docs/rationale/symbols.md).
+static std::optional<ScheduleFields> getListed(AttentionOp op) {
+  constexpr int64_t kWidest = 128;
+  if (op.getPerKey().empty() || std::max(op.getD(), op.getDv()) > kWidest)
+    return std::nullopt;
+  HopperFields hopper;
+  hopper.rescaleThreshold = getDefaultRescale(op.getElementType());
+  hopper.consumers = 2;
+  hopper.registers = 240;
+  hopper.producerRegisters = 24;
+  return warpgroups::makeFields(/*tileN=*/128, /*stages=*/2, /*pack=*/1, hopper,
+                                op.getElementType());
+}
+
 Candidates warpgroups::getCandidates(AttentionOp op) {
   FloatType element = op.getElementType();
   int64_t d = std::max(op.getD(), op.getDv());
@@ -118,16 +133,8 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
     if (std::exchange(fields.hopper->qRegisterColumns, 0) != 0)
       candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
   };
-  // Blocks list their tiles for symbols per key. If a block has fewer rows, fewer of its tiles are
-  // hidden from some rows, or partial (docs/rationale/symbols.md).
-  constexpr int64_t kWidestListed = 128;
-  if (!op.getPerKey().empty() && d <= kWidestListed) {
-    HopperFields listed = hopper;
-    listed.consumers = 2;
-    listed.registers = 240;
-    listed.producerRegisters = 24;
-    add(makeFields(/*tileN=*/128, /*stages=*/2, /*pack=*/1, listed, element));
-  }
+  if (std::optional<ScheduleFields> listed = getListed(op))
+    add(*listed);
   for (const HopperRow &row : kHopperTable) {
     if (row.shape != mask.shape || d > row.maxD || mask.width.value_or(0) > row.maxWidth ||
         op.getKnownGroup() % row.pack != 0 ||
