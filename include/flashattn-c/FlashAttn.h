@@ -306,6 +306,9 @@ typedef struct FlashAttnOperandInfo {
       number of pages of a sequence: with "page_table", dimension B of "k" and "v" counts the pages
       of a pool, and K the rows of a page. "" for scalars. */
   const char *dims;
+  /** Nonzero: the op has any number of such operands, each with its number in its role:
+      "per_query0", "per_query1" and so on. */
+  int32_t isVariadic;
 } FlashAttnOperandInfo;
 
 /** Writes the properties of operand `index` of the op "attention", "attention_backward", "combine"

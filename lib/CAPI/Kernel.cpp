@@ -195,6 +195,7 @@ extern "C" int32_t flashattnGetOperand(const char *op, int32_t index, FlashAttnO
   result.isOptional = rule.is(OperandRule::Optional);
   result.broadcasts = rule.is(OperandRule::Broadcasts);
   result.followsLayout = rule.is(OperandRule::FollowsLayout);
+  result.isVariadic = rule.is(OperandRule::Variadic);
   result.elementTypes = getElementTypes(rule.element);
   result.likeFirst = rule.element == ElementRule::LikeFirst        ? 1
                      : rule.element == ElementRule::LikeFirstOrF32 ? 2

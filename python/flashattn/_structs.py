@@ -93,6 +93,7 @@ class OperandInfo(ctypes.Structure):
         ("likeFirst", ctypes.c_int32),
         ("name", ctypes.c_char_p),
         ("dims", ctypes.c_char_p),
+        ("isVariadic", ctypes.c_int32),
     ]
 
 

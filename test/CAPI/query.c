@@ -92,6 +92,9 @@ static void checkOperands(void) {
                   {"offset", "", 1 << FLASHATTN_INDEX, 0, 1, 0, 0, 0},
                   {"offsets", "B", 1 << FLASHATTN_I32, 0, 1, 0, 0, 0},
                   {"scale", "", 1 << FLASHATTN_F32, 0, 1, 0, 0, 0},
+                  {"per_sequence", "B", 1 << FLASHATTN_I32, 0, 1, 1, 0, 0},
+                  {"per_query", "BHN", 1 << FLASHATTN_I32, 0, 1, 1, 0, 0},
+                  {"per_key", "BGK", 1 << FLASHATTN_I32, 0, 1, 1, 0, 0},
                   {"o", "BHNV", kFloats, 1, 0, 0, 1, 1},
                   {"lse", "BHN", 1 << FLASHATTN_F32, 0, 1, 0, 0, 1}};
   enum { kCount = sizeof(expected) / sizeof(expected[0]) };
@@ -104,6 +107,7 @@ static void checkOperands(void) {
     CHECK(found.isOptional == expected[i].isOptional);
     CHECK(found.broadcasts == expected[i].broadcasts);
     CHECK(found.followsLayout == expected[i].followsLayout);
+    CHECK(found.isVariadic == !strncmp(found.name, "per_", 4));
     CHECK(found.direction == (expected[i].isOutput ? FLASHATTN_OUTPUT : FLASHATTN_INPUT));
     CHECK(found.kind ==
           (*expected[i].dims ? FLASHATTN_ARGUMENT_MEMREF : FLASHATTN_ARGUMENT_SCALAR));

@@ -39,7 +39,7 @@ func.func @lengths(%q: tensor<2x2x70x256xbf16>, %k: tensor<2x1x140x256xbf16>, %v
   %dqi = tensor.empty() : tensor<2x2x70x256xbf16>
   %dki = tensor.empty() : tensor<2x1x140x256xbf16>
   %dvi = tensor.empty() : tensor<2x1x140x256xbf16>
-  %r:4 = flashattn.attention_backward mask(#flashattn.causal)
+  %r:4 = flashattn.attention_backward mask(#flashattn.causal) align(top_left)
       schedule(<tile_m = 64, tile_n = 48, warps = 8, stages = 2, threads_per_row = 4, dot_type = bf16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>)
       ins(%q, %k, %v, %o, %lse, %d_o : tensor<2x2x70x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2x2x70x256xbf16>, tensor<2x2x70xf32>, tensor<2x2x70x256xbf16>) bias(%bias : tensor<2x2x1x140xf32>) sink_logits(%sinks : tensor<2xf32>) kv_len(%len : tensor<2xi32>)
        outs(%dqi, %dki, %dvi : tensor<2x2x70x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2x1x140x256xbf16>) d_sink_logits(%dsi : tensor<2xf32>) -> tensor<2x2x70x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2xf32>

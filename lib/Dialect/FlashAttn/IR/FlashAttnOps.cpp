@@ -80,7 +80,7 @@ SmallVector<IntegerSet> flashattn::getVisibleSets(AttentionOpInterface op) {
     return {IntegerSet::get(2, symbols, getAffineConstantExpr(0, op->getContext()), {true})};
   SmallVector<IntegerSet> sets = mask->getVisibleSets();
   for (IntegerSet &set : sets)
-    if (set && set.getNumSymbols() < symbols)
+    if (set && set.getNumSymbols() >= 2 && set.getNumSymbols() < symbols)
       set = IntegerSet::get(set.getNumDims(), symbols, set.getConstraints(), set.getEqFlags());
   return sets;
 }

@@ -16,14 +16,15 @@ static FailureOr<YieldIntervalsOp> verifyRegion(Operation *op, Region &region, u
     llvm::interleaveComma(body.getArgumentTypes(), error);
     return error << ")";
   }
-  if (body.empty() || !isa<YieldIntervalsOp>(body.back())) {
-    InFlightDiagnostic error =
-        op->emitOpError() << "expected 'flashattn.yield_intervals' at the end of a region but got ";
-    if (body.empty())
-      return error << "no op";
-    return error << "'" << body.back().getName() << "'";
-  }
-  return cast<YieldIntervalsOp>(body.back());
+  if (body.empty())
+    return op->emitOpError()
+           << "expected 'flashattn.yield_intervals' at the end of a region but got no op";
+  auto yield = dyn_cast<YieldIntervalsOp>(body.back());
+  if (!yield)
+    return body.back().emitOpError()
+           << "expected 'flashattn.yield_intervals' at the end of a region but got '"
+           << body.back().getName() << "'";
+  return yield;
 }
 
 LogicalResult ListTilesOp::verify() {
