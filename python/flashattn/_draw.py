@@ -10,8 +10,8 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy
 
-from . import _files, _sets
-from ._survey import FULL, MAX_SIZE, PARTIAL, SKIPPED, Marks, Plane, Survey, find_marks
+from . import _files, _reference, _sets, _symbols
+from ._survey import FULL, MAX_SIZE, PARTIAL, SKIPPED, Column, Marks, Plane, Survey, find_marks
 from ._texts import show
 from .errors import ArgumentError
 
@@ -244,7 +244,7 @@ def render(plane: Plane) -> str:
 
 def draw(
     mask: object, nq: Any, nk: Any, path: Any = None, align: Any = "bottom_right", offset: Any = None,
-    tile: Any = (128, 128),
+    tile: Any = (128, 128), batch: Any = 0, head: Any = 0,
 ) -> Optional[str]:  # fmt: skip
     """Implements `Mask.draw`."""
     nq, nk = _check_size("nq", nq), _check_size("nk", nk)
@@ -252,12 +252,59 @@ def draw(
         raise ArgumentError(f"expected align top_left or bottom_right but got {align!r}")
     if offset is None:
         offset = nk - nq if align == "bottom_right" else 0
-    plane = Plane(mask, nq, nk, _check_integer("offset", offset, -MAX_SIZE, MAX_SIZE), _check_tile(tile))
+    plane = make_plane(
+        mask, nq, nk, _check_integer("offset", offset, -MAX_SIZE, MAX_SIZE), _check_tile(tile), batch, head
+    )
     if path is None:
         return render(plane)
     target = _check_path(path)
     _files.write_file(target, render(plane).encode())
     return None
+
+
+def make_plane(
+    mask: object, nq: int, nk: int, offset: int, tile: Tuple[int, int], batch: Any = 0, head: Any = 0
+) -> Plane:
+    """Returns a plane with the numbers that the mask reads for a batch element and a head. Raises ArgumentError."""
+    return Plane(mask, nq, nk, offset, tile, _read_numbers(mask, (nq, nk), batch, head))
+
+
+def _read_numbers(mask: object, sizes: Tuple[int, int], batch: Any, head: Any) -> Tuple[Tuple[str, Any], ...]:
+    batch, head = _check_integer("batch", batch, 0, MAX_SIZE), _check_integer("head", head, 0, MAX_SIZE)
+    shapes = _shapes_of(mask)
+    heads = dict.fromkeys(("per_query", "per_key"), 1)
+    for name, (batches, count, length) in shapes.items():
+        clause = _symbols.clause_of(name)
+        for which, of_clause, size in zip(("nq", "nk"), ("per_query", "per_key"), sizes):
+            if clause == of_clause and size != length:
+                raise ArgumentError(f"expected {which} to be {length}, the length of {name}, but got {size}")
+        if 0 in (batches, count):
+            raise ArgumentError(f"expected {name} to have elements but got none")
+        if batch >= batches > 1:
+            raise ArgumentError(f"expected batch below {batches}, the batch size of {name}, but got {batch}")
+        if clause in heads:
+            heads[clause] = max(heads[clause], count)
+    most = max(heads.values())
+    if head >= most > 1:
+        raise ArgumentError(f"expected head below {most}, the number of heads of the mask, but got {head}")
+    # Heads of queries share those of keys in groups, unless only numbers of keys differ from head to head.
+    kv_head = head * heads["per_key"] // most
+    return tuple(
+        (name, Column(value.reshape(-1)) if numpy.ndim(value) else int(value))
+        for name, value in _reference.values_of(mask, batch, head, kv_head).items()
+    )
+
+
+def _shapes_of(mask: object) -> Dict[str, Tuple[int, int, int]]:
+    """Returns the numbers of batch elements, heads and positions of each tensor of a mask, by the operand's name."""
+    shapes = {}
+    for name, tensor in getattr(mask, "_symbols", ()):
+        shape = tuple(int(size) for size in getattr(tensor, "shape", ()))
+        if _symbols.clause_of(name) == "per_sequence":
+            shapes[name] = (shape[0] if shape else 1, 1, 1)
+        else:
+            shapes[name] = _symbols.extend(shape, "BHN", 1)
+    return shapes
 
 
 def _check_integer(name: str, value: Any, least: int, most: int) -> int:
@@ -296,9 +343,21 @@ def _check_path(path: Any) -> str:
 
 def draw_default(mask: object) -> str:
     """Returns a picture of as many queries and keys as show the effect of the largest number in the mask."""
+    lengths: Dict[str, int] = {}
+    for name, (_, _, length) in _shapes_of(mask).items():
+        lengths.setdefault(_symbols.clause_of(name), length)
+    nq, nk = lengths.get("per_query"), lengths.get("per_key")
+    size = nq or nk or _default_size(mask)
+    nq, nk = _check_size("nq", nq or size), _check_size("nk", nk or size)
+    tile = (min(128, -(-nq // 8)), min(128, -(-nk // 8)))
+    return render(make_plane(mask, nq, nk, nk - nq, tile))
+
+
+def _default_size(mask: object) -> int:
+    """Returns a number of queries and keys for a mask without a number for each of them."""
     numbers = [int(text) for text in re.findall(r"(?<![\w.])\d{1,10}", _name(mask))]
+    numbers += [int(value) for _, value in _read_numbers(mask, (1, 1), 0, 0)]
     size = 64
     while size < 4 * max(numbers, default=0) and size < _MAX_DEFAULT:
         size *= 2
-    tile = min(128, size // 8)
-    return render(Plane(mask, size, size, 0, (tile, tile)))
+    return size

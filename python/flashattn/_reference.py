@@ -6,7 +6,7 @@ from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
 import numpy
 
-from . import _sets, _symbols
+from . import _sets, _symbols, _tensors
 
 
 def visible(
@@ -34,7 +34,7 @@ def values_of(mask: Any, batch: int = 0, head: int = 0, kv_head: int = 0) -> Dic
     the queries, or a row for the keys."""
     values = {}
     for name, tensor in getattr(mask, "_symbols", ()):
-        found: Any = numpy.asarray(tensor).astype(numpy.int64)
+        found: Any = _to_numpy(tensor).astype(numpy.int64)
         if name.startswith("per_sequence"):
             found = found.reshape(-1)
             found = found[0 if len(found) == 1 else batch]
@@ -46,6 +46,15 @@ def values_of(mask: Any, batch: int = 0, head: int = 0, kv_head: int = 0) -> Dic
             found = found[:, None] if is_query else found[None, :]
         values[name[len("per_") :]] = found
     return values
+
+
+def _to_numpy(tensor: Any) -> Any:
+    """Returns a tensor of any library and device, or an int, as an array of NumPy."""
+    if _tensors.is_torch(tensor):
+        tensor = tensor.detach().cpu()
+    elif hasattr(tensor, "__cuda_array_interface__") and hasattr(tensor, "get"):  # CuPy
+        tensor = tensor.get()
+    return numpy.asarray(tensor)
 
 
 def count_visible(mask: object, nq: int, nk: int, align: str = "bottom_right") -> int:

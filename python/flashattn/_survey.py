@@ -34,12 +34,19 @@ class Plane(NamedTuple):
     nk: int
     offset: int
     tile: Tuple[int, int]  #: queries and keys
+    #: The numbers that the mask reads, by the name of the symbol: an int, or a `Column`.
+    numbers: Tuple[Tuple[str, Any], ...] = ()
 
 
 def seen(plane: Plane, queries: Any, keys: Any) -> Any:
     """Returns whether each pair of `queries` and `keys` is visible: indices, as integer arrays that broadcast or as
     bounds (`_Bounds`), for which the result is `_Truth`. Nothing else evaluates the mask."""
-    return _reference.visible(plane.mask, queries + plane.offset, keys, plane.nq, plane.nk)
+    values = {}
+    for name, numbers in plane.numbers:
+        if isinstance(numbers, Column):
+            numbers = numbers.take(queries if name.startswith("query") else keys)
+        values[name] = numbers
+    return _reference.visible(plane.mask, queries + plane.offset, keys, plane.nq, plane.nk, values)
 
 
 class _Bounds:
@@ -100,6 +107,41 @@ class _Bounds:
 
 def _bounds_of(value: Any) -> Tuple[Any, Any]:
     return (value.low, value.high) if isinstance(value, _Bounds) else (value, value)
+
+
+class Column:
+    """One number for each query or key."""
+
+    __slots__ = ("_values", "_tables")
+
+    def __init__(self, values: Any):
+        self._values = numpy.asarray(values, numpy.int64)
+        self._tables: List[Tuple[Any, Any]] = []
+
+    def take(self, index: Any) -> Any:
+        """Returns the numbers at indices, or the least and the largest number of each range of indices."""
+        if not isinstance(index, _Bounds):
+            return self._values[index]
+        level = numpy.frexp(index.high - index.low + 1)[1] - 1  # a range is the union of two of 2^level elements
+        last = index.high + 1 - (1 << level.astype(numpy.int64))
+        found = _Bounds(numpy.empty_like(index.low), numpy.empty_like(index.low))
+        for at in numpy.unique(level).tolist():
+            (least, largest), own = self._table(at), level == at
+            ends = index.low[own], last[own]
+            found.low[own] = numpy.minimum(*(least[end] for end in ends))
+            found.high[own] = numpy.maximum(*(largest[end] for end in ends))
+        return found
+
+    def _table(self, level: int) -> Tuple[Any, Any]:
+        """Returns the least and the largest of the 2^level numbers from each index on."""
+        if not self._tables:
+            self._tables.append((self._values, self._values))
+        while len(self._tables) <= level:
+            step, (least, largest) = 1 << (len(self._tables) - 1), self._tables[-1]
+            self._tables.append(
+                (numpy.minimum(least[:-step], least[step:]), numpy.maximum(largest[:-step], largest[step:]))
+            )
+        return self._tables[level]
 
 
 class _Truth:

@@ -85,16 +85,16 @@ class Mask:
     @overload
     def draw(
         self, nq: int, nk: int, path: None = None, *, align: "_sets.Align" = ..., offset: Optional[int] = ...,
-        tile: Tuple[int, int] = ...,
+        tile: Tuple[int, int] = ..., batch: int = ..., head: int = ...,
     ) -> str: ...  # fmt: skip
     @overload
     def draw(
         self, nq: int, nk: int, path: "_Path", *, align: "_sets.Align" = ..., offset: Optional[int] = ...,
-        tile: Tuple[int, int] = ...,
+        tile: Tuple[int, int] = ..., batch: int = ..., head: int = ...,
     ) -> None: ...  # fmt: skip
     def draw(
         self, nq: int, nk: int, path: Optional["_Path"] = None, *, align: "_sets.Align" = "bottom_right",
-        offset: Optional[int] = None, tile: Tuple[int, int] = (128, 128),
+        offset: Optional[int] = None, tile: Tuple[int, int] = (128, 128), batch: int = 0, head: int = 0,
     ) -> Optional[str]:  # fmt: skip
         """Draws the tiles of the plane of queries and keys as SVG.
 
@@ -107,11 +107,14 @@ class Mask:
         estimated, and the picture says so.
 
         Args:
-          nq, nk: the numbers of queries and keys.
+          nq, nk: the numbers of queries and keys. If the mask reads numbers for each query, or for each key, `nq`, or
+            `nk`, is the length of these tensors.
           path: the file to write, which is replaced as a whole.
           align: the position of query 0 if nq and nk differ: nk - nq ("bottom_right") or 0 ("top_left").
           offset: the position of query 0; replaces the position that `align` implies.
           tile: the numbers of queries and keys of a tile.
+          batch, head: the batch element and the head whose numbers the mask reads from its tensors. `head` is one of
+            the queries, or one of the keys if only numbers of keys differ from head to head.
 
         Returns:
           The text of the picture if `path` is None, otherwise None.
@@ -123,11 +126,12 @@ class Mask:
         """
         from . import _draw
 
-        return _draw.draw(self, nq, nk, path, align, offset, tile)
+        return _draw.draw(self, nq, nk, path, align, offset, tile, batch, head)
 
     def _repr_svg_(self) -> Optional[str]:
         """Returns the picture that a notebook shows, or None if the mask is not one of this package. Its numbers of
-        queries and keys are large enough to show the effect of the largest number in the mask."""
+        queries and keys are the lengths of the tensors that it reads for each query and key; otherwise, they are large
+        enough to show the effect of the largest number in the mask."""
         from . import _draw
 
         try:
