@@ -147,6 +147,8 @@ def _note(survey: Survey, marks: Optional[Marks]) -> List[str]:
     notes = [
         f"tiles of {plane.tile[0]} x {plane.tile[1]} (queries x keys); query 0 is at position {plane.offset}"
     ]
+    if plane.source:
+        notes.append(f"the numbers from tensors are those of {plane.source}")
     if of_square != (1, 1):
         notes.append(f"one square is {of_square[0]} x {of_square[1]} tiles, and partial if they are unlike")
     if marks and marks.levels.any():
@@ -266,7 +268,14 @@ def make_plane(
     mask: object, nq: int, nk: int, offset: int, tile: Tuple[int, int], batch: Any = 0, head: Any = 0
 ) -> Plane:
     """Returns a plane with the numbers that the mask reads for a batch element and a head. Raises ArgumentError."""
-    return Plane(mask, nq, nk, offset, tile, _read_numbers(mask, (nq, nk), batch, head))
+    numbers = _read_numbers(mask, (nq, nk), batch, head)
+    shapes = _shapes_of(mask).values()
+    sources = [
+        f"{what} {number}"
+        for axis, (what, number) in enumerate((("batch element", batch), ("head", head)))
+        if any(shape[axis] > 1 for shape in shapes)
+    ]
+    return Plane(mask, nq, nk, offset, tile, numbers, ", ".join(sources))
 
 
 def _read_numbers(mask: object, sizes: Tuple[int, int], batch: Any, head: Any) -> Tuple[Tuple[str, Any], ...]:

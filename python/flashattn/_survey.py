@@ -36,6 +36,7 @@ class Plane(NamedTuple):
     tile: Tuple[int, int]  #: queries and keys
     #: The numbers that the mask reads, by the name of the symbol: an int, or a `Column`.
     numbers: Tuple[Tuple[str, Any], ...] = ()
+    source: str = ""  #: what the numbers are of, if others exist
 
 
 def seen(plane: Plane, queries: Any, keys: Any) -> Any:

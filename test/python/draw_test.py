@@ -16,7 +16,7 @@ from unittest import mock
 
 import flashattn
 import numpy
-from flashattn import ArgumentError, Mask, _draw, _survey, affine_set, causal, sink, window
+from flashattn import ArgumentError, Mask, _draw, _survey, affine_set, causal, masks, sink, window
 from flashattn._survey import FULL, PARTIAL, SKIPPED, Plane, Survey, find_marks
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -174,8 +174,8 @@ class LargeTest(unittest.TestCase):
         self.assertTrue(any(text.endswith("that is visible, from samples") for text in legend), legend)
 
     def test_estimates_are_near_and_the_same_in_each_run(self):
-        masks = [mask for mask, _ in CASES.values()] + [affine_set("(p, k)[nq, nk] : (p mod 3 - k mod 5 >= 0)")]
-        for mask in masks:
+        cases = [mask for mask, _ in CASES.values()] + [affine_set("(p, k)[nq, nk] : (p mod 3 - k mod 5 >= 0)")]
+        for mask in cases:
             with self.subTest(mask=mask):
                 plane = Plane(mask, 600, 900, 300, (8, 8))
                 exact = Survey(plane, (10, 10))
@@ -217,6 +217,156 @@ class LargeTest(unittest.TestCase):
             picture = mask.draw(192, 192, tile=(64, 64))
         self.assertEqual(set(painted(picture, 192, 192).flat), {_draw._FILLS[PARTIAL]})
         self.assertFalse([text for text in texts(picture) if "shade" in text or "dark" in text])
+
+
+def ancestors(parents):
+    """Whether the node of a column is that of the row or above it."""
+    seen = numpy.eye(len(parents), dtype=bool)
+    for node, parent in enumerate(parents):  # in depth-first order
+        if parent >= 0:
+            seen[node] |= seen[parent]
+    return seen
+
+
+class TensorsTest(unittest.TestCase):
+    """Masks that read tensors."""
+
+    N = 61
+    IDS = numpy.array([[0] * 13 + [3] * 1 + [2] * 30 + [0] * 17, [5] * 61])
+    PARENTS = numpy.array([-1, 0, 1, 1, 3, 4, 0, 6, 7, 6, -1, 10, 11] + list(range(12, 40)) + [10] * 20)
+    COLUMN = numpy.random.default_rng(3).integers(0, 62, (2, 3, 61, 1)).astype(numpy.int32)
+
+    def cases(self):
+        """Masks, the batch element, the head and the visible pairs."""
+        p, k = numpy.arange(self.N)[:, None], numpy.arange(self.N)[None, :]
+        before = k <= p
+        for batch, ids in enumerate(self.IDS):
+            run = numpy.cumsum(numpy.append(0, ids[1:] != ids[:-1]))
+            same = run[:, None] == run[None, :]
+            yield masks.documents(self.IDS), batch, 0, same
+            yield masks.documents(self.IDS, causal=True), batch, 0, same & before
+            yield masks.shared_question([10, 61], self.IDS), batch, 0, before & (same | (k < (10, 61)[batch]))
+        for batch in range(2):
+            yield masks.prefix([9, 40]) | causal, batch, 0, before | (k < (9, 40)[batch])
+            yield masks.prefix(9) | causal, batch, 0, before | (k < 9)
+            yield masks.left_padding([9, 0]) & causal, batch, 0, before & (k >= (9, 0)[batch])
+            yield masks.causal_if([True, False]), batch, 0, (before, before | True)[batch]
+            left, right = (4, 1000)[batch], (0, 7)[batch]
+            yield window(left=[4, 1000], right=[0, 7]), batch, 0, (k >= p - left) & (k <= p + right)
+            yield window(left=[4, 1000], right=3), batch, 0, (k >= p - left) & (k <= p + 3)
+            for head in range(3):
+                yield masks.flashmask(self.COLUMN, causal=True), batch, head, (
+                    before & (p < self.COLUMN[batch, head, :, 0])
+                )
+        yield masks.tree(self.PARENTS), 0, 0, ancestors(self.PARENTS)
+
+    def check(self, picture, pairs, tile):
+        wanted = numpy.array([_draw._FILLS[kind] for kind in range(3)], object)[kinds_of(pairs, tile)[1]]
+        wanted[pairs & (kinds_of(pairs, tile)[1] == PARTIAL)] = _draw._SHADES[-1]
+        self.assertTrue((painted(picture, *pairs.shape) == wanted).all())
+        self.assertIn(f"visible pairs: {pairs.sum()} of {pairs.size}, {100 * pairs.mean():.1f} %", texts(picture))
+
+    def test_tiles_and_pairs_are_those_of_brute_force(self):
+        for mask, batch, head, pairs in self.cases():
+            for tile in ((8, 8), (16, 5), (61, 61)):
+                with self.subTest(mask=mask, batch=batch, head=head, tile=tile):
+                    picture = mask.draw(self.N, self.N, tile=tile, batch=batch, head=head)
+                    self.check(picture, pairs, tile)
+
+    def test_numbers_of_queries_belong_to_rows_at_any_offset(self):
+        rng = numpy.random.default_rng(1)
+        first, end = rng.integers(0, 80, (2, 40)), rng.integers(0, 100, (2, 90))
+        mask = affine_set("(p, k)[nq, nk, a, b] : (2 * k - a >= 0, b - p >= 0)", per_query=[first], per_key=[end])
+        for offset in (0, 7, 50, -3):
+            for batch in range(2):
+                p, k = numpy.arange(40)[:, None] + offset, numpy.arange(90)[None, :]
+                pairs = (2 * k >= first[batch][:, None]) & (end[batch][None, :] >= p)
+                picture = mask.draw(40, 90, tile=(8, 16), offset=offset, batch=batch)
+                self.check(picture, pairs, (8, 16))
+        self.assertEqual(mask._repr_svg_(), mask.draw(40, 90, tile=(5, 12)))
+
+    def test_heads_of_queries_share_those_of_keys(self):
+        starts = numpy.arange(4, dtype=numpy.int32)[None, :, None] * 3 + numpy.zeros((1, 4, 20), numpy.int32)
+        ends = numpy.array([9, 17], numpy.int32)[None, :, None] + numpy.zeros((1, 2, 20), numpy.int32)
+        mask = affine_set(
+            "(p, k)[nq, nk, a, b] : (k - a >= 0, b - 1 - p >= 0)", per_query=[starts], per_key=[ends]
+        )
+        p, k = numpy.arange(20)[:, None], numpy.arange(20)[None, :]
+        for head in range(4):
+            picture = mask.draw(20, 20, tile=(4, 4), head=head)
+            self.check(picture, (k >= 3 * head) & (p < (9, 17)[head // 2]), (4, 4))
+            self.assertIn(f"the numbers from tensors are those of head {head}", texts(picture))
+
+    def test_bounds_are_the_least_and_the_largest_number(self):
+        rng = numpy.random.default_rng(0)
+        for n in (1, 2, 7, 64, 100):
+            values = rng.integers(-(2**31) + 1, 2**31, n)
+            low, high = (edge.reshape(-1) for edge in numpy.meshgrid(numpy.arange(n), numpy.arange(n)))
+            low, high = low[low <= high], high[low <= high]
+            found = _survey.Column(values).take(_survey._Bounds(low, high))
+            self.assertEqual(found.low.tolist(), [values[i : j + 1].min() for i, j in zip(low, high)])
+            self.assertEqual(found.high.tolist(), [values[i : j + 1].max() for i, j in zip(low, high)])
+
+    def test_long_sequences_are_exact_and_fast(self):
+        n = 131072
+        lengths = numpy.random.default_rng(0).integers(200, 9000, 100)
+        ids = numpy.repeat(numpy.arange(100), lengths)[:n]
+        sizes = numpy.bincount(ids)
+        self.assertEqual(sizes.sum(), n)
+        for is_causal, visible_pairs in (
+            (False, int((sizes**2).sum())), (True, int((sizes * (sizes + 1) // 2).sum())),
+        ):  # fmt: skip
+            mask, began = masks.documents(ids, causal=is_causal), time.process_time()
+            legend = texts(mask.draw(n, n))
+            self.assertLess(time.process_time() - began, 2)
+            self.assertTrue([text for text in legend if text.startswith(f"visible pairs: {visible_pairs} of {n**2}")])
+
+    def test_errors(self):
+        ids = numpy.repeat([0, 1], [100, 156])
+        two = numpy.broadcast_to(ids, (2, 256))
+        for mask, arguments, options, message in (
+            (masks.documents(ids), (64, 256), {}, "expected nq to be 256, the length of per_query0, but got 64"),
+            (masks.tree([-1, 0, 1]), (3, 4), {}, "expected nk to be 3, the length of per_key0, but got 4"),
+            (masks.documents(two), (256, 256), {"batch": 2},
+             "expected batch below 2, the batch size of per_query0, but got 2"),
+            (masks.prefix([1, 2, 3]), (64, 64), {"batch": 3},
+             "expected batch below 3, the batch size of per_sequence0, but got 3"),
+            (masks.prefix(numpy.zeros(0, numpy.int32)), (64, 64), {},
+             "expected per_sequence0 to have elements but got none"),
+            (masks.flashmask(self.COLUMN, causal=True), (61, 61), {"head": 3},
+             "expected head below 3, the number of heads of the mask, but got 3"),
+            (causal, (64, 64), {"batch": -1}, "expected batch between 0 and 2147483647 but got -1"),
+            (causal, (64, 64), {"head": 0.5}, "expected an integer head but got 0.5"),
+        ):  # fmt: skip
+            with self.subTest(message=message), self.assertRaisesRegex(ArgumentError, message):
+                mask.draw(*arguments, **options)
+        self.assertIsNone(masks.prefix(numpy.zeros(0, numpy.int32))._repr_svg_())
+
+    def test_a_notebook_shows_all_positions(self):
+        ids, long = numpy.repeat([0, 1], [100, 156]), numpy.repeat([0, 1], [1000, 3096])
+        for mask, size, tile in (
+            (masks.documents(ids), 256, 32), (masks.documents(long), 4096, 128), (masks.tree([-1, 0, 1]), 3, 1),
+            (masks.flashmask(self.COLUMN, causal=True), 61, 8), (masks.prefix([30, 500]), 128, 16),
+            (masks.prefix(2), 64, 8), (masks.prefix(2**31 - 1), 131072, 128),
+        ):  # fmt: skip
+            self.assertEqual(mask._repr_svg_(), mask.draw(size, size, tile=(tile, tile)), mask)
+
+    def test_tensors_of_other_libraries(self):
+        ids = numpy.repeat([0, 1], [20, 44]).astype(numpy.int32)
+        wanted = masks.documents(ids).draw(64, 64, tile=(8, 8))
+        for name, make in (("torch", "tensor"), ("jax.numpy", "asarray")):
+            if importlib.util.find_spec(name.split(".")[0]):
+                tensor = getattr(importlib.import_module(name), make)(ids)
+                with self.subTest(library=name):
+                    self.assertEqual(masks.documents(tensor).draw(64, 64, tile=(8, 8)), wanted)
+
+    def test_reads_the_current_numbers(self):
+        n = numpy.array([5], numpy.int32)
+        mask = masks.prefix(n)
+        before = mask.draw(64, 64)
+        n[0] = 40
+        self.assertEqual(mask.draw(64, 64), masks.prefix([40]).draw(64, 64))
+        self.assertNotEqual(mask.draw(64, 64), before)
 
 
 class FileTest(unittest.TestCase):

@@ -45,7 +45,7 @@ def with_bias(q: F32, o: F32, lse: F32, wanted: bool) -> int:
     return len(flashattn.attention_backward(q, q, q, o, lse, o, bias=lse, return_d_bias=wanted))
 
 def drawn() -> str:
-    flashattn.causal.draw(64, 64, "causal.svg", align="top_left", tile=(8, 8))
+    flashattn.causal.draw(64, 64, "causal.svg", align="top_left", tile=(8, 8), batch=1, head=2)
     return flashattn.causal.draw(64, 64)
 
 def launched(q: F32, o: F32) -> str:
