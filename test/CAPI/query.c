@@ -130,13 +130,17 @@ static void checkOperands(void) {
                                           "offset",
                                           "offsets",
                                           "scale",
+                                          "per_sequence",
+                                          "per_query",
+                                          "per_key",
                                           "dq",
                                           "dk",
                                           "dv",
                                           "d_bias",
                                           "d_sink_logits"};
-  enum { kGradients = sizeof(gradients) / sizeof(*gradients), kFirstOutput = 17 };
-  CHECK(kGradients <= FLASHATTN_MAX_PACKED);
+  enum { kGradients = sizeof(gradients) / sizeof(*gradients), kFirstOutput = 20 };
+  /* One of "offset" and "offsets", at most. */
+  CHECK(kGradients - 1 <= FLASHATTN_MAX_PACKED);
   for (int i = 0; i < kGradients; ++i) {
     FlashAttnOperandInfo found = {.size = sizeof(found)};
     REQUIRE(flashattnGetOperand("attention_backward", i, &found) == FLASHATTN_OK);

@@ -246,7 +246,8 @@ static std::string explainSplitRefusal(AttentionBackwardOp op, ScheduleAttr sche
   if (op.hasPackedSequences() || op.getQLen())
     return llvm::formatv("expected no consumers that split sums with {0}",
                          op.getQLen() ? "q_len" : "packed sequences");
-  if (op.hasOwnSequences() && !countsAllRows(op, TileAxis::Queries))
+  bool hasOwnPositions = op.hasOffset() || !op.getPerSequence().empty();
+  if (op.hasOwnSequences() && hasOwnPositions && !countsAllRows(op, TileAxis::Queries))
     return "expected no consumers that split sums where the queries that see a key differ between "
            "batches";
   HopperAttr hopper = schedule.getHopper();
