@@ -69,6 +69,9 @@ PagePlace mlir::flashattn::findPage(OpBuilder &b, Location loc, const PageMap &p
     place.exists =
         place.exists ? arith::OrIOp::create(b, loc, place.exists, isInside).getResult() : isInside;
   }
+  // Lists may still have tiles if no interval is left of a mask that hides everything.
+  if (!place.exists)
+    place.exists = arith::ConstantIntOp::create(b, loc, b.getI1Type(), 0);
   return place;
 }
 
