@@ -419,6 +419,10 @@ std::string warpgroups::explainRefusal(AttentionOp op, ScheduleAttr schedule,
     if (std::string reason = warpgroups::explainRefusal(op, schedule.withSmallBlocks(), machine);
         !reason.empty())
       return llvm::formatv("in {0} small blocks: {1}", blocks, reason);
+  // The values of the next tile arrive with its values V, before those of this tile are read.
+  if (!op.getPerKey().empty() && schedule.getStages() < 2)
+    return llvm::formatv("expected stages to be at least 2 with per_key but got {0}",
+                         schedule.getStages());
   if (schedule.compactsKV() && schedule.getSplits() > 1)
     return llvm::formatv("expected splits 1 with compact_kv but got {0}", schedule.getSplits());
   if (int64_t stages = schedule.getHopper().getDqReduceStages())

@@ -249,3 +249,16 @@ func.func @past_the_end(%q: memref<1x1x128x64xf16>, %o: memref<1x1x128x64xf16>) 
     outs(%o : memref<1x1x128x64xf16>)
   return
 }
+
+// -----
+
+#roles = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1>>
+
+// Consumers would wait for values per key behind those that they still read.
+func.func @one_stage(%q: memref<1x1x128x64xf16>, %end: memref<1x1x128xi32>, %o: memref<1x1x128x64xf16>) {
+  // expected-error@+1 {{expected stages to be at least 2 with per_key but got 1}}
+  flashattn.attention mask(#flashattn.set<"(p, k)[nq, nk, end] : (end - 1 - p >= 0)">) schedule(#roles)
+    ins(%q, %q, %q : memref<1x1x128x64xf16>, memref<1x1x128x64xf16>, memref<1x1x128x64xf16>)
+    per_key(%end : memref<1x1x128xi32>) outs(%o : memref<1x1x128x64xf16>)
+  return
+}
