@@ -90,7 +90,9 @@ bool flashattn::drawSchedule(AttentionOpInterface op, const Machine &machine,
                              std::mt19937 &random) {
   constexpr unsigned kMostDraws = 100;
   auto backward = dyn_cast<AttentionBackwardOp>(*op);
-  bool mayHaveRoles = machine.hasWarpgroups() && !op.getElementType().isF32();
+  // P3: padding in pages excludes warp specialization.
+  bool mayHaveRoles = machine.hasWarpgroups() && !op.getElementType().isF32() &&
+                      !(op.getPageTable() && op.getLeftpadK());
   for (unsigned i = 0; i < kMostDraws; ++i) {
     std::string text = drawText(random, mayHaveRoles && random() % 8 != 0, backward != nullptr);
     if (text.empty())
