@@ -39,7 +39,6 @@ struct IndexRange {
   Value begin, end;
 
   /// Whether the range is the whole axis.
-  bool isAll() const { return !begin && !end; }
 };
 
 /// What is known of a symbol, for the tile on the axis that is not divided.
@@ -167,10 +166,6 @@ SmallVector<TileInterval> buildQueryIntervals(OpBuilder &builder, Location loc,
 IndexRange buildVisibleRange(OpBuilder &builder, Location loc, ArrayRef<IntegerSet> visible,
                              TileAxis axis, Value offset, const SymbolValues &symbols,
                              std::optional<Align> align);
-
-/// Whether `buildVisibleRange` for the mask of `op` returns all rows along `axis`, for all values of
-/// the operands.
-bool countsAllRows(AttentionOpInterface op, TileAxis axis);
 
 /// The positions of the rows of a tile: row i is at position (i / repeat) mod span, relative to the
 /// first position. The rows of packed heads follow each other (span) or alternate (repeat).

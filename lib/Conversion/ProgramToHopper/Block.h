@@ -305,7 +305,7 @@ private:
   Value stepAt(TileLoopOp loop, Value first, Value step);
   /// Returns `stepAt` as i32.
   Value now(TileLoopOp loop, Value first, Value step);
-  void useStream(TileLoopOp loop, LoadTileOp load, Value ring, Value first, Value step);
+  void useStream(TileLoopOp loop, unsigned number, LoadTileOp load, Value first, Value step);
   void useRows(TileLoopOp loop, Value first, Value step);
   void clearMissingRows(LoadTileOp load, const LeftOut &missing, Value tile);
   void pinOperands(TileLoopOp loop);

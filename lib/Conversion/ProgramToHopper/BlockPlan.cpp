@@ -514,9 +514,9 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
   if (failed(loop))
     return failure();
   plan.loop = *loop;
+  plan.streams = findStreams(*loop);
   if (plan.splitsSums() && failed(splitSums(plan)))
     return failure();
-  plan.streams = findStreams(*loop);
   for (LoadTileOp load : plan.streams)
     plan.warpsRelease |= llvm::any_of(load->getUsers(), llvm::IsaPred<SoftmaxStepOp>);
   plan.rows = findRows(*loop, plan.split);

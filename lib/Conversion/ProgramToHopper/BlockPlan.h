@@ -23,6 +23,7 @@ struct SumSplit {
   SmallVector<unsigned> sums;               ///< by consumer: the index of the loop's yielded value
   SmallVector<SetVector<Operation *>> made; ///< by consumer: the loop's ops that only it computes
   Value passed;                             ///< the tile that the first one passes to the second
+  SmallVector<int64_t> clearedBy; ///< by stream: the consumer that sets its missing rows to zero
 };
 
 /// The thread block that runs programs of `program`: a producer warpgroup, and consumer warpgroups

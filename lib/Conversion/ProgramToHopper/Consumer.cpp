@@ -43,8 +43,8 @@ void ConsumerBuilder::skipTiles(Value begin, Value end, Value first, Value step)
     hopper::RingReleaseOp::create(b, loc, ring, now, block.releases);
 }
 
-/// Sets the `missing` rows of `tile` to zero; at least one bound is set. Every consumer does so,
-/// because none may proceed before.
+/// Sets the `missing` rows of `tile` to zero; at least one bound is set. All threads of the program
+/// wait, because none may proceed before. Consumers that split sums clear one tile each.
 void ConsumerBuilder::clearMissingRows(LoadTileOp load, const LeftOut &missing, Value tile) {
   auto type = cast<MemRefType>(tile.getType());
   int64_t panels = countCopiedPanels(load), rows = type.getDimSize(1), columns = type.getDimSize(2);
@@ -63,7 +63,6 @@ void ConsumerBuilder::clearMissingRows(LoadTileOp load, const LeftOut &missing, 
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(partial.thenBlock());
   Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(type.getElementType()));
-  // Consumers that split sums may read different tiles, so each clears its own.
   bool isShared = plan.sharesProgram() && !plan.splitsSums();
   int64_t threads = hopper::kWarpgroupThreads * (isShared ? plan.getConsumers() : 1);
   // Clears whole rows, so the swizzle, which permutes the elements of a row, does not matter.
@@ -81,7 +80,7 @@ void ConsumerBuilder::clearMissingRows(LoadTileOp load, const LeftOut &missing, 
   if (left)
     clear(mul(max(left, index(0)), index(columns)), index(rows * columns));
   hopper::FenceAsyncSharedOp::create(b, loc);
-  syncWarpgroup();
+  syncProgram();
 }
 
 /// Returns the step of the tile that `loop` is at. `first` is the tile or list position of `step`.
@@ -102,10 +101,11 @@ Value ConsumerBuilder::now(TileLoopOp loop, Value first, Value step) {
   return toI32(stepAt(loop, first, step));
 }
 
-/// Replaces `load` by the tile in `ring`, which is released after its last use. `step` is the step
-/// of tile or list position `first`.
-void ConsumerBuilder::useStream(TileLoopOp loop, LoadTileOp load, Value ring, Value first,
+/// Replaces the load of stream `number` by the tile in the stream's ring, which is released
+/// after its last use. `step` is the step of tile or list position `first`.
+void ConsumerBuilder::useStream(TileLoopOp loop, unsigned number, LoadTileOp load, Value first,
                                 Value step) {
+  Value ring = block.rings[number];
   SmallVector<Operation *> users;
   for (Operation *user : load->getUsers())
     if (Operation *inBody = loop.getBody()->findAncestorOpInBlock(*user);
@@ -113,7 +113,8 @@ void ConsumerBuilder::useStream(TileLoopOp loop, LoadTileOp load, Value ring, Va
       users.push_back(inBody);
   llvm::sort(users, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
   LeftOut missing = getLeftOutInBlock(load);
-  bool clears = missing.begin || missing.end;
+  bool clears = (missing.begin || missing.end) &&
+                (!plan.consumer || plan.split.clearedBy[number] == *plan.consumer);
   // The tile is waited for at its load. If sums are split, the load may be placed for the other
   // consumer, so the wait is at the first use. A lagging stage works on another step and waits
   // again. A softmax that recomputes scores uses a tile that its scores have waited for.
@@ -214,8 +215,8 @@ Value ConsumerBuilder::consumeInterval(TileLoopOp loop, Value slot, Value interv
               sharedRange.begin, step);
   }
   useRows(loop, sharedRange.begin, step);
-  for (auto [load, ring] : llvm::zip_equal(BlockPlan::findStreams(loop), block.rings))
-    useStream(loop, load, ring, sharedRange.begin, step);
+  for (auto [number, load] : llvm::enumerate(BlockPlan::findStreams(loop)))
+    useStream(loop, number, load, sharedRange.begin, step);
   if (plan.splitsSums()) {
     passTile(loop, sharedRange.begin, step);
   } else {

@@ -87,6 +87,33 @@ static Value findOnlyPassed(TileLoopOp loop, FloatType element, SetVector<Operat
   return {};
 }
 
+/// Assigns the stream that each consumer reads first in a step to this consumer, which sets missing
+/// rows to zero. Then no consumer reads a tile that another one is still writing to.
+static LogicalResult assignStreams(BlockPlan &plan) {
+  SumSplit &split = plan.split;
+  split.clearedBy.assign(plan.streams.size(), -1);
+  for (auto [consumer, made] : llvm::enumerate(split.made)) {
+    SmallVector<Operation *> inOrder(made.begin(), made.end());
+    llvm::sort(inOrder, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
+    for (Operation *op : inOrder) {
+      auto stream = llvm::find_if(plan.streams, [&](LoadTileOp load) {
+        return llvm::is_contained(op->getOperands(), load.getResult());
+      });
+      if (stream == plan.streams.end())
+        continue;
+      split.clearedBy[stream - plan.streams.begin()] = consumer;
+      break;
+    }
+  }
+  for (auto [load, consumer] : llvm::zip_equal(plan.streams, split.clearedBy)) {
+    LeftOut missing = getLeftOutInBlock(load);
+    if (consumer < 0 && (missing.begin || missing.end))
+      return load->emitOpError() << "expected one consumer that reads a tile with missing rows "
+                                    "first, for consumers that split sums, but got none";
+  }
+  return success();
+}
+
 LogicalResult mlir::flashattn::splitSums(BlockPlan &plan) {
   TileLoopOp loop = plan.loop;
   SumSplit &split = plan.split;
@@ -111,7 +138,7 @@ LogicalResult mlir::flashattn::splitSums(BlockPlan &plan) {
            << "expected one tile of " << plan.schedule.getDotType()
            << " that one consumer passes to the other, for consumers that split sums, but got none";
   split.made[1].set_subtract(split.made[0]);
-  return success();
+  return assignStreams(plan);
 }
 
 //===----------------------------------------------------------------------===//

@@ -242,14 +242,10 @@ static std::string explainPersistenceRefusal(AttentionBackwardOp op, ScheduleAtt
 
 /// Checks the fields, but not the resources, of consumers that compute one accumulator each.
 static std::string explainSplitRefusal(AttentionBackwardOp op, ScheduleAttr schedule) {
-  // Both consumers read each tile of queries, in which one of them would clear missing rows.
+  // Rows of the next sequence would reach dk and dv.
   if (op.hasPackedSequences() || op.getQLen())
     return llvm::formatv("expected no consumers that split sums with {0}",
                          op.getQLen() ? "q_len" : "packed sequences");
-  bool hasOwnPositions = op.hasOffset() || !op.getPerSequence().empty();
-  if (op.hasOwnSequences() && hasOwnPositions && !countsAllRows(op, TileAxis::Queries))
-    return "expected no consumers that split sums where the queries that see a key differ between "
-           "batches";
   HopperAttr hopper = schedule.getHopper();
   constexpr int64_t kSums = 2;
   if (schedule.getTileM() != kRows || schedule.getTileN() > kRows ||

@@ -4,6 +4,9 @@
 // RUN: flash-run %s --device=model:sm_90a --function=causal --verify --model-seeds=2 | FileCheck %s
 // RUN: flash-run %s --device=model:sm_90a --function=window --verify --model-seeds=2 | FileCheck %s
 // RUN: flash-run %s --device=model:sm_90a --function=lengths --verify --model-seeds=2 | FileCheck %s
+// RUN: flash-run %s --device=model:sm_90a --function=hidden --verify --model-seeds=2 --input=2x2x70x256xbf16 \
+// RUN:   --input=2x1x140x256xbf16 --input=2x1x140x256xbf16 --input=2x2x70x256xbf16 --input=2x2x70xf32 \
+// RUN:   --input=2x2x70x256xbf16 --input='2xi32=[30 140]' | FileCheck %s
 // RUN: flash-run %s --device=model:sm_90a --function=kept --verify --model-seeds=2 | FileCheck %s
 // RUN: flash-run %s --device=model:sm_90a --function=capped --verify --model-seeds=2 | FileCheck %s
 // CHECK: model: 2 interleavings from seed 1, no report
@@ -44,6 +47,18 @@ func.func @lengths(%q: tensor<2x2x70x256xbf16>, %k: tensor<2x1x140x256xbf16>, %v
       ins(%q, %k, %v, %o, %lse, %d_o : tensor<2x2x70x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2x2x70x256xbf16>, tensor<2x2x70xf32>, tensor<2x2x70x256xbf16>) bias(%bias : tensor<2x2x1x140xf32>) sink_logits(%sinks : tensor<2xf32>) kv_len(%len : tensor<2xi32>)
        outs(%dqi, %dki, %dvi : tensor<2x2x70x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2x1x140x256xbf16>) d_sink_logits(%dsi : tensor<2xf32>) -> tensor<2x2x70x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2xf32>
   return %r#0, %r#1, %r#2, %r#3 : tensor<2x2x70x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2xf32>
+}
+
+// Queries before position 0 see no key: each consumer clears their rows of one tile.
+func.func @hidden(%q: tensor<2x2x70x256xbf16>, %k: tensor<2x1x140x256xbf16>, %v: tensor<2x1x140x256xbf16>, %o: tensor<2x2x70x256xbf16>, %lse: tensor<2x2x70xf32>, %d_o: tensor<2x2x70x256xbf16>, %len: tensor<2xi32>) -> (tensor<2x2x70x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2x1x140x256xbf16>) {
+  %dqi = tensor.empty() : tensor<2x2x70x256xbf16>
+  %dki = tensor.empty() : tensor<2x1x140x256xbf16>
+  %dvi = tensor.empty() : tensor<2x1x140x256xbf16>
+  %r:3 = flashattn.attention_backward mask(#flashattn.causal)
+      schedule(<tile_m = 64, tile_n = 48, warps = 8, stages = 2, threads_per_row = 4, dot_type = bf16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>)
+      ins(%q, %k, %v, %o, %lse, %d_o : tensor<2x2x70x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2x2x70x256xbf16>, tensor<2x2x70xf32>, tensor<2x2x70x256xbf16>) kv_len(%len : tensor<2xi32>)
+       outs(%dqi, %dki, %dvi : tensor<2x2x70x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2x1x140x256xbf16>) -> tensor<2x2x70x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2x1x140x256xbf16>
+  return %r#0, %r#1, %r#2 : tensor<2x2x70x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2x1x140x256xbf16>
 }
 
 func.func @kept(%q: tensor<1x2x130x256xbf16>, %k: tensor<1x1x200x256xbf16>, %v: tensor<1x1x200x256xbf16>, %o: tensor<1x2x130x256xbf16>, %lse: tensor<1x2x130xf32>, %d_o: tensor<1x2x130x256xbf16>, %attn_mask: tensor<1x1x130x200xi1>) -> (tensor<1x2x130x256xbf16>, tensor<1x1x200x256xbf16>, tensor<1x1x200x256xbf16>) {
