@@ -4,7 +4,7 @@ reads no element of an array on a GPU."""
 from __future__ import annotations
 
 import sys
-from typing import Any, Sequence, Tuple
+from typing import Any, List, Sequence, Tuple
 
 import numpy
 
@@ -72,55 +72,60 @@ def _concat(one: Any, other: Any) -> Any:
     return (sys.modules["jax.numpy"] if _is_jax(one) else numpy).concatenate((one, other), -1)
 
 
-def _greatest_so_far(x: Any, reverse: bool = False) -> Any:
-    """Returns the greatest number up to each element of a row or, with `reverse`, from each element on."""
-    if _tensors.is_torch(x):
-        x = x.flip(-1) if reverse else x
-        found = x.cummax(-1).values
-        return found.flip(-1) if reverse else found
-    if _is_jax(x):
-        return sys.modules["jax"].lax.cummax(x, axis=x.ndim - 1, reverse=reverse)
-    x = x[..., ::-1] if reverse else x
-    found = numpy.maximum.accumulate(x, axis=-1)
-    return numpy.ascontiguousarray(found[..., ::-1] if reverse else found)
-
-
-def runs(ids: Any) -> Tuple[Any, Any]:
-    """Returns, for each element, the first index of its run of equal ids, and the index after the last one."""
-    n = ids.shape[-1]
-    changes, ones = ids[..., 1:] != ids[..., :-1], ids[..., :1] == ids[..., :1]
-    index = count(n, ids)
-    starts = _greatest_so_far(where(_concat(ones, changes), index, 0 * index))
-    ends = n - _greatest_so_far(where(_concat(changes, ones), n - 1 - index, 0 * index), reverse=True)
-    return as_int32("starts", starts), as_int32("ends", ends)
-
-
-def ids_of(starts: Any, n: int) -> Any:
-    """Returns the number of starts up to each of n positions. Starts from n on do not count."""
-    rows = starts.reshape(-1, starts.shape[-1])
-    index = where(rows < n, rows, 0 * rows + n)
-    index = where(index < 0, 0 * index, index) + (n + 1) * count(rows.shape[0], rows)[:, None]
-    marks = 0 * count(rows.shape[0] * (n + 1), rows)
+def _search(rows: Any, numbers: Any, right: bool) -> Any:
+    """Returns, for each of the `numbers` `[N]` or `[B, N]`, how many elements of its row of `rows`, `[M]` or `[B, M]` in
+    ascending order, are less or, with `right`, not greater."""
     if _tensors.is_torch(rows):
-        ones = sys.modules["torch"].ones_like(index)
-        ids = marks.scatter_add(0, index.reshape(-1).long(), ones.reshape(-1)).reshape(-1, n + 1).cumsum(-1)
-    elif _is_jax(rows):
-        ids = marks.at[index.reshape(-1)].add(1).reshape(-1, n + 1).cumsum(-1)
+        return sys.modules["torch"].searchsorted(rows, numbers, right=right, out_int32=True)
+    side = "right" if right else "left"
+    if _is_jax(rows):
+        jax = sys.modules["jax"]
+        search = jax.numpy.searchsorted
+        for _ in rows.shape[:-1]:
+            search = jax.vmap(search, (0, 0, None))
+        return search(rows, numbers, side)
+    if rows.ndim == 1:
+        return numpy.searchsorted(rows, numbers, side).astype(numpy.int32)
+    return numpy.stack([_search(*both, right) for both in zip(rows, numbers)])
+
+
+def _take(rows: Any, index: Any) -> Any:
+    """Returns the elements of each row of `rows` at the indices in the same row of `index`."""
+    if _tensors.is_torch(rows):
+        return rows.gather(-1, index.long())
+    return (sys.modules["jax.numpy"] if _is_jax(rows) else numpy).take_along_axis(rows, index, -1)
+
+
+def runs(ids: Any, with_ends: bool) -> Tuple[Any, Any]:
+    """Returns, for each element, the first index of its run of equal ids and, if asked for, the index after the last
+    one."""
+    # The first element of a row is compared with the last one of the row. The result does not matter, because a run's
+    # number is only compared with others of the row. One sum over all rows is faster on a GPU.
+    if _tensors.is_torch(ids):
+        changes = (ids != ids.roll(1, -1)).reshape(-1)
+        numbers = changes.cumsum(0, dtype=ids.dtype)
     else:
-        numpy.add.at(marks, index.reshape(-1), 1)
-        ids = marks.reshape(-1, n + 1).cumsum(-1)
-    return ids[:, :n].reshape(*starts.shape[:-1], n)
+        library: Any = sys.modules["jax.numpy"] if _is_jax(ids) else numpy
+        numbers = library.cumsum(ids != library.roll(ids, 1, -1), dtype=ids.dtype)
+    numbers = numbers.reshape(ids.shape)
+    return _search(numbers, numbers, right=False), _search(numbers, numbers, right=True) if with_ends else None
 
 
-def _spread_greatest(numbers: Any, to: Any) -> Any:
-    """Returns `numbers`, in which element `to[i]` is at least number i."""
-    if _tensors.is_torch(numbers):
-        return numbers.scatter_reduce(0, to, numbers, "amax")
-    if _is_jax(numbers):
-        return numbers.at[to].max(numbers)
-    found = numbers.copy()
-    numpy.maximum.at(found, to, numbers)
-    return found
+def between(starts: Any, n: int, with_ends: bool) -> Tuple[Any, Any]:
+    """Returns, for each of n positions, the greatest of the ascending `starts` up to it, or 0 if there is none, and, if
+    asked for, the least one after it, or n if there is none."""
+    if isinstance(starts, numpy.ndarray) and (starts[..., 1:] < starts[..., :-1]).any():
+        raise ArgumentError(f"expected starts in ascending order but got {starts.tolist()}")
+    index = count(n, starts)
+    if len(starts.shape) > 1:
+        index = 0 * starts[:, :1] + index
+    numbers, border = _search(starts, index, right=True), 0 * starts[..., :1]
+    first = _take(_concat(border, starts), numbers)
+    first = where(first < 0, 0 * first, first)
+    if not with_ends:
+        return first, None
+    end = _take(_concat(starts, border + n), numbers)
+    return first, where(end > n, 0 * end + n, end)
 
 
 def subtree_ends(parents: Any) -> Any:
@@ -129,40 +134,45 @@ def subtree_ends(parents: Any) -> Any:
     n = parents.shape[-1]
     rows = parents.reshape(-1, n)
     if isinstance(rows, numpy.ndarray):
-        wrong = numpy.argwhere(rows >= numpy.arange(n))
-        if wrong.size:
-            row, node = wrong[0]
-            raise ArgumentError(f"expected the parent of node {node} before the node but got {rows[row, node]}")
-    # Each row gets a node n, above the roots, so that all rows are one array.
-    above = where(rows < 0, 0 * rows + n, rows)
+        return numpy.array([_subtree_ends(row) for row in rows.tolist()], numpy.int32).reshape(parents.shape)
+    # Each row gets a node n above the roots, which is the last child of itself, so that all rows are one array.
+    above = where((rows < 0) | (rows > n), 0 * rows + n, rows)
     first = (n + 1) * count(rows.shape[0], rows)[:, None]
     up = (_concat(above, 0 * above[:, :1] + n) + first).reshape(-1)
-    own = (0 * first + count(n + 1, rows)[None]).reshape(-1)
     if _tensors.is_torch(up):
         up = up.long()
-    ends, depths = own + 1, where(own < n, 0 * own + 1, 0 * own)
-    # After t steps, `up` is 2^t generations above a node, and the numbers of a node count all closer generations.
-    for _ in range(max(n - 1, 0).bit_length()):
-        ends, depths, up = _spread_greatest(ends, up), depths + depths[up], up[up]
-    ends = ends.reshape(-1, n + 1)[:, :n]
-    if isinstance(parents, numpy.ndarray):
-        _check_order(rows, ends, depths.reshape(-1, n + 1)[:, :n])
+        order = up.argsort(stable=True)
+        siblings = order.roll(-1)
+        has_next = up[siblings] == up[order]
+        after = (0 * up).scatter(0, order, where(has_next, siblings, 0 * up - 1))
+    else:
+        jnp = sys.modules["jax.numpy"]
+        order = jnp.argsort(up, stable=True)
+        siblings = jnp.roll(order, -1)
+        after = up.at[order].set(jnp.where(up[siblings] == up[order], siblings, -1))
+    # A node ends where the next sibling of the closest node above it that has one begins.
+    own = count(up.shape[0], rows)
+    closest = where(after < 0, up, own)
+    for _ in range(n.bit_length()):
+        closest = closest[closest]
+    ends = after[closest].reshape(-1, n + 1)[:, :n] - first
     return dense(as_int32("ends", ends.reshape(parents.shape)))
 
 
-def _check_order(parents: numpy.ndarray, ends: numpy.ndarray, depths: numpy.ndarray) -> None:
-    # In depth-first order, the nodes whose subtrees span a node are those above it.
-    spans = numpy.zeros((parents.shape[0], parents.shape[1] + 1), numpy.int64)
-    spans[:, :-1] += 1
-    for row, own in enumerate(ends):
-        numpy.subtract.at(spans[row], own, 1)
-    wrong = numpy.argwhere(numpy.cumsum(spans, axis=1)[:, :-1] != depths)
-    if wrong.size:
-        row, node = wrong[0]
-        raise ArgumentError(
-            f"expected parents in depth-first order but got node {node}, with parent {parents[row, node]}, among the "
-            "nodes below another one"
-        )
+def _subtree_ends(parents: Sequence[int]) -> Sequence[int]:
+    ends = [len(parents)] * len(parents)
+    path: List[int] = []  # from a root to the previous node
+    for node, parent in enumerate(parents):
+        if parent >= node:
+            raise ArgumentError(f"expected the parent of node {node} before the node but got {parent}")
+        while path and path[-1] != parent:
+            ends[path.pop()] = node
+        if parent >= 0 and not path:
+            raise ArgumentError(
+                f"expected parents in depth-first order but got node {node} apart from the nodes below its parent {parent}"
+            )
+        path.append(node)
+    return ends
 
 
 def _check_ranges(begins: numpy.ndarray, lasts: numpy.ndarray) -> None:

@@ -312,8 +312,8 @@ def documents(
 
     Args:
       ids: `[N]` or `[B, N]`, integers: the document of each position. Equal ids side by side are one document.
-      starts: instead of ids, `[D]` or `[B, D]`: the first position of each of D documents, in order. The first document
-        starts at 0 in any case, and starts from `length` on do not count, so `cu_seqlens` is valid.
+      starts: instead of ids, `[D]` or `[B, D]`: the first position of each of D documents, in order, which is checked
+        for arrays of NumPy only. The first document starts at 0 in any case, and starts from `length` on do not count, so `cu_seqlens` is valid.
       length: N, with starts.
       causal: whether a query sees only keys up to its own position. This takes less time than an intersection with the
         causal mask.
@@ -323,22 +323,21 @@ def documents(
     """
     if (ids is None) == (starts is None):
         raise ArgumentError(f"expected ids or starts of documents but got {'none' if ids is None else 'both'}")
-    numbers: Any
     if ids is not None:
         if length is not None:
             raise ArgumentError(f"expected no length with ids of documents but got {length!r}")
-        numbers = _arrays.to_array("ids", ids, (1, 2))
-    else:
-        if length is None:
-            raise ArgumentError("expected a length with starts of documents but got None")
-        numbers = _arrays.ids_of(_arrays.to_array("starts", starts, (1, 2)), _count("length", length))
-    return _runs_of(numbers, causal)
+        return _between(*_arrays.runs(_arrays.to_array("ids", ids, (1, 2)), with_ends=not causal))
+    if length is None:
+        raise ArgumentError("expected a length with starts of documents but got None")
+    numbers = _arrays.to_array("starts", starts, (1, 2))
+    return _between(*_arrays.between(numbers, _count("length", length), with_ends=not causal))
 
 
-def _runs_of(ids: Any, is_causal: bool) -> Mask:
-    first, end = _arrays.runs(ids)
+def _between(first: Any, end: Any) -> Mask:
+    """Returns the mask of the keys from the `first` one of each query to that before its `end`, or to the query itself
+    without an end."""
     # Numbers of queries alone: the forward pass then needs no list of tiles.
-    if is_causal:
+    if end is None:
         return _set("p - k >= 0, k - query0 >= 0", per_query=[first])
     return _set("k - query0 >= 0, query1 - 1 - k >= 0", per_query=[first, end])
 
@@ -355,15 +354,16 @@ def shared_question(n: Numbers, ids: Positions) -> Mask:
     Raises:
       ArgumentError: the arguments are no tensors of integers of these ranks.
     """
-    return prefix(n) & causal | _runs_of(_arrays.to_array("ids", ids, (1, 2)), is_causal=True)
+    answers = _between(*_arrays.runs(_arrays.to_array("ids", ids, (1, 2)), with_ends=False))
+    return prefix(n) & causal | answers
 
 
 def tree(parents: Positions) -> Mask:
     """Returns the mask of a forest of tokens: a query sees its own key and those of the nodes above it, up to a root.
     For as many keys as queries, as in a tree of drafts that are verified together.
 
-    The last position below each node is computed here on the device of `parents`, in time that is linear in the nodes,
-    times the logarithm of their number. Later writes to `parents` have no effect.
+    The last position below each node is computed here on the device of `parents`. Later writes to `parents` have no
+    effect.
 
     Args:
       parents: `[N]` or `[B, N]`, integers: the index of each node's parent; a root has a negative one. Nodes are in
