@@ -261,10 +261,10 @@ std::string SymbolMask::operandClauses() const {
 // Values
 //===----------------------------------------------------------------------===//
 
-constexpr int64_t kLeast = std::numeric_limits<int32_t>::min();
-constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-constexpr int64_t extremes[] = {
-    kMost, kLeast, kMost - 1, kLeast + 1, kMost / 2, -kMost - 60, (kLeast + 5) / 2 + 7, -1};
+constexpr int32_t kLeast = std::numeric_limits<int32_t>::min();
+constexpr int32_t kMost = std::numeric_limits<int32_t>::max();
+constexpr int32_t extremes[] = {
+    kMost, kLeast, kMost - 1, kLeast + 1, kMost / 2, kLeast + 60, (kLeast + 5) / 2 + 7, -1};
 
 /// The queries or keys of a sequence whose symbols are drawn.
 struct SymbolMask::Indices {
