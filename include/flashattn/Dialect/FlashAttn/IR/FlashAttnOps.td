@@ -105,8 +105,10 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
     - A7: elements past Nq, Nk or `kv_len` have no effect, whatever memory contains there, and only
       `o` and `lse` are written. `kv_len` is clamped to the range from 0 to Nk. Keys outside the
       range from the first to the last key that the mask shows to any query of the batch have no
-      effect either. The range is derived from the mask's sets; for sets with `mod`, `floordiv` or
-      multiples of `p` or `k`, it may be larger than necessary.
+      effect either. The range is derived from the mask's sets and, for symbols per sequence (Y1),
+      from their values. It may be larger than necessary for sets with `mod`, `floordiv` or
+      multiples of `p` or `k`, and for sets with symbols per query or per key (Y2), which count as
+      if they could have any value.
     - A8: `+inf` or NaN in a visible score produces NaN in that row and in no other row. An infinity
       or NaN in `v` may produce NaN even in a row that does not see its key, if the key is in the
       range of A7: the probability is 0, and 0 times an infinity or NaN is NaN.
@@ -154,8 +156,9 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
     - P2: an entry of the table has no effect, whatever it contains, if no query of its sequence
       sees a key of its page, and neither does such a page. That applies to pages past
       `kv_len[b]`, before a window, and between the parts of a mask, except for sets with `mod`,
-      `floordiv` or multiples of `p` or `k`. The caller is responsible for all other entries, from 0
-      to pages - 1: another entry reads as a page of zeros or as other memory.
+      `floordiv` or multiples of `p` or `k`, and for sets with symbols per query or per key (Y2).
+      The caller is responsible for all other entries, from 0 to pages - 1: another entry reads as a
+      page of zeros or as other memory.
     - P3: with `leftpad_k`, key `j` is row `leftpad_k[b] + j` of the rows of its batch: of `k[b]`,
       or of the pages of the sequence. The paddings are clamped to the range from 0 to the number of
       these rows, and Nk is at most the number of rows that follow. Rows of padding have no effect.
@@ -179,7 +182,10 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
       `[1, Hq, T]`, with dimensions of size 1 broadcast. With `page_table`, `per_key` counts the
       keys of a sequence: `[B, Hkv, P S]`. A tile is tested with the least and the greatest value of
       a symbol in its rows, so that tiles without a visible pair may be visited where a set depends
-      on several such symbols, or on one and on the index beside it; a remark reports that.
+      on several such symbols, on one with both signs, in an equation, in `mod` or in `floordiv`, or
+      on one and on the index beside it (`p` for queries, `k` for keys). A remark reports that, and
+      every set that depends on symbols per key or, for `dk` and `dv`, per query. Where keys are
+      split, values per key skip no tile.
     - M7: `mask`, `attn_mask`, `kv_len` and `bias` can be combined; all of them apply. Packed
       sequences, `q_len`, `page_table` and `leftpad_k` exclude `attn_mask` and `bias`, and
       `cu_seqlens_k` excludes `page_table` and `leftpad_k`.
@@ -321,12 +327,12 @@ def FlashAttn_AttentionBackwardOp : FlashAttn_DestinationOp<"attention_backward"
       `1 - tanh^2`.
     - B7: a hidden pair contributes to no gradient. A row that sees no key has zero gradients, and
       its `d_lse` is ignored. Keys from `kv_len` on have zero gradients. Keys outside the range of
-      A7 have no effect on any gradient; likewise, queries outside the range from the first to the
-      last query that sees a key have no effect on `dk` and `dv`. For such queries, B3 uses the
-      passed `o` and `lse`, because these may include more keys; if their values are infinite or
-      NaN, those of A6 are used instead. Within these ranges of keys and queries, 0 times an
-      infinity or NaN may produce NaN: in `dq`, from `k` at keys that a row does not see; in `dk`
-      and `dv`, from any operand at queries that do not see a key.
+      A7 have no effect on any gradient; likewise, queries outside the range, derived in the same
+      way, from the first to the last query that sees a key have no effect on `dk` and `dv`. For
+      such queries, B3 uses the passed `o` and `lse`, because these may include more keys; if their
+      values are infinite or NaN, those of A6 are used instead. Within these ranges of keys and
+      queries, 0 times an infinity or NaN may produce NaN: in `dq`, from `k` at keys that a row does
+      not see; in `dk` and `dv`, from any operand at queries that do not see a key.
     - B8: gradients are written in the types of the operands and accumulated in f32.
     - S3: rows that belong to no sequence have zero gradients.
 
