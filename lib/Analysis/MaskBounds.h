@@ -151,6 +151,9 @@ FlatSet flatten(IntegerSet set, TileAxis axis, const Columns &columns);
 /// Returns `set` with nothing known of its symbols after nq and nk.
 FlatSet flatten(IntegerSet set, TileAxis axis);
 
+/// Returns how `set` changes with the symbol in column `column`. Dropped constraints do not count.
+SymbolChange getChange(const FlatSet &set, unsigned column);
+
 /// Bounds of X: rows in which the coefficient of X is positive (lower), negative (upper) or 0
 /// (conditions).
 struct Bounds {

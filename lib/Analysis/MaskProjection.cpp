@@ -252,17 +252,11 @@ static bool areRangesAttained(const FlatSet &set) {
   };
   bool isLost = false;
   for (auto [i, range] : llvm::enumerate(set.columns.getRanges())) {
-    unsigned column = y + 1 + i;
-    bool rises = false, falls = false;
-    for (const Row &row : set.inequalities) {
-      rises |= row[column] > 0;
-      falls |= row[column] < 0;
-    }
-    bool isExtreme = !anyUses(set.equalities, column) && !anyUses(set.dividends, column);
-    if (!rises && !falls && isExtreme)
+    SymbolChange change = getChange(set, y + 1 + i);
+    if (change == SymbolChange::None)
       continue;
     ++found;
-    isLost |= !range || !isExtreme || (rises && falls);
+    isLost |= !range || change == SymbolChange::Unknown;
   }
   bool usesY =
       anyUses(set.inequalities, y) || anyUses(set.equalities, y) || anyUses(set.dividends, y);

@@ -1,6 +1,6 @@
 //===- MaskSymbols.cpp - what an op knows of its mask's symbols -----------===//
 
-#include "flashattn/Analysis/MaskTiles.h"
+#include "MaskBounds.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 
 using namespace mlir;
@@ -22,6 +22,24 @@ SmallVector<SymbolKnowledge> flashattn::getSymbolKnowledge(AttentionOpInterface 
   known.append(op.getPerKey().size(),
                areKeysTiled ? SymbolKnowledge::Nothing : SymbolKnowledge::Range);
   return known;
+}
+
+SymbolChange bounds::getChange(const FlatSet &set, unsigned column) {
+  auto isUsed = [&](const Row &row) { return row[column] != 0; };
+  bool rises = false, falls = false;
+  for (const Row &row : set.inequalities) {
+    rises |= row[column] > 0;
+    falls |= row[column] < 0;
+  }
+  if ((rises && falls) || llvm::any_of(set.equalities, isUsed) ||
+      llvm::any_of(set.dividends, isUsed))
+    return SymbolChange::Unknown;
+  return rises ? SymbolChange::Grows : falls ? SymbolChange::Shrinks : SymbolChange::None;
+}
+
+SymbolChange flashattn::getSymbolChange(IntegerSet set, unsigned i) {
+  bounds::FlatSet flat = bounds::flatten(set, TileAxis::Keys);
+  return flat.complete ? bounds::getChange(flat, flat.columns.getSymbol(i)) : SymbolChange::Unknown;
 }
 
 // M3

@@ -8,6 +8,8 @@
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/AffineExpr.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/InterleavedRange.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -92,16 +94,24 @@ namespace {
 /// Draws and counts the tiles of a mask. A line stands for `tileM` queries and a character for
 /// `tileN` keys, or vice versa.
 struct TileMap : TileMapSizes {
-  TileMap(const TileMapSizes &sizes, TileAxis axis, ArrayRef<IntegerSet> visible)
-      : TileMapSizes(sizes), axis(axis), visible(visible) {
+  TileMap(const TileMapSizes &sizes, TileAxis axis, ArrayRef<IntegerSet> sets)
+      : TileMapSizes(sizes), axis(axis),
+        visible(llvm::filter_to_vector(sets, [&](IntegerSet set) { return hasValues(set); })),
+        certain(plan(visible)) {
+    if (visible.size() != sets.size())
+      possible.emplace(plan(sets));
     for (IntegerSet set : visible)
       for (AffineExpr constraint : set.getConstraints())
         constraint.walk([&](AffineExpr) { ++termsOfPair; });
   }
 
   TileAxis axis; ///< the axis whose tiles are characters
-  ArrayRef<IntegerSet> visible;
-  int64_t full = 0, partial = 0, empty = 0, pairs = 0;
+  /// The sets whose symbols all have values, and the intervals of these sets. Without a value for a
+  /// symbol of another set, `possible` are the intervals of all sets, for any values.
+  SmallVector<IntegerSet> visible;
+  TileIntervalPlan certain;
+  std::optional<TileIntervalPlan> possible;
+  int64_t full = 0, partial = 0, open = 0, empty = 0, pairs = 0;
   bool countsAll = true; ///< whether `pairs` includes every visible pair
 
   bool areLinesQueries() const { return axis == TileAxis::Keys; }
@@ -110,12 +120,24 @@ struct TileMap : TileMapSizes {
 
   /// Returns the line that begins at query (or key) `first`, with a character for each tile, and
   /// counts its tiles.
-  std::string draw(const TileIntervalPlan &plan, Location loc, int64_t first);
+  std::string draw(Location loc, int64_t first);
 
 private:
   /// The maximum number of evaluated terms, about one second.
   static constexpr int64_t kMostTerms = int64_t(1) << 27;
 
+  bool hasValues(IntegerSet set) const {
+    return llvm::all_of(llvm::seq<unsigned>(2 + symbols.size(), set.getNumSymbols()),
+                        [&](unsigned i) {
+                          return llvm::none_of(set.getConstraints(), [&](AffineExpr constraint) {
+                            return constraint.isFunctionOfSymbol(i);
+                          });
+                        });
+  }
+  TileIntervalPlan plan(ArrayRef<IntegerSet> sets) const {
+    return {sets, axis, tileN,
+            SmallVector<SymbolKnowledge>(symbols.size(), SymbolKnowledge::Value)};
+  }
   void countPairs(int64_t p, int64_t k, int64_t queries, int64_t keys);
 
   int64_t termsOfPair = 1, termsLeft = kMostTerms;
@@ -135,7 +157,7 @@ void TileMap::countPairs(int64_t p, int64_t k, int64_t queries, int64_t keys) {
       pairs += isVisible(visible, p + i, k + j, values);
 }
 
-std::string TileMap::draw(const TileIntervalPlan &plan, Location loc, int64_t first) {
+std::string TileMap::draw(Location loc, int64_t first) {
   // The intervals are folded from constants in a scratch module.
   OwningOpRef<ModuleOp> scratch = ModuleOp::create(loc);
   OpBuilder builder = OpBuilder::atBlockEnd(scratch->getBody());
@@ -150,9 +172,17 @@ std::string TileMap::draw(const TileIntervalPlan &plan, Location loc, int64_t fi
     Value value = constant(symbol);
     values.others.push_back({value, value});
   }
-  for (const TileInterval &interval :
-       plan.emit(builder, loc, constant(start), constant(start + rows - 1), constant(offset),
-                 values)) {
+  auto emit = [&](const TileIntervalPlan &plan) {
+    return plan.emit(builder, loc, constant(start), constant(start + rows - 1), constant(offset),
+                     values);
+  };
+  if (possible)
+    for (const TileInterval &interval : emit(*possible)) {
+      int64_t begin = *getConstantIntValue(interval.begin),
+              end = *getConstantIntValue(interval.end);
+      std::fill(line.begin() + begin, line.begin() + std::max(begin, end), '?');
+    }
+  for (const TileInterval &interval : emit(certain)) {
     int64_t begin = *getConstantIntValue(interval.begin);
     int64_t fullBegin = *getConstantIntValue(interval.fullBegin);
     int64_t fullEnd = *getConstantIntValue(interval.fullEnd);
@@ -173,24 +203,23 @@ std::string TileMap::draw(const TileIntervalPlan &plan, Location loc, int64_t fi
         countPairs(offset + t * tileN, start, columns, rows);
     }
   }
+  open += llvm::count(line, '?');
   empty += llvm::count(line, '.');
   return line;
 }
 
 /// Returns the character that represents several tiles.
 static char merge(StringRef tiles) {
-  return tiles.find_first_not_of('#') == StringRef::npos   ? '#'
-         : tiles.find_first_not_of('.') == StringRef::npos ? '.'
-                                                           : '+';
+  return tiles.find_first_not_of('#') == StringRef::npos    ? '#'
+         : tiles.find_first_not_of('.') == StringRef::npos  ? '.'
+         : tiles.find_first_not_of("?.") == StringRef::npos ? '?'
+                                                            : '+';
 }
 
 void flashattn::printTileMap(raw_ostream &os, MaskAttrInterface mask, ArrayRef<IntegerSet> visible,
                              Location loc, const TileMapSizes &sizes, TileAxis axis) {
   constexpr int64_t kMost = 100; // maximum number of characters along an axis
   TileMap map(sizes, axis, visible);
-  TileIntervalPlan plan(
-      visible, map.axis, map.tileN,
-      SmallVector<SymbolKnowledge>(map.symbols.size(), SymbolKnowledge::Value));
   int64_t down = llvm::divideCeil(llvm::divideCeil(map.getLineLength(), map.tileM), kMost);
   int64_t across = llvm::divideCeil(llvm::divideCeil(map.getLength(), map.tileN), kMost);
 
@@ -203,6 +232,8 @@ void flashattn::printTileMap(raw_ostream &os, MaskAttrInterface mask, ArrayRef<I
      << ", tile-n = " << map.tileN << ", offset = " << map.offset;
   if (!map.symbols.empty())
     os << ", symbols = " << llvm::interleaved_array(map.symbols);
+  if (map.possible)
+    os << ", any values of " << (map.symbols.empty() ? "symbols" : "other symbols");
   if (!map.areLinesQueries())
     os << ", a line for tile-m keys, a character for tile-n queries";
   if (down > 1 || across > 1)
@@ -211,7 +242,7 @@ void flashattn::printTileMap(raw_ostream &os, MaskAttrInterface mask, ArrayRef<I
   for (int64_t first = 0; first < map.getLineLength();) {
     SmallVector<std::string> lines;
     for (int64_t i = 0; i < down && first < map.getLineLength(); ++i, first += map.tileM)
-      lines.push_back(map.draw(plan, loc, first));
+      lines.push_back(map.draw(loc, first));
     for (size_t tile = 0; tile < lines.front().size(); tile += across) {
       std::string tiles;
       for (const std::string &line : lines)
@@ -220,9 +251,13 @@ void flashattn::printTileMap(raw_ostream &os, MaskAttrInterface mask, ArrayRef<I
     }
     os << "\n";
   }
-  os << map.full << " full (#), " << map.partial << " partial (+), " << map.empty
-     << " not visited (.); " << (map.countsAll ? "" : "at least ") << map.pairs << " of "
-     << map.nq * map.nk << " pairs visible\n";
+  os << map.full << " full (#), " << map.partial << " partial (+), ";
+  if (map.possible) {
+    os << map.open << " that the values decide (?), " << map.empty << " never visited (.)\n";
+    return;
+  }
+  os << map.empty << " not visited (.); " << (map.countsAll ? "" : "at least ") << map.pairs
+     << " of " << map.nq * map.nk << " pairs visible\n";
 }
 
 /// Emits the remark about a map directly before the map.
@@ -269,11 +304,23 @@ LogicalResult PrintMaskTiles::draw(AttentionOpInterface op) {
   map.nq = numQueries;
   map.nk = numKeys;
   map.offset = start;
-  if (symbols.size() != op.countSymbols())
-    return op->emitError() << "expected option 'symbols' with " << op.countSymbols()
-                           << " values, one for each operand of per_sequence, per_query and "
-                              "per_key, but got "
-                           << symbols.size();
+  if (symbols.size() != op.countSymbols()) {
+    SmallVector<std::string> operands;
+    for (auto [clause, count] : {std::pair("per_sequence", op.getPerSequence().size()),
+                                 std::pair("per_query", op.getPerQuery().size()),
+                                 std::pair("per_key", op.getPerKey().size())})
+      for (size_t i = 0; i < count; ++i)
+        operands.push_back(llvm::formatv("{0}[{1}]", clause, i));
+    InFlightDiagnostic error = op->emitError();
+    if (operands.empty())
+      return error << "expected no option 'symbols' for an op without per_sequence, per_query and "
+                      "per_key but got "
+                   << symbols.size() << (symbols.size() == 1 ? " number" : " numbers");
+    return error << "expected option 'symbols' with a number for each of "
+                 << llvm::join(operands, ", ") << ", as in 'symbols="
+                 << llvm::join(SmallVector<StringRef>(operands.size(), "0"), ",") << "', but got "
+                 << (symbols.empty() ? "none" : std::to_string(symbols.size()));
+  }
   for (int64_t symbol : symbols)
     if (!llvm::isInt<32>(symbol))
       return op->emitError() << "expected values from " << std::numeric_limits<int32_t>::min()

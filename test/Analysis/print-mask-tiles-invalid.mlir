@@ -4,11 +4,13 @@
 // RUN: not flash-opt %s -flashattn-print-mask-tiles="nq=4 nk=8" 2>&1 | FileCheck %s --check-prefix=OFFSET
 // RUN: not flash-opt %s -flashattn-print-mask-tiles="nq=2147483648 nk=8" 2>&1 | FileCheck %s --check-prefix=SIZE
 // RUN: not flash-opt %s -flashattn-print-mask-tiles="nq=1000000 nk=1000000 offset=0" 2>&1 | FileCheck %s --check-prefix=TILES
+// RUN: not flash-opt %s -flashattn-print-mask-tiles="nq=4 nk=8 offset=0 symbols=1" 2>&1 | FileCheck %s --check-prefix=SYMBOLS
 // RUN: flash-opt %s -flashattn-print-mask-tiles="nq=4 nk=8 offset=0" | FileCheck %s --check-prefix=OK
 
 // MISSING: expected option 'nq' for the dynamic size in 'tensor<1x1x?x16xf32>'
-// ZERO: print-mask-tiles-invalid.mlir:16:1: error: expected option 'nq' of at least 1 but got 0
+// ZERO: print-mask-tiles-invalid.mlir:18:1: error: expected option 'nq' of at least 1 but got 0
 // TILE: expected option 'tile-n' of at least 1 but got -1
+// SYMBOLS: expected no option 'symbols' for an op without per_sequence, per_query and per_key but got 1 number
 // OFFSET: expected option 'offset' or a constant offset of the op but got neither
 // SIZE: expected a size from 1 to 2147483647 for 'nq' but got 2147483648
 // TILES: expected at most 67108864 tiles but got 15625 by 15625; decrease 'nq' or 'nk', or increase 'tile-m' or 'tile-n'

@@ -26,8 +26,8 @@
 // CHECK-NEXT: {{^}}.......+{{$}}
 // NONE: symbols = [-2147483648, 2147483647]
 // NONE: 0 full (#), 0 partial (+), 64 not visited (.); 0 of 4096 pairs visible
-// MISSING: expected option 'symbols' with 2 values, one for each operand of per_sequence, per_query and per_key, but got 0
-// MORE: expected option 'symbols' with 2 values, one for each operand of per_sequence, per_query and per_key, but got 3
+// MISSING: expected option 'symbols' with a number for each of per_sequence[0], per_query[0], as in 'symbols=0,0', but got none
+// MORE: expected option 'symbols' with a number for each of per_sequence[0], per_query[0], as in 'symbols=0,0', but got 3
 // WIDE: expected values from -2147483648 to 2147483647 for 'symbols' but got 2147483648
 #document = affine_set<(p, k)[nq, nk, prefix, start] : (p - k >= 0, k - start >= 0)>
 #prefix = affine_set<(p, k)[nq, nk, prefix] : (prefix - 1 - k >= 0)>

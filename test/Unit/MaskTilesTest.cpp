@@ -465,6 +465,24 @@ TEST_F(MaskTiles, RangesEndAtVisibleRows) {
   EXPECT_GT(numEmpty, 20);
 }
 
+// How a set changes with its symbols. Equations, divisions and both signs have no direction.
+TEST_F(MaskTiles, SymbolChanges) {
+  constexpr auto None = SymbolChange::None, Grows = SymbolChange::Grows,
+                 Shrinks = SymbolChange::Shrinks, Unknown = SymbolChange::Unknown;
+  std::pair<const char *, std::array<SymbolChange, 2>> cases[] = {
+      {"(p, k)[nq, nk, a, b] : (p - k >= 0, k - a >= 0)", {Shrinks, None}},
+      {"(p, k)[nq, nk, a, b] : (p - k >= 0, 2 * b - 1 - p >= 0)", {None, Grows}},
+      {"(p, k)[nq, nk, a, b] : (k - a >= 0, a + b - k >= 0)", {Unknown, Grows}},
+      {"(p, k)[nq, nk, a, b] : (k - a == 0, k - b floordiv 2 >= 0)", {Unknown, Unknown}},
+      {"(p, k)[nq, nk, a, b] : (k - b mod 4 >= 0, k - nq >= 0)", {None, Unknown}},
+  };
+  for (const auto &[text, changes] : cases) {
+    auto set = cast<IntegerSetAttr>(parseAttribute("affine_set<" + std::string(text) + ">", &ctx));
+    for (unsigned i : {0, 1})
+      EXPECT_EQ(getSymbolChange(set.getValue(), i), changes[i]) << text << ", symbol " << i;
+  }
+}
+
 // Bounds that need no loop are constants for all lengths.
 TEST_F(MaskTiles, SymbolicBoundsFold) {
   Location loc = UnknownLoc::get(&ctx);

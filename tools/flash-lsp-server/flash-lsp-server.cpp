@@ -2,12 +2,14 @@
 //
 // Upstream's server with the project's dialects. The server has no hook for the text of a hover, so
 // this tool is a proxy between server and client: it forwards every message, tracks the text of the
-// documents, and adds the tile map of a mask to the responses to hovers.
+// documents, and adds the tile map of a mask to the responses to hovers, and what is known of the
+// numbers that the mask reads from tensors.
 //
 //===----------------------------------------------------------------------===//
 
 #include "flashattn/Analysis/MaskTiles.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "flashattn/Dialect/FlashAttn/IR/MaskText.h"
 #include "flashattn/InitAll.h"
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/AsmParser/AsmParserState.h"
@@ -43,17 +45,147 @@ constexpr int64_t kLength = 1024, kMostPairs = int64_t(1) << 22;
 
 static std::string inFence(StringRef picture) { return ("```\n" + picture + "```\n").str(); }
 
+/// Returns how the pairs that any of `sets` shows change with symbol `i`, counted after nq and nk:
+/// a sentence, and which values of several show the most pairs. Both are empty if the symbol does
+/// not count.
+static std::pair<StringRef, StringRef> describeChange(ArrayRef<IntegerSet> sets, unsigned i) {
+  bool grows = false, shrinks = false, isUnknown = false;
+  for (IntegerSet set : sets) {
+    if (i + 2 >= set.getNumSymbols())
+      continue;
+    SymbolChange change = getSymbolChange(set, i);
+    grows |= change == SymbolChange::Grows;
+    shrinks |= change == SymbolChange::Shrinks;
+    isUnknown |= change == SymbolChange::Unknown;
+  }
+  if (isUnknown)
+    return {"A set has it with both signs, in an equation, or in `mod` or `floordiv`.",
+            "least and the greatest"};
+  if (grows && shrinks)
+    return {"Greater values show more pairs of one set and fewer of another.",
+            "least and the greatest"};
+  if (grows)
+    return {"Greater values show more pairs.", "greatest"};
+  if (shrinks)
+    return {"Greater values show fewer pairs.", "least"};
+  return {};
+}
+
 static std::string drawMask(MaskAttrInterface mask) {
   std::string picture;
   llvm::raw_string_ostream os(picture);
   TileMapSizes sizes{kLength, kLength, /*offset=*/0, /*tileM=*/64, /*tileN=*/64};
-  printTileMap(os, mask, mask.getVisibleSets(), UnknownLoc::get(mask.getContext()), sizes);
-  return "Tile map:\n\n" + inFence(picture);
+  SmallVector<IntegerSet> sets = mask.getVisibleSets();
+  printTileMap(os, mask, sets, UnknownLoc::get(mask.getContext()), sizes);
+  unsigned symbols = 2;
+  for (IntegerSet set : sets)
+    symbols = std::max(symbols, set.getNumSymbols());
+  std::string text;
+  if (symbols > 2)
+    text = "The mask reads tensors: its symbols from s2 on are the operands of `per_sequence`, "
+           "`per_query` and `per_key` of the op, in this order.\n\n";
+  for (unsigned i = 2; i < symbols; ++i)
+    if (StringRef change = describeChange(sets, i - 2).first; !change.empty())
+      text += llvm::formatv("- `s{0}`: {1}\n", i, change);
+  return text + (symbols > 2 ? "\n" : "") + "Tile map:\n\n" + inFence(picture);
 }
+
+//===----------------------------------------------------------------------===//
+// Symbols
+//===----------------------------------------------------------------------===//
+
+/// Returns the name of a value in the document.
+static std::string getName(const AsmParserState &state, Value value) {
+  auto getText = [](SMRange range) {
+    const char *begin = range.Start.getPointer();
+    return range.isValid() ? std::string(begin, range.End.getPointer() - begin) : "a value";
+  };
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    const AsmParserState::BlockDefinition *block = state.getBlockDef(argument.getOwner());
+    bool isKnown = block && argument.getArgNumber() < block->arguments.size();
+    return getText(isKnown ? block->arguments[argument.getArgNumber()].loc : SMRange());
+  }
+  auto result = cast<OpResult>(value);
+  SMRange group;
+  unsigned number = result.getResultNumber(), first = 0, end = result.getOwner()->getNumResults();
+  if (const AsmParserState::OperationDefinition *op = state.getOpDef(result.getOwner()))
+    for (const auto &[start, definition] : op->resultGroups) {
+      if (start > number) {
+        end = start;
+        break;
+      }
+      first = start, group = definition.loc;
+    }
+  return getText(group) + (end - first > 1 ? "#" + std::to_string(number - first) : "");
+}
+
+/// Returns the sets of an op whose mask reads tensors, the operands that bind their symbols, and
+/// how kernels test tiles with the values; empty for another mask.
+static std::string describeSymbols(AttentionOpInterface op, const AsmParserState &state,
+                                   int64_t tileN) {
+  struct Symbol {
+    std::string name, operand;
+    StringRef unit; ///< for which there is a value each
+  };
+  SmallVector<Symbol> symbols;
+  for (auto [clause, unit, operands] : {std::tuple("per_sequence", "sequence", op.getPerSequence()),
+                                        {"per_query", "query", op.getPerQuery()},
+                                        {"per_key", "key", op.getPerKey()}})
+    for (auto [i, value] : llvm::enumerate(operands)) {
+      std::string type;
+      llvm::raw_string_ostream(type) << value.getType();
+      symbols.push_back(
+          {llvm::formatv("{0}{1}", unit, i),
+           llvm::formatv("{0}[{1}] = {2} : {3}", clause, i, getName(state, value), type), unit});
+    }
+  if (symbols.empty())
+    return {};
+  auto names = llvm::map_to_vector(symbols, [](const Symbol &symbol) { return symbol.name; });
+  SmallVector<IntegerSet> sets = op.getVisibleSets();
+  std::string text = "The mask reads tensors. It shows the pairs of any of these sets:\n\n```\n";
+  for (IntegerSet set : sets)
+    text += toText(set, names) + "\n";
+  text += "```\n";
+
+  for (auto [i, symbol] : llvm::enumerate(symbols)) {
+    auto [change, tested] = describeChange(sets, i);
+    text += llvm::formatv("- `{0}` is `{1}`, a value for each {2}. ", symbol.name, symbol.operand,
+                          symbol.unit);
+    if (change.empty()) {
+      text += "No set depends on it.\n";
+      continue;
+    }
+    text += change;
+    if (symbol.unit == "sequence") {
+      text += " A tile is tested with the value of its sequence.\n";
+      continue;
+    }
+    bool ofKeys = symbol.unit == "key";
+    text += llvm::formatv(" A tile is tested with the {0} value of its {1}{2}.\n", tested,
+                          ofKeys ? "keys" : "queries",
+                          ofKeys && isa<AttentionOp>(*op) ? ", unless keys are split" : "");
+  }
+
+  text += "\n";
+  for (TileAxis axis : {TileAxis::Keys, TileAxis::Queries}) {
+    if (axis == TileAxis::Queries && !isa<AttentionBackwardOp>(*op))
+      break;
+    bool isExact = TileIntervalPlan(sets, axis, tileN, getSymbolKnowledge(op, axis)).isExact();
+    text += llvm::formatv(isExact ? "Kernels visit only tiles of {0} {1} with a visible pair.\n"
+                                  : "Kernels may visit tiles of {0} {1} without a visible pair, "
+                                    "as a remark of the compiler says.\n",
+                          tileN, axis == TileAxis::Keys ? "keys" : "queries");
+  }
+  return text + "\n";
+}
+
+//===----------------------------------------------------------------------===//
+// Ops
+//===----------------------------------------------------------------------===//
 
 /// Draws the mask of an op with the op's own lengths, offset and tile sizes, as far as they are
 /// static.
-static std::string drawOp(AttentionOpInterface op) {
+static std::string drawOp(AttentionOpInterface op, const AsmParserState &state) {
   MaskAttrInterface mask = op.getMaskAttr();
   if (!mask)
     return {};
@@ -78,7 +210,8 @@ static std::string drawOp(AttentionOpInterface op) {
   for (TileAxis axis : {TileAxis::Keys, TileAxis::Queries})
     if (axis == TileAxis::Keys || isa<AttentionBackwardOp>(*op))
       printTileMap(os, mask, op.getVisibleSets(), op.getLoc(), sizes, axis);
-  return (isTooMuch ? "Tile map of shorter lengths:\n\n" : "Tile map:\n\n") + inFence(picture);
+  return describeSymbols(op, state, sizes.tileN) +
+         (isTooMuch ? "Tile map of shorter lengths:\n\n" : "Tile map:\n\n") + inFence(picture);
 }
 
 //===----------------------------------------------------------------------===//
@@ -110,6 +243,21 @@ static std::string takeChunk(StringRef text, int line) {
          "\n";
 }
 
+/// Returns the mask that an alias stands for, or null: an affine_set is one if an attention op uses
+/// it.
+static MaskAttrInterface getMask(const AsmParserState::AttributeAliasDefinition &alias,
+                                 const AsmParserState &state) {
+  auto set = dyn_cast_or_null<IntegerSetAttr>(alias.value);
+  if (!set)
+    return dyn_cast_or_null<MaskAttrInterface>(alias.value);
+  for (const AsmParserState::OperationDefinition &op : state.getOpDefs())
+    if (isa<AttentionOpInterface>(op.op) && llvm::any_of(alias.definition.uses, [&](SMRange use) {
+          return contains(op.scopeLoc, use.Start);
+        }))
+      return SetAttr::get(set.getContext(), set);
+  return {};
+}
+
 /// Returns the text about a mask for a hover at `position` of `text`; empty if there is no mask. If
 /// upstream has answered the hover (`isAnswered`), an op is described only at its name, otherwise
 /// everywhere in its text. An alias is always described.
@@ -135,14 +283,14 @@ static std::string describe(MLIRContext &context, StringRef text, Position posit
     auto isHere = [&](SMRange range) { return contains(range, loc); };
     if (!isHere(alias.definition.loc) && llvm::none_of(alias.definition.uses, isHere))
       continue;
-    auto mask = dyn_cast_or_null<MaskAttrInterface>(alias.value);
+    MaskAttrInterface mask = getMask(alias, state);
     return !mask                                          ? ""
-           : attention && attention.getMaskAttr() == mask ? drawOp(attention)
+           : attention && attention.getMaskAttr() == mask ? drawOp(attention, state)
                                                           : drawMask(mask);
   }
   if (!attention || (isAnswered && !contains(innermost->loc, loc)))
     return {};
-  return drawOp(attention);
+  return drawOp(attention, state);
 }
 
 //===----------------------------------------------------------------------===//

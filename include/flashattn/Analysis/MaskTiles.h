@@ -192,19 +192,32 @@ Value buildVisibleTile(OpBuilder &builder, Location loc, ArrayRef<IntegerSet> vi
 /// the numbers of queries and keys, and those of further symbols for this query and this key.
 bool isVisible(ArrayRef<IntegerSet> visible, int64_t p, int64_t k, ArrayRef<int64_t> symbols);
 
+/// How the pairs that a set shows change if the value of a symbol grows.
+enum class SymbolChange {
+  None,
+  Grows,   ///< no pair is hidden
+  Shrinks, ///< no pair becomes visible
+  Unknown, ///< no direction is known: the symbol has both signs, or is in `==`, `mod` or `floordiv`
+};
+
+/// Returns how `set` changes with symbol `i`, counted after nq and nk.
+SymbolChange getSymbolChange(IntegerSet set, unsigned i);
+
 /// The sizes for which a tile map is drawn.
 struct TileMapSizes {
   int64_t nq, nk;       ///< queries and keys, at least 1
   int64_t offset;       ///< position of query 0 (rule A3)
   int64_t tileM, tileN; ///< queries and keys of a tile, at least 1
-  /// Values of the symbols after nq and nk, the same for all queries and keys.
+  /// Values of the first symbols after nq and nk, the same for all queries and keys. Others may
+  /// have any value.
   SmallVector<int64_t> symbols = {};
 };
 
 /// Prints the tiles of a mask as described for flashattn-print-mask-tiles: one line per `tileM`
 /// queries and one character per `tileN` keys; for the axis Queries, one line per `tileM` keys and
 /// one character per `tileN` queries. `mask` is printed as the name of the mask (null: no mask),
-/// and `visible` are its sets. The arith dialect must be loaded in the context.
+/// and `visible` are its sets. A tile that is visited only for some values of symbols without a
+/// value is a `?`. The arith dialect must be loaded in the context.
 void printTileMap(raw_ostream &os, MaskAttrInterface mask, ArrayRef<IntegerSet> visible,
                   Location loc, const TileMapSizes &sizes, TileAxis axis = TileAxis::Keys);
 

@@ -1,6 +1,7 @@
 //===- FlashAttnAttrs.cpp - masks as unions of integer sets ---------------===//
 
 #include "MaskLimits.h"
+#include "flashattn/Dialect/FlashAttn/IR/MaskText.h"
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -40,21 +41,28 @@ static ParseResult parseVisibleSet(AsmParser &parser, IntegerSetAttr &set) {
   return success();
 }
 
+std::string flashattn::toText(IntegerSet set, ArrayRef<std::string> symbols) {
+  std::string printed, text;
+  llvm::raw_string_ostream stream(printed);
+  set.print(stream);
+  SmallVector<std::string> dims = {"p", "k"}, all = {"nq", "nk"};
+  llvm::append_range(all, symbols);
+  for (StringRef rest = printed; !rest.empty();) {
+    // A name is a letter and a number, and other words have no digits: mod, floordiv, ceildiv.
+    StringRef digits = rest.drop_front().take_while(llvm::isDigit);
+    ArrayRef<std::string> names = rest.front() == 'd' ? dims : all;
+    unsigned number;
+    bool isName = (rest.front() == 'd' || rest.front() == 's') && !digits.getAsInteger(10, number);
+    StringRef word = rest.take_front(1 + (isName ? digits.size() : 0));
+    text += isName && number < names.size() ? StringRef(names[number]) : word;
+    rest = rest.drop_front(word.size());
+  }
+  return text;
+}
+
 /// Prints the set as quoted text, which parses in text without aliases and in bytecode too.
 static void printVisibleSet(AsmPrinter &printer, IntegerSetAttr set) {
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  set.getValue().print(stream);
-  // Further symbols keep their names. Of these, s10 to s19 begin like s1.
-  for (auto [from, to] : {std::pair("d0", "p"), {"d1", "k"}, {"s0", "nq"}, {"s1", "nk"}})
-    for (size_t at = 0; (at = text.find(from, at)) != std::string::npos;) {
-      size_t end = at + 2;
-      if (end < text.size() && llvm::isDigit(text[end]))
-        at = end;
-      else
-        text.replace(at, 2, to);
-    }
-  printer.printString(text);
+  printer.printString(toText(set.getValue()));
 }
 
 /// Number of masks that enclose the mask that this thread is parsing.
