@@ -303,6 +303,13 @@ FAULTS = [
         "own.offset = op.getAlign() == Align::TopLeft ? index(0) : sub(sizes.keys, own.queries);",
         "Integration/(Examples|Verify)|Integration/Numbers/features-cpu|python/rules_test",
     ),
+    Fault(
+        "no tile is skipped by the numbers of queries or keys",
+        PROGRAM + "Operands.cpp",
+        "if (rows && ranges)",
+        "if (false)",
+        "Integration/Model/visited-tiles",
+    ),
     # Rewritings that would change results.
     Fault(
         "any constant that is selected hides a score",
