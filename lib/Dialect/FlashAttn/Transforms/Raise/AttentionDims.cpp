@@ -90,16 +90,17 @@ bool AttentionMatcher::findDimensions() {
 /// Separates batches from heads, and queries from the heads of one group.
 bool AttentionMatcher::splitHeads(ArrayRef<unsigned> shared, ArrayRef<unsigned> own) {
   Dimensions &dims = match.dims;
-  llvm::SmallSetVector<unsigned, 8> used;
+  llvm::SmallSetVector<unsigned, 8> used, read;
   for (Condition &condition : match.conditions)
     allParts(exprs.force(condition.value), [&](Element *part) {
-      if (part->kind == Element::Kind::Index)
-        exprs.collectVariables(part->indices[0], used);
+      for (AffineExpr index : part->indices)
+        exprs.collectVariables(index, part->kind == Element::Kind::Index ? used : read);
       return true;
     });
   int64_t keys = getExtent(exprs, dims.key);
   auto rank = [&](unsigned variable) {
-    return used.contains(variable) ? 2 : exprs.getExtent(variable) == keys ? 1 : 0;
+    return used.contains(variable) ? 4
+                                   : 2 * (exprs.getExtent(variable) == keys) + read.contains(variable);
   };
   std::optional<unsigned> query;
   for (unsigned variable : own)

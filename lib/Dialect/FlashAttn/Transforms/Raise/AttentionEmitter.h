@@ -55,6 +55,8 @@ private:
   Value toIndex(Value value);
   Value makeOffset();
   Value makeLengths();
+  Roles symbolRoles(Element *x, RaisedMask::SymbolKind kind);
+  SmallVector<Value> makeSymbols(RaisedMask::SymbolKind kind);
   bool isComputed(Element *x);
   Element *findSource(Element *x, const Roles &roles);
   bool isMadeOf(Element *x, const Roles &roles);

@@ -86,12 +86,17 @@ std::optional<AttentionMatch> matchAttention(TensorExprs &exprs, linalg::LinalgO
 /// The conditions of a match as a mask of the op (null: every pair is visible) and an alignment of
 /// queries and keys, as far as they are sets. All others are in `others` or `biases`.
 struct RaisedMask {
+  /// What a symbol of the mask has a value for.
+  enum SymbolKind { PerSequence, PerQuery, PerKey, NumSymbolKinds };
+
   Attribute mask;
   Align align = Align::BottomRight;
   /// Booleans, and whether pairs are visible if they are true.
   SmallVector<std::pair<Element *, bool>> others;
   Element *offset = nullptr;  ///< position of query 0
   Element *lengths = nullptr; ///< number of keys of each batch
+  /// The values of the mask's symbols after nq and nk, as i32, in their order.
+  std::array<SmallVector<Element *, 2>, NumSymbolKinds> symbols;
   SmallVector<Term> biases;   ///< conditions that remain biases
   bool mayHideRows = false;   ///< whether data may hide whole rows by a finite number
 };

@@ -489,8 +489,8 @@ bool AttentionEmitter::run() {
       rewriter, loc, types, q, k, v, bias, attnMask, sinks, makeLengths(),
       /*qLen=*/Value(), /*cuSeqlensQ=*/Value(), /*cuSeqlensK=*/Value(),
       /*pageTable=*/Value(), /*leftpadK=*/Value(), makeOffset(),
-      /*offsets=*/Value(), scaleValue, /*perSequence=*/ValueRange(), /*perQuery=*/ValueRange(),
-      /*perKey=*/ValueRange(), init, lseInit, cast_or_null<MaskAttrInterface>(mask.mask), scale,
+      /*offsets=*/Value(), scaleValue, makeSymbols(RaisedMask::PerSequence),
+      makeSymbols(RaisedMask::PerQuery), makeSymbols(RaisedMask::PerKey), init, lseInit, cast_or_null<MaskAttrInterface>(mask.mask), scale,
       softcap, mask.align, layout, ScheduleAttr(), /*minSeqlenQ=*/IntegerAttr(),
       /*maxSeqlenQ=*/IntegerAttr(), /*invariant=*/false, hasScoreMod ? 1 : 0);
   if (hasScoreMod)

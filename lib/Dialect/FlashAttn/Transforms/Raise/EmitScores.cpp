@@ -93,6 +93,23 @@ Value AttentionEmitter::makeAttnMask() {
   return all ? makeOperand(all, pairRoles(all), hides) : Value();
 }
 
+/// Returns the dimensions of an operand that gives a symbol its values.
+Roles AttentionEmitter::symbolRoles(Element *x, RaisedMask::SymbolKind kind) {
+  Roles used = pairRoles(x);
+  if (kind == RaisedMask::PerSequence)
+    return {used[0]};
+  bool isQuery = kind == RaisedMask::PerQuery;
+  if (!isQuery && !used[1].empty())
+    used[1] = match.dims.head;
+  return {used[0], used[1], isQuery ? match.dims.query : match.dims.key};
+}
+
+SmallVector<Value> AttentionEmitter::makeSymbols(RaisedMask::SymbolKind kind) {
+  return llvm::map_to_vector(mask.symbols[kind], [&](Element *x) {
+    return makeOperand(x, symbolRoles(x, kind), /*negated=*/false);
+  });
+}
+
 Value AttentionEmitter::makeSink() {
   if (!match.sink)
     return {};

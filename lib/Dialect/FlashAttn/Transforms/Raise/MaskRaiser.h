@@ -4,6 +4,7 @@
 #define LIB_DIALECT_FLASHATTN_TRANSFORMS_RAISE_MASKRAISER_H
 
 #include "AttentionMatch.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 
 namespace mlir::flashattn {
 
@@ -19,6 +20,22 @@ using Union = SmallVector<Conjunction, 4>;
 /// The coefficients of a constraint `query * p + key * k + constant`.
 struct Plane {
   int64_t query, key, constant;
+};
+
+/// An integer of a condition that reads tensors.
+struct DataNumber {
+  /// A sum of indices and of the numbers that `MaskRaiser` names by symbols.
+  AffineExpr expr;
+  /// Instead of `expr`: a number of 64 bits that depends on one axis and need not fit 32 bits.
+  Element *wide = nullptr;
+};
+
+/// A condition that reads tensors, as sets. Pairs are visible if it is true or, without `shows`,
+/// false.
+struct DataCondition {
+  Element *value;
+  bool shows;
+  Union sets;
 };
 
 /// Converts the conditions of a match to a mask.
@@ -41,12 +58,26 @@ public:
 
 private:
   std::optional<Union> getSet(Element *x, bool shows);
-  std::optional<Union> compare(Element *x, bool shows);
+  std::optional<Union> compare(arith::CmpIPredicate predicate, AffineExpr a, AffineExpr b);
+  std::optional<Union> compareData(Element *x, bool shows);
+  std::optional<Union> compareWide(Element *x, arith::CmpIPredicate predicate, DataNumber a,
+                                   DataNumber b);
+  std::optional<DataNumber> getNumber(Element *x);
+  std::optional<DataNumber> readRows(Element *x);
+  bool isFlag(Element *x);
+  Union compareFlag(Element *x, bool shows);
+  AffineExpr nameSymbol(Element *value);
+  std::optional<RaisedMask::SymbolKind> findKind(Element *value);
+  Element *expandAll(Element *x);
   std::optional<Union> getWhere(Element *x, llvm::function_ref<bool(double)> holds);
   std::optional<Union> fitMatrix(Element *x, llvm::function_ref<bool(double)> holds);
   std::optional<Union> intersect(std::optional<Union> a, std::optional<Union> b);
   std::optional<Union> unite(std::optional<Union> a, std::optional<Union> b);
+  bool isOfPairs(const Constraint &constraint);
   bool takeSet(Element *x, bool shows);
+  bool takeData(Element *x, bool shows);
+  void addData();
+  bool placeSymbols(const Union &sets);
   void take(Element *x, bool shows);
   void take(const Condition &condition);
   bool takeLengths(Element *x, bool shows);
@@ -56,7 +87,7 @@ private:
   bool everyRowSeesByNumbers();
   AffineExpr substitute(AffineExpr expr, int64_t q, int64_t k);
   std::optional<Plane> getPlane(AffineExpr expr);
-  void dropTrivial();
+  void dropTrivial(Union &sets);
   Align align();
   Attribute name(const Conjunction &set);
   Attribute nameAll();
@@ -70,6 +101,13 @@ private:
   /// Number of visited parts of conditions; a part that is used twice counts twice.
   unsigned parts = 0;
   Union visible = {{}};
+  std::vector<DataCondition> dataConditions;
+  /// Whether a condition that reads tensors is converted. Then symbol i is `symbols[i]`, an i32.
+  bool readsData = false;
+  SmallVector<Element *> symbols;
+  /// The symbols of the sets for `symbols`, as far as they are used.
+  llvm::DenseMap<AffineExpr, AffineExpr> placed;
+  llvm::DenseMap<Element *, Element *> expanded;
   /// Conditions that do not depend on data, and whether pairs are visible if they are true.
   SmallVector<std::pair<Element *, bool>> fixed;
   bool isAllSets = true, hasData = false;

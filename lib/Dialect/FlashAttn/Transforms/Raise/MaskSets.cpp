@@ -15,7 +15,7 @@ using namespace mlir;
 using namespace mlir::flashattn;
 
 std::optional<Union> MaskRaiser::intersect(std::optional<Union> a, std::optional<Union> b) {
-  if (!a || !b || a->size() * b->size() > 16)
+  if (!a || !b || a->size() * b->size() > kMaxVisibleSets)
     return std::nullopt;
   Union sets;
   for (Conjunction &x : *a)
@@ -27,26 +27,22 @@ std::optional<Union> MaskRaiser::intersect(std::optional<Union> a, std::optional
 }
 
 std::optional<Union> MaskRaiser::unite(std::optional<Union> a, std::optional<Union> b) {
-  if (!a || !b || a->size() + b->size() > 16)
+  if (!a || !b || a->size() + b->size() > kMaxVisibleSets)
     return std::nullopt;
   llvm::append_range(*a, *b);
   return a;
 }
 
-/// Returns the set of pairs for which a comparison of indices is true or, without `shows`, false.
-std::optional<Union> MaskRaiser::compare(Element *x, bool shows) {
-  auto predicate = cast<arith::CmpIOp>(x->op).getPredicate();
+/// Returns the set of pairs for which `a` and `b` compare in this way.
+std::optional<Union> MaskRaiser::compare(arith::CmpIPredicate predicate, AffineExpr a,
+                                         AffineExpr b) {
   using P = arith::CmpIPredicate;
-  AffineExpr a = exprs.simplify(x->operands[0]->indices[0]),
-             b = exprs.simplify(x->operands[1]->indices[0]);
   if (predicate >= P::ult) {
     auto lowA = exprs.getRange(a).first, lowB = exprs.getRange(b).first;
     if (!lowA || !lowB || *lowA < 0 || *lowB < 0)
       return std::nullopt;
     predicate = P(int64_t(predicate) - int64_t(P::ult) + int64_t(P::slt));
   }
-  if (!shows)
-    predicate = arith::invertPredicate(predicate);
   auto atLeast = [&](AffineExpr expr) { return Conjunction{{exprs.simplify(expr)}}; };
   switch (predicate) {
   case P::eq:
@@ -131,31 +127,44 @@ std::optional<Union> MaskRaiser::getWhere(Element *x, llvm::function_ref<bool(do
 std::optional<Union> MaskRaiser::getSet(Element *x, bool shows) {
   if (++parts > mostParts)
     return std::nullopt;
+  Element *unfolded = exprs.resolve(x);
   x = exprs.force(x);
   if (auto constant = dyn_cast_or_null<IntegerAttr>(x->constant))
     return constant.getValue().isZero() == shows ? Union{} : Union{{}};
   if (isa<FloatType>(x->type))
     return getWhere(x, [&](double value) { return (value == 0) == shows; });
+  if (readsData && x->is("arith.cmpi")) {
+    std::optional<Union> sets = compareData(unfolded, shows);
+    if (sets && (sets->size() == 1 || !isFlag(unfolded)))
+      return sets;
+  }
+  if (readsData && isFlag(unfolded))
+    return compareFlag(unfolded, shows);
   auto isShown = [&](double value) { return (value != 0) == shows; };
   if (x->kind != Element::Kind::Op)
     return x->kind == Element::Kind::Load ? fitMatrix(x, isShown) : std::nullopt;
+  ArrayRef<Element *> operands = unfolded->operands;
   auto both = [&](bool a, bool b) {
-    return intersect(getSet(x->operands[0], a), getSet(x->operands[1], b));
+    return intersect(getSet(operands[0], a), getSet(operands[1], b));
   };
   if (x->name == "arith.andi" || x->name == "arith.ori") {
     bool meets = (x->name == "arith.andi") == shows;
     return meets ? both(shows, shows)
-                 : unite(getSet(x->operands[0], shows), getSet(x->operands[1], shows));
+                 : unite(getSet(operands[0], shows), getSet(operands[1], shows));
   }
   if (x->name == "arith.xori")
     return unite(both(true, !shows), both(false, shows));
   if (x->name == "arith.select")
-    return unite(intersect(getSet(x->operands[0], true), getSet(x->operands[1], shows)),
-                 intersect(getSet(x->operands[0], false), getSet(x->operands[2], shows)));
+    return unite(intersect(getSet(operands[0], true), getSet(operands[1], shows)),
+                 intersect(getSet(operands[0], false), getSet(operands[2], shows)));
   bool onIndices =
       llvm::all_of(x->operands, [](Element *y) { return y->kind == Element::Kind::Index; });
-  if (onIndices && x->name == "arith.cmpi")
-    return compare(x, shows);
+  if (onIndices && !readsData && x->name == "arith.cmpi") {
+    auto predicate = cast<arith::CmpIOp>(x->op).getPredicate();
+    return compare(shows ? predicate : arith::invertPredicate(predicate),
+                   exprs.simplify(x->operands[0]->indices[0]),
+                   exprs.simplify(x->operands[1]->indices[0]));
+  }
   if (std::optional<bool> holds = compareWithFar(x))
     return *holds == shows ? Union{{}} : Union{};
   // Otherwise `x` may be a boolean that is computed with numbers.

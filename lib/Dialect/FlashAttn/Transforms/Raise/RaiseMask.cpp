@@ -76,6 +76,16 @@ bool MaskRaiser::takeLengths(Element *x, bool shows) {
   return true;
 }
 
+/// Whether a constraint depends only on the query and the key, and on symbols.
+bool MaskRaiser::isOfPairs(const Constraint &constraint) {
+  llvm::SmallSetVector<unsigned, 8> variables;
+  exprs.collectVariables(constraint.expr, variables);
+  return llvm::all_of(variables, [&](unsigned variable) {
+    AffineExpr dim = getAffineDimExpr(variable, context);
+    return dim == query || dim == key;
+  });
+}
+
 /// Adds a condition as sets. Returns false, without a change, if it is not a union of sets.
 bool MaskRaiser::takeSet(Element *x, bool shows) {
   std::optional<Union> set = getSet(x, shows);
@@ -83,21 +93,13 @@ bool MaskRaiser::takeSet(Element *x, bool shows) {
     return false;
   MaskRaiser before(*this);
   std::optional<Union> both = intersect(visible, set);
-  auto isOfPairs = [&](Constraint &constraint) {
-    llvm::SmallSetVector<unsigned, 8> variables;
-    exprs.collectVariables(constraint.expr, variables);
-    return llvm::all_of(variables, [&](unsigned variable) {
-      AffineExpr dim = getAffineDimExpr(variable, context);
-      return dim == query || dim == key;
-    });
-  };
   auto all = [&](llvm::function_ref<bool(Constraint &)> holds) {
     return llvm::all_of(*both,
                         [&](Conjunction &conjunction) { return llvm::all_of(conjunction, holds); });
   };
   // A position may replace the query variable of earlier sets.
   if (both && all([&](Constraint &constraint) { return movePosition(constraint); }) &&
-      all(isOfPairs)) {
+      all([&](Constraint &constraint) { return isOfPairs(constraint); })) {
     visible = *both;
     return true;
   }
@@ -131,6 +133,8 @@ void MaskRaiser::take(Element *x, bool shows) {
     isAllSets = false;
   } else {
     hasData = true;
+    if (takeData(x, shows))
+      return;
   }
   result.others.emplace_back(x, shows);
 }
@@ -144,11 +148,16 @@ void MaskRaiser::take(const Condition &condition) {
     return;
   }
   exprs.touch(condition.value);
+  // A row that data hides keeps the weights of its biases if these are finite.
+  if (!condition.isFinite && takeData(condition.value, true)) {
+    hasData = true;
+    return;
+  }
   result.biases.push_back(*condition.bias);
 }
 
 /// Drops constraints that always hold, and sets with a constraint that never holds.
-void MaskRaiser::dropTrivial() {
+void MaskRaiser::dropTrivial(Union &sets) {
   using Range = std::pair<std::optional<int64_t>, std::optional<int64_t>>;
   auto getRange = [&](AffineExpr expr) -> Range {
     // An offset may be negative, and so may positions.
@@ -156,7 +165,7 @@ void MaskRaiser::dropTrivial() {
     expr.walk([&](AffineExpr part) { hasPosition |= isMoved && part == query; });
     return hasPosition ? Range() : exprs.getRange(expr);
   };
-  llvm::erase_if(visible, [&](Conjunction &set) {
+  llvm::erase_if(sets, [&](Conjunction &set) {
     llvm::erase_if(set, [&](Constraint &constraint) {
       auto [low, high] = getRange(constraint.expr);
       return constraint.isEq ? low == 0 && high == 0 : low && *low >= 0;
@@ -166,8 +175,8 @@ void MaskRaiser::dropTrivial() {
       return (high && *high < 0) || (constraint.isEq && low && *low > 0);
     });
   });
-  if (llvm::any_of(visible, [](Conjunction &set) { return set.empty(); }))
-    visible = {{}};
+  if (llvm::any_of(sets, [](Conjunction &set) { return set.empty(); }))
+    sets = {{}};
 }
 
 /// Whether every row sees a key in the conditions that do not depend on data, by evaluating them.
@@ -312,12 +321,20 @@ Attribute MaskRaiser::name(const Conjunction &set) {
       rename[query] = getAffineDimExpr(0, context) - shift;
     if (key)
       rename[key] = getAffineDimExpr(1, context);
+    rename.insert(placed.begin(), placed.end());
+    // Only the symbols up to the last one that is used.
+    unsigned numSymbols = 2;
     for (Constraint &constraint : rest) {
-      constraints.push_back(simplifyAffineExpr(constraint.expr.replace(rename), 2, 0));
+      constraints.push_back(
+          simplifyAffineExpr(constraint.expr.replace(rename), 2, 2 + symbols.size()));
       isEq.push_back(constraint.isEq);
+      constraints.back().walk([&](AffineExpr part) {
+        if (auto symbol = dyn_cast<AffineSymbolExpr>(part))
+          numSymbols = std::max(numSymbols, symbol.getPosition() + 1);
+      });
     }
-    parts.push_back(
-        SetAttr::get(context, IntegerSetAttr::get(IntegerSet::get(2, 2, constraints, isEq))));
+    parts.push_back(SetAttr::get(
+        context, IntegerSetAttr::get(IntegerSet::get(2, numSymbols, constraints, isEq))));
   }
   return parts.size() == 1 ? parts[0] : AllOfAttr::get(context, ArrayAttr::get(context, parts));
 }
@@ -343,9 +360,10 @@ std::optional<RaisedMask> MaskRaiser::run(bool asBiases) {
     take(condition);
     hasFinite |= isFinite;
   }
-  dropTrivial();
+  dropTrivial(visible);
   if (visible.empty() || (hasFinite && !everyRowSees()))
     return std::nullopt;
+  addData();
   result.mayHideRows = hasFinite && (hasData || result.lengths || result.offset);
   bool isAll = llvm::any_of(visible, [](Conjunction &set) { return set.empty(); });
   if (!isAll) {

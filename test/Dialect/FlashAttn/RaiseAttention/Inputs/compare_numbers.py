@@ -1,10 +1,11 @@
 """Runs functions on the CPU as they are and raised, and compares what they give: one run for all of them.
 
-compare_numbers.py MODULE PREFIX [--share=N] [--seed=S] [--atol=X] [FUNCTION...]
+compare_numbers.py MODULE PREFIX [--share=N] [--seed=S] [--atol=X] [--fill-integers] [FUNCTION...]
 
 MODULE holds functions on tensors, each of which has to be raised; N of them are taken at random, by default
 all. Files begin with PREFIX; flash-opt and flash-run are found on PATH. A function with a scalar is called with
-one below 0, with 0 and with one above.
+one below 0, with 0 and with one above. With --fill-integers, each function is called with tensors of runs of
+equal integers, and of integers around those of positions beside the ends of the type.
 """
 import argparse
 import random
@@ -14,17 +15,42 @@ import sys
 
 INTEGERS = ["7", "5", "16"]  # positions, and lengths of batches
 SCALARS = ["-0.75", "0.0", "0.5"]
+FILLINGS = ["runs", "ends"]
 
 
-def make_main(functions):
+def fill(kind, filling, source):
+    """Integers for a tensor of type `kind`, as text."""
+    *sizes, width = re.match(r"tensor<((?:\d+x)*)i(\d+)>", kind).groups()
+    sizes = [int(size) for size in sizes[0].split("x") if size]
+    least, most = -2 ** (int(width) - 1), 2 ** (int(width) - 1) - 1
+    ends = [least, least + 1, least + 7, most - 7, most - 1, most, -1, 0, 2 ** 31 % (most + 1), 2 ** 32 % (most + 1)]
+
+    def make(sizes):
+        if len(sizes) > 1:
+            return "[" + ", ".join(make(sizes[1:]) for _ in range(sizes[0])) + "]"
+        count = sizes[0] if sizes else 1
+        if width == "1":
+            values = source.choices(["false", "true"], k=count)
+        elif filling == "runs":
+            values = sorted(source.choices(range(5), k=count))
+        else:
+            values = [source.choice(ends) if filling == "ends" and source.random() < 0.5 else source.randint(-3, 19) for _ in range(count)]
+        return "[" + ", ".join(map(str, values)) + "]" if sizes else str(values[0])
+
+    return make(sizes)
+
+
+def make_main(functions, fills):
     """A function that calls all of the others, on the same tensors where the types are the same."""
-    arguments, body, results, sources = {}, [], [], []
+    arguments, body, results, source = {}, [], [], random.Random(1)
     for name, (types, result) in functions.items():
-        for value in SCALARS if "tensor<f32>" in types else SCALARS[:1]:
+        for value in FILLINGS if fills else SCALARS if "tensor<f32>" in types else SCALARS[:1]:
             operands, seen = [], {}
             for i, kind in enumerate(types):
                 number = f"%{name}_{len(results)}_{i}"
-                if "xi" in kind and not kind.endswith("xi1>"):
+                if fills and re.search(r"[x<]i\d+>", kind):
+                    body.append(f"{number} = arith.constant dense<{fill(kind, value, source)}> : {kind}")
+                elif "xi" in kind and not kind.endswith("xi1>"):
                     size = int(re.search(r"<(\d+)x", kind)[1])
                     body.append(f"{number} = arith.constant dense<[{', '.join(INTEGERS[1:1 + size])}]> : {kind}")
                 elif kind in ("tensor<i32>", "tensor<f32>"):
@@ -51,6 +77,7 @@ def main():
     parser.add_argument("--share", type=int)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--atol", default="1e-5")
+    parser.add_argument("--fill-integers", action="store_true")
     parser.add_argument("functions", nargs="*")
     options = parser.parse_intermixed_args()
     with open(options.module, encoding="utf-8") as file:
@@ -64,7 +91,7 @@ def main():
         header = texts[name].split("\n")[0]
         before, after = header.split(" -> ")
         functions[name] = (re.findall(r"tensor<[^>]*>", before), re.findall(r"tensor<[^>]*>", after))
-    call, inputs, outputs = make_main(functions)
+    call, inputs, outputs = make_main(functions, options.fill_integers)
     plain, raised = options.prefix + ".plain.mlir", options.prefix + ".raised.mlir"
     with open(plain, "w", encoding="utf-8") as file:
         file.write("\n".join(texts[name] for name in names))
