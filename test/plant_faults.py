@@ -360,6 +360,27 @@ FAULTS = [
         "if (visible.empty())",
         "Dialect/FlashAttn/RaiseAttention/(look-alikes|numbers|rewritings|forms)",
     ),
+    Fault(
+        "ids of 64 bits are equal if their low halves are",
+        RAISE + "MaskSymbols.cpp",
+        "for (int64_t shift : {0, 32}) {",
+        "for (int64_t shift : {0}) {",
+        "Dialect/FlashAttn/RaiseAttention/(data-masks|torch-documents)",
+    ),
+    Fault(
+        "lengths of 64 bits are cut",
+        RAISE + "MaskSymbols.cpp",
+        'value = exprs.makeOp("arith.minsi", i64, {value, constant(kMost)});',
+        "",
+        "Dialect/FlashAttn/RaiseAttention/data-masks",
+    ),
+    Fault(
+        "sums of 32 bits in masks do not wrap",
+        RAISE + "MaskSymbols.cpp",
+        "if ((isSum || isCast) && (x->type.isIndex() || x->type.isInteger(64))) {",
+        "if (isSum || isCast) {",
+        "Dialect/FlashAttn/RaiseAttention/data-masks",
+    ),
     # Shares.
     Fault(
         "hidden pairs of gradients add what absent keys hold",

@@ -118,6 +118,8 @@ def RaiseAttention : Pass<"flashattn-raise-attention"> {
 
     A mask that is computed from positions, possibly as a number that is 0 or 1, or that is a
     constant band matrix, becomes a set, provided that no integer in its computation can overflow.
+    Comparisons of integers of tensors become sets with symbols: each integer that all pairs of a
+    batch, of a query or of a key share is an operand of `per_sequence`, `per_query` or `per_key`.
     Any other condition that selects minus infinity becomes `attn_mask`. A condition that selects a
     low finite number also becomes `attn_mask` if constants and positions show every row a key;
     otherwise the ops are not replaced. Rows that such a condition hides entirely, depending on

@@ -99,8 +99,9 @@ bool AttentionMatcher::splitHeads(ArrayRef<unsigned> shared, ArrayRef<unsigned> 
     });
   int64_t keys = getExtent(exprs, dims.key);
   auto rank = [&](unsigned variable) {
-    return used.contains(variable) ? 4
-                                   : 2 * (exprs.getExtent(variable) == keys) + read.contains(variable);
+    return used.contains(variable)
+               ? 4
+               : 2 * (exprs.getExtent(variable) == keys) + read.contains(variable);
   };
   std::optional<unsigned> query;
   for (unsigned variable : own)

@@ -485,14 +485,15 @@ bool AttentionEmitter::run() {
     lseInit = tensor::EmptyOp::create(rewriter, loc, {b, h, n}, rewriter.getF32Type());
     types.push_back(lseInit.getType());
   }
-  auto op = AttentionOp::create(
-      rewriter, loc, types, q, k, v, bias, attnMask, sinks, makeLengths(),
-      /*qLen=*/Value(), /*cuSeqlensQ=*/Value(), /*cuSeqlensK=*/Value(),
-      /*pageTable=*/Value(), /*leftpadK=*/Value(), makeOffset(),
-      /*offsets=*/Value(), scaleValue, makeSymbols(RaisedMask::PerSequence),
-      makeSymbols(RaisedMask::PerQuery), makeSymbols(RaisedMask::PerKey), init, lseInit, cast_or_null<MaskAttrInterface>(mask.mask), scale,
-      softcap, mask.align, layout, ScheduleAttr(), /*minSeqlenQ=*/IntegerAttr(),
-      /*maxSeqlenQ=*/IntegerAttr(), /*invariant=*/false, hasScoreMod ? 1 : 0);
+  auto op =
+      AttentionOp::create(rewriter, loc, types, q, k, v, bias, attnMask, sinks, makeLengths(),
+                          /*qLen=*/Value(), /*cuSeqlensQ=*/Value(), /*cuSeqlensK=*/Value(),
+                          /*pageTable=*/Value(), /*leftpadK=*/Value(), makeOffset(),
+                          /*offsets=*/Value(), scaleValue, makeSymbols(RaisedMask::PerSequence),
+                          makeSymbols(RaisedMask::PerQuery), makeSymbols(RaisedMask::PerKey), init,
+                          lseInit, cast_or_null<MaskAttrInterface>(mask.mask), scale, softcap,
+                          mask.align, layout, ScheduleAttr(), /*minSeqlenQ=*/IntegerAttr(),
+                          /*maxSeqlenQ=*/IntegerAttr(), /*invariant=*/false, hasScoreMod ? 1 : 0);
   if (hasScoreMod)
     emitScoreMod(op);
   rewriter.replaceAllUsesWith(match.result,

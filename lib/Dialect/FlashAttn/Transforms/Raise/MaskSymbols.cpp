@@ -34,8 +34,8 @@ Element *MaskRaiser::expandAll(Element *x) {
   return expanded[x] = all;
 }
 
-/// Returns what all pairs of which `value` is the same share; nullopt if that is neither a sequence,
-/// a query nor a key, or if `value` cannot be computed for it.
+/// Returns what all pairs of which `value` is the same share; nullopt if that is neither a
+/// sequence, a query nor a key, or if `value` cannot be computed for it.
 std::optional<RaisedMask::SymbolKind> MaskRaiser::findKind(Element *value) {
   llvm::SmallSetVector<unsigned, 8> used;
   bool isKnown = allParts(value, [&](Element *part) {
@@ -182,8 +182,8 @@ bool MaskRaiser::isFlag(Element *x) {
 
 /// Returns the set of pairs for which a boolean that is a flag is true or, without `shows`, false.
 Union MaskRaiser::compareFlag(Element *x, bool shows) {
-  AffineExpr flag = nameSymbol(
-      exprs.makeOp("arith.extui", IntegerType::get(context, 32), {expandAll(x)}));
+  AffineExpr flag =
+      nameSymbol(exprs.makeOp("arith.extui", IntegerType::get(context, 32), {expandAll(x)}));
   return {{{shows ? flag - 1 : -flag}}};
 }
 
