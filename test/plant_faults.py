@@ -365,21 +365,21 @@ FAULTS = [
         RAISE + "MaskSymbols.cpp",
         "for (int64_t shift : {0, 32}) {",
         "for (int64_t shift : {0}) {",
-        "Dialect/FlashAttn/RaiseAttention/(data-masks|torch-documents)",
+        "Dialect/FlashAttn/RaiseAttention/data-masks-numbers",
     ),
     Fault(
         "lengths of 64 bits are cut",
         RAISE + "MaskSymbols.cpp",
         'value = exprs.makeOp("arith.minsi", i64, {value, constant(kMost)});',
         "",
-        "Dialect/FlashAttn/RaiseAttention/data-masks",
+        "Dialect/FlashAttn/RaiseAttention/data-masks-numbers",
     ),
     Fault(
         "sums of 32 bits in masks do not wrap",
         RAISE + "MaskSymbols.cpp",
         "if ((isSum || isCast) && (x->type.isIndex() || x->type.isInteger(64))) {",
         "if (isSum || isCast) {",
-        "Dialect/FlashAttn/RaiseAttention/data-masks",
+        "Dialect/FlashAttn/RaiseAttention/data-masks-numbers",
     ),
     # Shares.
     Fault(
