@@ -284,7 +284,9 @@ bool TensorExprs::areEqual(Element *a, Element *b) {
   } else if (a->kind == Element::Kind::Index) {
     same = sameIndices();
   } else if (a->kind == Element::Kind::Op) {
-    same = a->operands.size() == b->operands.size() &&
+    // Integers of another type wrap elsewhere.
+    same = (isa<FloatType>(a->type) || a->type == b->type) &&
+           a->operands.size() == b->operands.size() &&
            (a->op ? a->op->getAttrDictionary() : DictionaryAttr()) ==
                (b->op ? b->op->getAttrDictionary() : DictionaryAttr()) &&
            llvm::all_of(llvm::zip(a->operands, b->operands),

@@ -236,10 +236,12 @@ void MaskRaiser::addData() {
     if (both && !both->empty() && placeSymbols(*both) &&
         llvm::all_of(*both, [&](const Conjunction &set) {
           return llvm::all_of(set, [&](const Constraint &c) { return isOfPairs(c); });
-        }))
+        })) {
       visible = *both;
-    else
-      result.others.emplace_back(condition.value, condition.shows);
+      continue;
+    }
+    result.others.emplace_back(condition.value, condition.shows);
+    hasData = true;
   }
   placeSymbols(visible);
 }

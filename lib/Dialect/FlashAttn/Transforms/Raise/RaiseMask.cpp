@@ -131,10 +131,10 @@ void MaskRaiser::take(Element *x, bool shows) {
   if (ElementEvaluator().prepare(exprs, x)) {
     fixed.emplace_back(x, shows);
     isAllSets = false;
+  } else if (takeData(x, shows)) {
+    return;
   } else {
     hasData = true;
-    if (takeData(x, shows))
-      return;
   }
   result.others.emplace_back(x, shows);
 }
@@ -149,10 +149,8 @@ void MaskRaiser::take(const Condition &condition) {
   }
   exprs.touch(condition.value);
   // A row that data hides keeps the weights of its biases if these are finite.
-  if (!condition.isFinite && takeData(condition.value, true)) {
-    hasData = true;
+  if (!condition.isFinite && takeData(condition.value, true))
     return;
-  }
   result.biases.push_back(*condition.bias);
 }
 
@@ -364,6 +362,9 @@ std::optional<RaisedMask> MaskRaiser::run(bool asBiases) {
   if (visible.empty() || (hasFinite && !everyRowSees()))
     return std::nullopt;
   addData();
+  // Sets with symbols count as empty here.
+  if (hasFinite && !placed.empty())
+    hasData |= !isAllSets || !everyRowSees();
   result.mayHideRows = hasFinite && (hasData || result.lengths || result.offset);
   bool isAll = llvm::any_of(visible, [](Conjunction &set) { return set.empty(); });
   if (!isAll) {

@@ -285,6 +285,24 @@ def queries_beside_heads():
 
 
 @form
+def cut_twice():
+    """Two numbers that differ only in the type to which they are cut."""
+    lines = []
+    for width, name in ((8, "a"), (16, "b")):
+        lines += [f"%t{name} = arith.trunci %i0 : i64 to i{width}", f"%{name} = arith.extsi %t{name} : i{width} to i32"]
+    return fused([[B]], [OF_BATCH], lines + ["%d = arith.cmpi sge, %k, %a : i32", "%e = arith.cmpi sge, %k, %b : i32", "%c = arith.andi %d, %e : i1"], "i64")
+
+
+@form
+def prefix_and_low_number():
+    """Every row sees its own key, whatever the prefix is, so that a low number hides as minus infinity does."""
+    m = M()
+    q, k, v = qkv(m)
+    c = pairs(m, [m.arg([B], "i32")], [OF_BATCH], ["%p = arith.cmpi slt, %k, %i0 : i32", "%d = arith.cmpi sle, %k, %q : i32", "%c = arith.ori %p, %d : i1"])
+    return m.text(pv(m, m.softmax(sel(m, c, qk(m, q, k), "-1.0e30")), v))
+
+
+@form
 def six_documents():
     """As many sets as a mask may have; the last condition would need twice as many."""
     lines = [f"%c{i} = arith.cmpi ne, %i{2 * i}, %i{2 * i + 1} : i32" for i in range(7)]
