@@ -1,6 +1,7 @@
 //===- EvaluateExprs.cpp - values, equality and dependence of elements ----===//
 
 #include "ElementEvaluator.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "mlir/IR/DialectResourceBlobManager.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -113,8 +114,30 @@ bool TensorExprs::fits(AffineExpr expr, Type type) {
   return low && high && *low >= -size && *high < size;
 }
 
+/// Returns the operand that a select, a minimum or a maximum of indices always returns, or null: an
+/// index that is limited to the size of a tensor, or counted from its end if it is negative.
+Element *TensorExprs::findChosen(Element *element) {
+  bool isSelect = element->is("arith.select"), isMax = element->is("arith.maxsi");
+  Element *compared = isSelect ? element->operands[0] : element;
+  auto compare = isSelect ? dyn_cast_or_null<arith::CmpIOp>(compared->op) : arith::CmpIOp();
+  if (isSelect ? !compare || compare.getPredicate() != arith::CmpIPredicate::slt
+               : !isMax && !element->is("arith.minsi"))
+    return nullptr;
+  if (llvm::any_of(compared->operands, [](Element *x) { return x->kind != Element::Kind::Index; }))
+    return nullptr;
+  auto [low, high] =
+      getRange(simplify(compared->operands[0]->indices[0] - compared->operands[1]->indices[0]));
+  ArrayRef<Element *> choices = ArrayRef(element->operands).take_back(2);
+  // A minimum or a maximum of equal numbers is either.
+  if (high && *high < (isSelect ? 0 : 1))
+    return choices[isMax ? 1 : 0];
+  return low && *low >= 0 ? choices[isMax ? 0 : 1] : nullptr;
+}
+
 /// Folds integer arithmetic on indices if it neither wraps nor truncates.
 Element *TensorExprs::fold(Element *element) {
+  if (Element *chosen = findChosen(element))
+    return chosen;
   if (element->kind != Element::Kind::Op || element->operands.empty() ||
       llvm::any_of(element->operands, [](Element *x) { return x->kind != Element::Kind::Index; }))
     return element;

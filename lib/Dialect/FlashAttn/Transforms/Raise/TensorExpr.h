@@ -112,6 +112,7 @@ private:
   Element *expandSlice(Operation *op, Element *load);
   Element *expandConstant(Attribute value, Element *load);
   bool fits(AffineExpr expr, Type type);
+  Element *findChosen(Element *element);
   Element *fold(Element *element);
   Element *nameSymbol(Element *element);
   bool isZero(Element *element);

@@ -100,6 +100,35 @@ def other_documents():
     return same([B, N], "i32", "ne")
 
 
+def gathered(lines, index):
+    """doc[rows] == doc[columns] with arange for both, which the gather limits to the size of `doc`."""
+    m = M()
+    q, k, v = qkv(m)
+    doc = m.arg([N], "i32")
+    rows, columns = m.reshape(m.index([N], 0, index), [[0, 1]], [N, 1]), m.reshape(m.index([NK], 0, index), [[0, 1]], [1, NK])
+
+    def body(names, out):
+        text = [f"%zero = arith.constant 0 : {index}", f"%size = arith.constant {N} : {index}", f"%last = arith.constant {N - 1} : {index}"]
+        for i, name in enumerate(names):
+            text += [line.replace("%i", name).replace("%w", f"%w{i}").replace("%x", f"%x{i}").replace("%y", f"%y{i}") for line in lines]
+            text += [f"%z{i} = arith.index_cast %y{i} : {index} to index", f"%d{i} = tensor.extract {doc}[%z{i}] : tensor<{N}xi32>"]
+        return text + ["%c = arith.cmpi eq, %d0, %d1 : i32"], "%c"
+
+    return attend(m, q, k, v, m.generic([rows, columns], [["d0", "0"], ["0", "d1"]], [N, NK], "i1", body))
+
+
+@form
+def documents_from_the_end():
+    """torch-mlir: an index below 0 counts from the end."""
+    return gathered(["%w = arith.cmpi slt, %i, %zero : i64", "%x = arith.addi %i, %size : i64", "%y = arith.select %w, %x, %i : i64"], "i64")
+
+
+@form
+def limited_documents():
+    """JAX: an index is limited to the first and the last one."""
+    return gathered(["%w = arith.maxsi %i, %zero : i32", "%y = arith.minsi %w, %last : i32"], "i32")
+
+
 @form
 def short_documents():
     return same([B, N], "i8")
@@ -262,11 +291,11 @@ def positions_of_batches():
 
 @form
 def offset_and_padding():
-    """One position for all batches is still the offset."""
+    """One position for all batches is still the offset: a small number, as positions are taken to be."""
     m = M()
     q, k, v = qkv(m, n=4)
-    position, padding = m.arg([], "i32"), m.arg([B], "i32")
-    lines = ["%p = arith.addi %i0, %q : i32", "%d = arith.cmpi sle, %k, %p : i32", "%f = arith.cmpi sge, %k, %i1 : i32", "%c = arith.andi %d, %f : i1"]
+    position, padding = m.arg([], "i8"), m.arg([B], "i32")
+    lines = ["%x = arith.extsi %i0 : i8 to i32", "%p = arith.addi %x, %q : i32", "%d = arith.cmpi sle, %k, %p : i32", "%f = arith.cmpi sge, %k, %i1 : i32", "%c = arith.andi %d, %f : i1"]
     return attend(m, q, k, v, pairs(m, [position, padding], [OF_ALL, OF_BATCH], lines, n=4))
 
 
