@@ -74,9 +74,9 @@ AffineExpr MaskRaiser::nameSymbol(Element *value) {
 std::optional<DataNumber> MaskRaiser::readRows(Element *x) {
   unsigned width = x->type.isIndex() ? 64 : x->type.getIntOrFloatBitWidth();
   Element *value = expandAll(x);
-  if (width == 1 || width > 64 || !findKind(value))
+  if (width == 1 || (width > 32 && width != 64) || !findKind(value))
     return std::nullopt;
-  if (width > 32)
+  if (width == 64)
     return DataNumber{{}, value};
   if (width < 32)
     value = exprs.makeOp("arith.extsi", IntegerType::get(context, 32), {value});
