@@ -24,7 +24,7 @@ ScheduleAttr mlir::flashattn::parseScheduleFields(StringRef fields, MLIRContext 
 
 namespace {
 
-/// The fields of "a = 1, b = <c = 2>" by name.
+/// The fields of "a = 1, b = c<d = 2>" by name.
 using GivenFields = llvm::MapVector<StringRef, StringRef>;
 
 GivenFields split(StringRef text) {
@@ -71,7 +71,7 @@ public:
                             llvm::join(unknown, ", "));
     for (StringRef name : unknown)
       if (StringRef newName = getNewFieldName(name); !newName.empty())
-        error += llvm::formatv("; {0} is now named {1}", name, newName).str();
+        error += llvm::formatv("; {0} is now {1}", name, newName).str();
     return error.empty() ? Error::success() : llvm::createStringError(error);
   }
 
@@ -109,10 +109,16 @@ public:
     if (!*value && given[info.name] != "false")
       failValue("true or false", info.name);
   }
-  /// Read separately, because defaults depend on other fields of `hopper`.
-  void operator()(const FieldInfo &info, std::optional<HopperFields> &) {
+  void operator()(const FieldInfo &info, std::optional<BackwardAlgorithm> &algorithm) {
     known.push_back(info.name);
+    if (!has(info.name))
+      return;
+    algorithm = symbolizeBackwardAlgorithm(given[info.name]);
+    if (!algorithm)
+      failValue("separate_dq, accumulate_dq, split_dk_dv or separate_dk_dv", info.name);
   }
+  /// Read separately, because defaults depend on other fields of the mapping.
+  void operator()(const FieldInfo &info, MappingFields &) { known.push_back(info.name); }
 
 private:
   void read(StringRef name, int64_t &value) {
@@ -140,20 +146,31 @@ private:
 
 } // namespace
 
-/// Returns the fields of text such as "<consumers = 3>".
-static Expected<GivenFields> splitHopper(StringRef text) {
-  StringRef inner = text;
-  if (!inner.consume_front("<") || !inner.consume_back(">"))
-    return llvm::createStringError("expected schedule field hopper to be fields in <> but got '" +
-                                   text + "'");
-  return split(inner);
+namespace {
+/// A mapping in text such as "hopper<consumers = 3>".
+struct GivenMapping {
+  MappingFields fields; ///< default fields of the mapping's kind
+  GivenFields given;    ///< the fields in angle brackets
+};
+} // namespace
+
+static Expected<GivenMapping> readMapping(StringRef text) {
+  StringRef name = text.take_while([](char c) { return c != '<'; }).rtrim(), inner = text;
+  std::optional<MappingFields> fields = makeMapping(name);
+  bool hasFields = inner.contains('<');
+  if (!fields || (hasFields && !(inner.consume_front(name) && inner.ltrim().consume_front("<") &&
+                                 inner.rtrim().ends_with(">"))))
+    return llvm::createStringError(
+        "expected schedule field mapping to be cpu, mma_sync<...> or hopper<...> but got '" + text +
+        "'");
+  GivenMapping mapping{*fields, {}};
+  if (hasFields)
+    mapping.given = split(inner.trim().drop_front().drop_back());
+  return mapping;
 }
 
-static Expected<HopperFields> completeHopperText(StringRef text, FloatType element) {
-  Expected<GivenFields> given = splitHopper(text);
-  if (!given)
-    return given.takeError();
-  FieldReader reader("hopper", std::move(*given));
+static Expected<HopperFields> completeHopperText(GivenFields given, FloatType element) {
+  FieldReader reader("hopper", std::move(given));
   int64_t consumers = reader.getNumber("consumers", 1),
           blocks = reader.getNumber("blocks_per_sm", 1);
   HopperFields hopper = completeHopper(consumers, blocks, element);
@@ -168,29 +185,51 @@ static Expected<HopperFields> completeHopperText(StringRef text, FloatType eleme
   return hopper;
 }
 
+/// Returns the mapping of `text`. Fields that are not given are those of `base`, if that is a
+/// mapping of the same kind, or have defaults for `element`.
+static Expected<MappingFields> completeMapping(StringRef text, const MappingFields &base,
+                                               FloatType element) {
+  Expected<GivenMapping> mapping = readMapping(text);
+  if (!mapping)
+    return mapping.takeError();
+  if (std::holds_alternative<HopperFields>(mapping->fields)) {
+    Expected<HopperFields> hopper = completeHopperText(std::move(mapping->given), element);
+    if (!hopper)
+      return hopper.takeError();
+    return *hopper;
+  }
+  if (base.index() == mapping->fields.index())
+    mapping->fields = base;
+  FieldReader reader(getMappingName(mapping->fields), std::move(mapping->given));
+  visitMappingFields(mapping->fields, reader);
+  if (Error error = reader.finish())
+    return error;
+  return mapping->fields;
+}
+
 Expected<std::optional<ScheduleFields>>
 mlir::flashattn::completeSchedule(StringRef text, FloatType element, bool onCPU) {
   GivenFields given = split(text);
-  ScheduleFields fields;
-  auto hopper = given.find("hopper");
-  bool isWarpSpecialized = hopper != given.end();
-  if (isWarpSpecialized) {
-    Expected<HopperFields> found = completeHopperText(hopper->second, element);
-    if (!found)
-      return found.takeError();
-    fields.hopper = *found;
-  }
   FieldReader reader("schedule", given);
+  ScheduleFields fields;
   // 64 rows are those of a warpgroup; without warp specialization, each warp has 16 rows.
   fields.tileM = reader.getNumber("tile_m", 64);
-  fields.warps = onCPU ? 1 : std::max<int64_t>(1, fields.tileM / 16);
   fields.stages = onCPU ? 1 : 2;
-  fields.threadsPerRow = onCPU ? 1 : 4;
   fields.dotType = onCPU ? FloatType(Float32Type::get(element.getContext())) : element;
+  if (onCPU)
+    fields.mapping = CPUFields();
+  else
+    fields.getMmaSync()->warps = std::max<int64_t>(1, fields.tileM / 16);
+  if (reader.has("mapping")) {
+    Expected<MappingFields> mapping = completeMapping(given["mapping"], fields.mapping, element);
+    if (!mapping)
+      return mapping.takeError();
+    fields.mapping = *mapping;
+  }
   visitScheduleFields(fields, reader);
   if (Error error = reader.finish())
     return error;
-  if (!reader.has("tile_n") || !(isWarpSpecialized || reader.has("tile_m")))
+  if (!reader.has("tile_n") || !(fields.getHopper() || reader.has("tile_m")))
     return std::nullopt;
   return fields;
 }
@@ -198,17 +237,17 @@ mlir::flashattn::completeSchedule(StringRef text, FloatType element, bool onCPU)
 Expected<bool> mlir::flashattn::hasFields(const ScheduleFields &fields, StringRef text) {
   GivenFields given = split(text);
   ScheduleFields same = fields;
-  if (auto hopper = given.find("hopper"); hopper != given.end()) {
-    // Without `hopper`, a default copy is compared, so that invalid text is still an error.
-    HopperFields own = fields.hopper.value_or(HopperFields());
-    Expected<GivenFields> givenHopper = splitHopper(hopper->second);
-    if (!givenHopper)
-      return givenHopper.takeError();
-    FieldReader reader("hopper", std::move(*givenHopper));
-    visitHopperFields(own, reader);
+  if (auto text = given.find("mapping"); text != given.end()) {
+    Expected<GivenMapping> mapping = readMapping(text->second);
+    if (!mapping)
+      return mapping.takeError();
+    if (mapping->fields.index() == fields.mapping.index())
+      mapping->fields = fields.mapping;
+    FieldReader reader(getMappingName(mapping->fields), std::move(mapping->given));
+    visitMappingFields(mapping->fields, reader);
     if (Error error = reader.finish())
       return error;
-    same.hopper = own;
+    same.mapping = mapping->fields;
   }
   FieldReader reader("schedule", std::move(given));
   visitScheduleFields(same, reader);
@@ -218,17 +257,16 @@ Expected<bool> mlir::flashattn::hasFields(const ScheduleFields &fields, StringRe
 }
 
 /// Returns `fields` with those of `text` replaced. `text` must be valid.
-static ScheduleFields replaceFields(ScheduleFields fields, StringRef text, FloatType element,
-                                    bool onCPU) {
+static ScheduleFields replaceFields(ScheduleFields fields, StringRef text, FloatType element) {
   GivenFields given = split(text);
   FieldReader reader("schedule", given);
-  if (auto hopper = given.find("hopper"); hopper != given.end())
-    fields.hopper = llvm::cantFail(completeHopperText(hopper->second, element));
   int64_t rows = fields.tileM;
   visitScheduleFields(fields, reader);
-  // Without warp specialization, keeps the rows per warp. On the CPU the only warp has all rows.
-  if (!onCPU && !fields.hopper && !reader.has("warps") && fields.tileM != rows)
-    fields.warps = std::max<int64_t>(1, fields.warps * fields.tileM / rows);
+  // Without warp specialization, keeps the rows per warp.
+  if (MmaSyncFields *mmaSync = fields.getMmaSync(); mmaSync && fields.tileM != rows)
+    mmaSync->warps = std::max<int64_t>(1, mmaSync->warps * fields.tileM / rows);
+  if (reader.has("mapping"))
+    fields.mapping = llvm::cantFail(completeMapping(given["mapping"], fields.mapping, element));
   llvm::cantFail(reader.finish());
   return fields;
 }
@@ -257,8 +295,7 @@ static Expected<ScheduleAttr> pin(OpT op, const Machine &machine, StringRef text
   SmallVector<ScheduleAttr> candidates = getScheduleCandidates(op, machine);
   for (bool asItIs : {true, false})
     for (ScheduleAttr candidate : candidates) {
-      ScheduleFields fields =
-          replaceFields(candidate.getFields(), text, op.getElementType(), machine.isCPU());
+      ScheduleFields fields = replaceFields(candidate.getFields(), text, op.getElementType());
       if (asItIs != (fields == candidate.getFields()))
         continue;
       ScheduleAttr schedule = check(fields);

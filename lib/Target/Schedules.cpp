@@ -145,19 +145,19 @@ static std::string explainGradientFields(ScheduleAttr schedule) {
   if (schedule.getColumnWarps() != 1)
     return llvm::formatv("expected column_warps 1 outside a backward pass but got {0}",
                          schedule.getColumnWarps());
-  return schedule.getSeparateDkDv()
-             ? "expected no separate_dk_dv outside a backward pass but got one"
-             : "";
+  if (std::optional<BackwardAlgorithm> algorithm = schedule.getAlgorithm())
+    return llvm::formatv("expected no algorithm outside a backward pass but got {0}",
+                         stringifyBackwardAlgorithm(*algorithm));
+  return "";
 }
 
-/// Checks the operands and the threads per row that tensor cores require.
+/// Checks the operands and the mapping that tensor cores require.
 static std::string explainElementRefusal(FloatType element, ScheduleAttr schedule) {
   if (schedule.getDotType() != element)
     return llvm::formatv("expected dot_type {0}, the operands' element type, but got {1}",
                          getTypeName(element), getTypeName(schedule.getDotType()));
-  if (schedule.getThreadsPerRow() != 4)
-    return llvm::formatv("expected threads_per_row 4, as in mma.sync, but got {0}",
-                         schedule.getThreadsPerRow());
+  if (!schedule.getMapping().isOnGPU())
+    return "expected mapping mma_sync or hopper on a GPU but got cpu";
   return "";
 }
 
@@ -212,7 +212,7 @@ std::string mlir::flashattn::explainRefusal(AttentionBackwardOp op, ScheduleAttr
 std::string mlir::flashattn::explainRefusal(ProjectOp op, ScheduleAttr schedule,
                                             const Machine &machine) {
   if (schedule.getHopper())
-    return "expected no schedule field hopper for a projection but got one";
+    return "expected mapping cpu or mma_sync for a projection but got hopper";
   for (auto [name, value] :
        {std::pair("pack", schedule.getPack()), std::pair("splits", schedule.getSplits())})
     if (value != 1)

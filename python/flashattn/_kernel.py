@@ -93,7 +93,7 @@ class Kernel:
     @property
     def schedule(self) -> str:
         """The schedule of the kernel, as the fields of the attribute:
-        `tile_m = 64, tile_n = 80, …, hopper = <consumers = 3, along = query_tile, …>`. The keyword
+        `tile_m = 64, tile_n = 80, …, mapping = hopper<consumers = 3, along = query_tile, …>`. The keyword
         `schedule=` accepts this text."""
         return self.ir("schedule")
 

@@ -141,11 +141,20 @@ def check_options(mask: Any, align: Any, layout: Any, layouts: Sequence[str] = L
 
 
 def _format_fields(fields: Mapping[str, Any]) -> str:
-    """Returns the text of a mapping, as in `a = 1, b = <c = 2, d = x>`, in which b is a mapping too."""
+    """Returns the text of fields, as in `a = 1, b = true, mapping = hopper<c = 2>` for a dict in which the name of
+    a machine's mapping has a dict of its fields."""
     parts = []
     for name, value in fields.items():
-        if isinstance(value, Mapping):
-            value = f"<{_format_fields(value)}>"
+        if name in ("cpu", "mma_sync", "hopper"):
+            if value is None:
+                continue
+            if isinstance(value, Mapping):
+                value = f"<{_format_fields(value)}>"
+            elif not (isinstance(value, str) and value.startswith("<")):
+                raise ArgumentError(
+                    f"expected schedule field {name} to be a mapping or a text in <> but got {value!r}"
+                )
+            name, value = "mapping", f"{name}{value}"
         elif isinstance(value, bool):
             value = str(value).lower()
         parts.append(f"{name} = {value}")
@@ -157,16 +166,6 @@ def format_schedule(schedule: Optional[Schedule], element: str, is_cpu: bool) ->
     if schedule is None:
         return None
     if isinstance(schedule, Mapping):
-        schedule = dict(schedule)
-        hopper = schedule.get("hopper", "<>")
-        if hopper is None:
-            del schedule["hopper"]
-        elif not isinstance(hopper, Mapping) and not (
-            isinstance(hopper, str) and hopper.startswith("<")
-        ):
-            raise ArgumentError(
-                f"expected schedule field hopper to be a mapping or a text in <> but got {hopper!r}"
-            )
         schedule = _format_fields(schedule)
     if not isinstance(schedule, str):
         raise ArgumentError(

@@ -16,7 +16,7 @@
 // SCALED-NEXT: full (#)
 func.func @pinned(%q: tensor<1x1x48x16xf32>) -> tensor<1x1x48x16xf32> {
   %r = flashattn.attention mask(#flashattn.causal)
-       schedule(<tile_m = 16, tile_n = 8, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32>)
+       schedule(<tile_m = 16, tile_n = 8, stages = 1, dot_type = f32, mapping = cpu>)
        ins(%q, %q, %q : tensor<1x1x48x16xf32>, tensor<1x1x48x16xf32>, tensor<1x1x48x16xf32>)
        outs(%q : tensor<1x1x48x16xf32>) -> tensor<1x1x48x16xf32>
   return %r : tensor<1x1x48x16xf32>

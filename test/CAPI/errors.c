@@ -174,7 +174,7 @@ static void checkChecks(void) {
   options.chip = "sm_90a";
   CHECK(flashattnCheck(text, strlen(text), &options) == FLASHATTN_OK);
   CHECK(flashattnCheck(text, strlen(text), NULL) == FLASHATTN_OK);
-  options.schedule = "tile_m = 256, tile_n = 512, warps = 4, stages = 4, threads_per_row = 4, dot_type = f16";
+  options.schedule = "tile_m = 256, tile_n = 512, stages = 4, dot_type = f16, mapping = mma_sync<warps = 4>";
   FAILS(flashattnCheck(text, strlen(text), &options), FLASHATTN_ERROR_UNSUPPORTED,
         "cannot be compiled for sm_90a with the schedule given: ");
   options.schedule = "tile_m = many";

@@ -75,7 +75,7 @@ static void checkRows(void) {
   FlashAttnKernel strided = compileFor("sm_90a", promised);
   const char *schedule = NULL;
   CHECK(flashattnKernelGetText(strided, "schedule", &schedule, NULL) == FLASHATTN_OK);
-  CHECK(strstr(schedule, "hopper = <consumers = "));
+  CHECK(strstr(schedule, "mapping = hopper<consumers = "));
   const int64_t good[][4] = {{2048, 16, 32, 1}, {0, 0, 24, 1}, {2048, 1024, 0, 1}};
   for (int s = 0; s < 3; ++s) {
     memcpy(odd, tensors, sizeof(odd));

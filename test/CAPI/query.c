@@ -204,7 +204,7 @@ static void checkTrials(void) {
   CHECK(strstr(text, "tile_m = 192") && !strstr(text, "separate_dk_dv"));
   options.size = sizeof(options);
   CHECK(flashattnGetTrials(&options, &text) == FLASHATTN_OK);
-  CHECK(!strstr(text, "tile_m = 192") && strstr(text, "separate_dk_dv = true"));
+  CHECK(!strstr(text, "tile_m = 192") && strstr(text, "algorithm = separate_dk_dv"));
   options.size = offsetof(FlashAttnTrialOptions, gradients) - 1;
   FAILS(flashattnGetTrials(&options, &text), FLASHATTN_ERROR_INVALID_ARGUMENT,
         "expected a FlashAttnTrialOptions of ");

@@ -26,7 +26,7 @@
 
 // RUN: %{run} --chip=sm_90a --emit=schedule | FileCheck %s --check-prefix=SCHEDULE
 // SCHEDULE: emit.mlir:[[@LINE+44]]:{{[0-9]+}}: flashattn.attention: tile_m = {{[0-9]+}}, tile_n =
-// RUN: %{run} --device=cpu --function=causal --schedule="tile_m = 8, tile_n = 16, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32" --emit=schedule | FileCheck %s --check-prefix=PINNED
+// RUN: %{run} --device=cpu --function=causal --schedule="tile_m = 8, tile_n = 16, stages = 1, dot_type = f32, mapping = cpu" --emit=schedule | FileCheck %s --check-prefix=PINNED
 // PINNED: flashattn.attention: tile_m = 8, tile_n = 16,
 // RUN: %{run} --chip=sm_80 --emit=tiles --function=causal | FileCheck %s --check-prefix=TILES
 // TILES: func.func @causal

@@ -4,7 +4,7 @@
 // heads of a group, of any number of heads and either order of dimensions.
 
 #mask = #flashattn.all_of<[#flashattn.causal, #flashattn.any_of<[#flashattn.window<left = 127, right = 0>, #flashattn.sink<4>]>]>
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16, pack = 8, hopper = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 3>>
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = bf16, pack = 8, mapping = hopper<consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 3>>
 // CHECK-LABEL: llvm.func @bhsd
 // CHECK-COUNT-4: llvm.call @flashattnEncodeTensorMap
 // CHECK: gpu.binary @bhsd_kernel
@@ -22,7 +22,7 @@ func.func @bhsd(%q: memref<?x?x?x64xbf16>, %k: memref<?x?x?x64xbf16>, %v: memref
 
 // One position of each head (more rows than a group has heads); rows of the output that begin
 // anywhere, which threads store themselves.
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16, pack = 64, hopper = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 3>>
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = bf16, pack = 64, mapping = hopper<consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 3>>
 // CHECK-LABEL: llvm.func @bshd
 // CHECK-COUNT-2: llvm.call @flashattnEncodeTensorMap
 // CHECK-NOT: llvm.call @flashattnEncodeTensorMap
@@ -39,7 +39,7 @@ func.func @bshd(%q: memref<2x1x64x64xbf16>, %k: memref<2x5000x8x64xbf16>, %o: me
 // -----
 
 // The same one after the other in memory.
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16, pack = 64, hopper = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 3>>
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = bf16, pack = 64, mapping = hopper<consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 3>>
 // CHECK-LABEL: llvm.func @one_position
 // CHECK: gpu.binary @one_position_kernel
 // CHECK-SAME: cp.async.bulk.tensor.5d.global

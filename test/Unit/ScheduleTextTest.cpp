@@ -29,15 +29,21 @@ protected:
 
 TEST_F(ScheduleText, ReadsWhatItWrites) {
   for (StringRef text :
-       {"tile_m = 64, tile_n = 80, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16",
-        "tile_m = 64, tile_n = 80, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16, "
-        "pack = 4, splits = 8, min_split_tiles = 4, q_in_registers = false",
-        "tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, "
-        "dq_tile_m = 128, column_warps = 2, q_in_registers = true, separate_dk_dv = true",
-        "tile_m = 64, tile_n = 80, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, "
-        "hopper = <consumers = 3, along = head, registers = 160, producer_registers = 32, "
+       {"tile_m = 64, tile_n = 80, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>",
+        "tile_m = 64, tile_n = 80, stages = 2, dot_type = bf16, "
+        "pack = 4, splits = 8, min_split_tiles = 4, mapping = mma_sync<warps = 4, q_in_registers "
+        "= false>",
+        "tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, "
+        "dq_tile_m = 128, algorithm = separate_dk_dv, mapping = mma_sync<warps = 4, column_warps "
+        "= 2, q_in_registers = true>",
+        "tile_m = 64, tile_n = 80, stages = 2, dot_type = f16, "
+        "mapping = hopper<consumers = 3, along = head, registers = 160, producer_registers = 32, "
         "rescale_threshold = 4, l2_head_group = 1, blocks_per_sm = 2, q_stages = 2, lazy_rescale "
-        "= 1, dynamic_scheduler_max_len = 2048>"}) {
+        "= 1, dynamic_scheduler_max_len = 2048>",
+        "tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, algorithm = accumulate_dq, "
+        "mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, "
+        "producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>",
+        "tile_m = 16, tile_n = 64, stages = 1, dot_type = f32, mapping = cpu"}) {
     ScheduleAttr schedule = parseScheduleFields(text, &ctx);
     ASSERT_TRUE(schedule) << text.str();
     EXPECT_EQ(getScheduleFields(schedule), text);
@@ -48,49 +54,54 @@ TEST_F(ScheduleText, ReadsWhatItWrites) {
 }
 
 TEST_F(ScheduleText, CompletesWhatIsLeftOut) {
-  EXPECT_EQ(
-      complete("tile_n = 32, tile_m = 128"),
-      "tile_m = 128, tile_n = 32, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16");
+  EXPECT_EQ(complete("tile_n = 32, tile_m = 128"),
+            "tile_m = 128, tile_n = 32, stages = 2, dot_type = f16, mapping = mma_sync<warps = 8>");
+  EXPECT_EQ(complete("tile_n = 32, tile_m = 128, mapping = mma_sync<column_warps = 2>"),
+            "tile_m = 128, tile_n = 32, stages = 2, dot_type = f16, "
+            "mapping = mma_sync<warps = 8, column_warps = 2>");
   EXPECT_EQ(complete("tile_m = 16, tile_n = 64", /*onCPU=*/true),
-            "tile_m = 16, tile_n = 64, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32");
-  EXPECT_EQ(
-      complete("tile_n = 80, hopper = <consumers = 3>"),
-      "tile_m = 64, tile_n = 80, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, "
-      "hopper = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, "
-      "rescale_threshold = 4, l2_head_group = 1>");
-  EXPECT_NE(
-      complete("tile_n = 80, hopper = <consumers = 1, producer_registers = 56, blocks_per_sm = 2>")
-          .find("registers = 200, producer_registers = 56"),
-      std::string::npos);
+            "tile_m = 16, tile_n = 64, stages = 1, dot_type = f32, mapping = cpu");
+  EXPECT_EQ(complete("tile_n = 80, mapping = hopper<consumers = 3>"),
+            "tile_m = 64, tile_n = 80, stages = 2, dot_type = f16, "
+            "mapping = hopper<consumers = 3, along = query_tile, registers = 160, "
+            "producer_registers = 32, "
+            "rescale_threshold = 4, l2_head_group = 1>");
+  EXPECT_NE(complete("tile_n = 80, mapping = hopper<consumers = 1, producer_registers = 56, "
+                     "blocks_per_sm = 2>")
+                .find("registers = 200, producer_registers = 56"),
+            std::string::npos);
 }
 
 TEST_F(ScheduleText, LeavesTileSizesToTheOp) {
-  for (StringRef text : {"tile_m = 64", "", "tile_n = 64, stages = 3", "hopper = <consumers = 2>"})
+  for (StringRef text :
+       {"tile_m = 64", "", "tile_n = 64, stages = 3", "mapping = hopper<consumers = 2>"})
     EXPECT_EQ(complete(text), "") << text.str();
 }
 
 TEST_F(ScheduleText, Refusals) {
-  EXPECT_EQ(
-      complete("tile_m = 64, depth = 2"),
-      "expected schedule fields tile_m, tile_n, warps, stages, threads_per_row, dot_type, pack, "
-      "splits, min_split_tiles, small_blocks_per_sm, dq_tile_m, column_warps, q_in_registers, "
-      "separate_dk_dv, hopper but got depth");
+  EXPECT_EQ(complete("tile_m = 64, depth = 2"),
+            "expected schedule fields tile_m, tile_n, stages, dot_type, pack, splits, "
+            "min_split_tiles, dq_tile_m, algorithm, mapping but got depth");
   EXPECT_EQ(complete("tile_m = 64, tile_n = x"),
             "expected an integer as schedule field tile_n but got 'x'");
-  EXPECT_EQ(
-      complete("tile_n = 64, depth = 2, hopper = <consumers = 1>"),
-      "expected schedule fields tile_m, tile_n, warps, stages, threads_per_row, dot_type, pack, "
-      "splits, min_split_tiles, small_blocks_per_sm, dq_tile_m, column_warps, q_in_registers, "
-      "separate_dk_dv, hopper but got depth");
+  EXPECT_EQ(complete("tile_n = 64, depth = 2, mapping = hopper<consumers = 1>"),
+            "expected schedule fields tile_m, tile_n, stages, dot_type, pack, splits, "
+            "min_split_tiles, dq_tile_m, algorithm, mapping but got depth");
   EXPECT_EQ(complete("tile_m = 64, tile_n = 64, dot_type = f64"),
             "expected f16, bf16 or f32 as schedule field dot_type but got 'f64'");
-  EXPECT_EQ(complete("tile_m = 64, tile_n = 64, q_in_registers = 1"),
-            "expected true or false as schedule field q_in_registers but got '1'");
-  EXPECT_EQ(complete("tile_n = 64, hopper = 3"),
-            "expected schedule field hopper to be fields in <> but got '3'");
-  EXPECT_EQ(complete("tile_n = 64, hopper = <along = head>"),
+  EXPECT_EQ(complete("tile_m = 64, tile_n = 64, mapping = mma_sync<q_in_registers = 1>"),
+            "expected true or false as mma_sync field q_in_registers but got '1'");
+  EXPECT_EQ(complete("tile_m = 64, tile_n = 64, algorithm = fast"),
+            "expected separate_dq, accumulate_dq, split_dk_dv or separate_dk_dv as schedule field "
+            "algorithm but got 'fast'");
+  EXPECT_EQ(complete("tile_n = 64, mapping = 3"),
+            "expected schedule field mapping to be cpu, mma_sync<...> or hopper<...> but got '3'");
+  EXPECT_EQ(complete("tile_n = 64, mapping = hopper<consumers = 2"),
+            "expected schedule field mapping to be cpu, mma_sync<...> or hopper<...> but got "
+            "'hopper<consumers = 2'");
+  EXPECT_EQ(complete("tile_n = 64, mapping = hopper<along = head>"),
             "expected hopper field consumers but got along");
-  EXPECT_EQ(complete("tile_n = 64, hopper = <consumers = 2, along = batch>"),
+  EXPECT_EQ(complete("tile_n = 64, mapping = hopper<consumers = 2, along = batch>"),
             "expected query_tile or head as hopper field along but got 'batch'");
 }
 
@@ -102,22 +113,22 @@ TEST_F(ScheduleText, NamesRenamedFields) {
   HopperFields hopper;
   visitScheduleFields(fields, add);
   visitHopperFields(hopper, add);
-  for (StringRef old : {"lanes", "min_part_tiles", "narrow_blocks", "tile_q",
-                        "queries_in_registers", "apart", "roles"}) {
+  auto endsWithNew = [](StringRef text, StringRef old) {
+    return text.ends_with(("; " + old + " is now " + getNewFieldName(old)).str());
+  };
+  for (StringRef old : {"lanes", "threads_per_row", "warps", "column_warps", "min_part_tiles",
+                        "narrow_blocks", "small_blocks_per_sm", "tile_q", "queries_in_registers",
+                        "q_in_registers", "apart", "separate_dk_dv", "roles", "hopper"}) {
     std::string text = complete(("tile_m = 64, " + old + " = 1").str());
-    StringRef name = getNewFieldName(old);
-    EXPECT_TRUE(llvm::is_contained(names, name)) << old.str();
-    EXPECT_TRUE(StringRef(text).ends_with(("; " + old + " is now named " + name).str())) << text;
+    EXPECT_TRUE(llvm::is_contained(names, getNewFieldName(old).split(' ').first)) << old.str();
+    EXPECT_TRUE(endsWithNew(text, old)) << text;
   }
   for (StringRef old : {"rescale", "section", "blocks", "query_stages", "late_rescale",
                         "claims_below", "add_stages", "joins", "in_flight", "query_columns"}) {
-    std::string text = complete(("hopper = <consumers = 1, " + old + " = 1>").str());
-    StringRef name = getNewFieldName(old);
-    EXPECT_TRUE(llvm::is_contained(names, name)) << old.str();
-    EXPECT_TRUE(StringRef(text).ends_with(("; " + old + " is now named " + name).str())) << text;
+    std::string text = complete(("mapping = hopper<consumers = 1, " + old + " = 1>").str());
+    EXPECT_TRUE(llvm::is_contained(names, getNewFieldName(old))) << old.str();
+    EXPECT_TRUE(endsWithNew(text, old)) << text;
   }
-  for (StringRef name : names)
-    EXPECT_EQ(getNewFieldName(name), "") << name.str();
 }
 
 TEST_F(ScheduleText, Trials) {
@@ -127,7 +138,9 @@ TEST_F(ScheduleText, Trials) {
   auto trials = [&](StringRef chip, const TrialGrid &grid = {}) {
     return getTrials(problem, llvm::cantFail(Machine::get(chip)), grid);
   };
-  auto isWarpSpecialized = [](const ScheduleFields &fields) { return fields.hopper.has_value(); };
+  auto isWarpSpecialized = [](const ScheduleFields &fields) {
+    return fields.getHopper() != nullptr;
+  };
   // Every trial is a valid attribute, and occurs once.
   for (StringRef chip : {"cpu", "sm_80", "sm_90a"}) {
     std::vector<ScheduleFields> all = trials(chip);
@@ -148,8 +161,8 @@ TEST_F(ScheduleText, Trials) {
   grid.registers = {216};
   for (const ScheduleFields &fields : trials("sm_90a", grid)) {
     EXPECT_EQ(fields.tileN, 2000);
-    ASSERT_TRUE(fields.hopper);
-    EXPECT_EQ(fields.hopper->registers, 216);
+    ASSERT_TRUE(fields.getHopper());
+    EXPECT_EQ(fields.getHopper()->registers, 216);
   }
   EXPECT_TRUE(trials("sm_80", grid).empty());
 }
@@ -169,15 +182,21 @@ TEST_F(ScheduleText, TrialsOfGradients) {
       EXPECT_EQ(llvm::count(all, fields), 1);
       EXPECT_EQ(fields.splits, 1);
       // The backward pass has no row maxima to rescale by.
-      EXPECT_TRUE(!fields.hopper || fields.hopper->rescaleThreshold == 0);
+      EXPECT_TRUE(!fields.getHopper() || fields.getHopper()->rescaleThreshold == 0);
     }
     auto any = [&](auto &&has) { return llvm::any_of(all, has); };
-    EXPECT_EQ(any([](auto &f) { return f.separateDkDv && f.dqTileM; }), chip != "cpu");
-    EXPECT_EQ(any([](auto &f) { return f.columnWarps == 2; }), chip != "cpu");
-    EXPECT_EQ(any([](auto &f) { return f.hopper && f.tileM == 64 && f.separateDkDv; }),
-              chip == "sm_90a");
-    EXPECT_EQ(any([](auto &f) { return f.hopper && f.tileM == 128 && f.warps == 8; }),
-              chip == "sm_90a");
+    EXPECT_EQ(
+        any([](auto &f) { return f.algorithm == BackwardAlgorithm::SeparateDkDv && f.dqTileM; }),
+        chip != "cpu");
+    EXPECT_EQ(any([](auto &f) { return f.getMmaSync() && f.getMmaSync()->columnWarps == 2; }),
+              chip != "cpu");
+    for (auto [algorithm, rows] : {std::pair(BackwardAlgorithm::SeparateDkDv, 64),
+                                   {BackwardAlgorithm::SplitDkDv, 64},
+                                   {BackwardAlgorithm::AccumulateDq, 128}})
+      EXPECT_EQ(any([&](auto &f) {
+                  return f.getHopper() && f.tileM == rows && f.algorithm == algorithm;
+                }),
+                chip == "sm_90a");
   }
   // Given values are tried; compilation may reject them later.
   TrialGrid grid;
@@ -186,7 +205,7 @@ TEST_F(ScheduleText, TrialsOfGradients) {
   std::vector<ScheduleFields> given = trials("sm_90a", grid);
   EXPECT_FALSE(given.empty());
   for (const ScheduleFields &fields : given)
-    EXPECT_TRUE(fields.hopper && fields.pack == 2 && fields.tileM == 128);
+    EXPECT_TRUE(fields.getHopper() && fields.pack == 2 && fields.tileM == 128);
 }
 
 } // namespace

@@ -171,7 +171,7 @@ func.func @f(%q: memref<2x2x21x8xf32>, %k: memref<2x2x37x8xf32>, %bias: memref<1
              %s1: memref<2x2x37x21xf32>, %d1: memref<2x2x37x21xf32>, %o: memref<2x2x21x8xf32>) {{
   %c12 = arith.constant 12 : index
   flashattn.attention {0}
-      schedule(<tile_m = 16, tile_n = 16, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32>)
+      schedule(<tile_m = 16, tile_n = 16, stages = 1, dot_type = f32, mapping = cpu>)
       ins(%q, %k, %k : memref<2x2x21x8xf32>, memref<2x2x37x8xf32>, memref<2x2x37x8xf32>)
       {1} {2} offset(%c12) {3}
       outs(%o : memref<2x2x21x8xf32>)

@@ -66,7 +66,7 @@ class CompileTest(unittest.TestCase):
         self.assertIn("llvm.func", kernel.ir("lowered"))
         self.assertRegex(
             kernel.schedule,
-            r"^tile_m = \d+, tile_n = \d+, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32$",
+            r"^tile_m = \d+, tile_n = \d+, stages = 1, dot_type = f32, mapping = cpu$",
         )
         self.assertIn(kernel.schedule, repr(kernel))
 
@@ -74,14 +74,14 @@ class CompileTest(unittest.TestCase):
         kernel = flashattn.compile(head_dim=64, chip="sm_90", schedule={"tile_n": 32})
         self.assertRegex(
             kernel.schedule,
-            r"^tile_m = \d+, tile_n = 32, warps = \d+, stages = \d+, threads_per_row = 4, dot_type = f16",
+            r"^tile_m = \d+, tile_n = 32, stages = \d+, dot_type = f16",
         )
 
     def test_pinned_schedule(self):
         kernel = flashattn.compile(head_dim=64, chip="sm_90", schedule={"tile_m": 64, "tile_n": 32})
         self.assertEqual(
             kernel.schedule,
-            "tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16",
+            "tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>",
         )
         again = flashattn.compile(head_dim=64, chip="sm_90", schedule=kernel.schedule)
         self.assertEqual(again.ptx, kernel.ptx)
@@ -91,15 +91,15 @@ class CompileTest(unittest.TestCase):
         kernel = flashattn.compile(head_dim=64, chip="sm_90a", schedule={"tile_n": 64, "hopper": roles})
         self.assertEqual(
             kernel.schedule,
-            "tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, "
-            "hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, "
+            "tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, "
+            "mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, "
             "rescale_threshold = 4, l2_head_group = 4>",
         )
         again = flashattn.compile(head_dim=64, chip="sm_90a", schedule=kernel.schedule)
         self.assertEqual(again.ptx, kernel.ptx)
         self.assertIn("wgmma.mma_async", kernel.ptx)
         packed = flashattn.compile(head_dim=64, chip="sm_90a", schedule={"tile_n": 64, "pack": 8, "hopper": roles})
-        self.assertIn("dot_type = f16, pack = 8, hopper = <", packed.schedule)
+        self.assertIn("dot_type = f16, pack = 8, mapping = hopper<", packed.schedule)
         self.assertIn("cp.async.bulk.tensor.5d", packed.ptx)
         with self.assertRaisesRegex(flashattn.UnsupportedError, "expected pack 1 without warp specialization but got 8"):
             flashattn.compile(head_dim=64, chip="sm_90a", schedule={"tile_m": 64, "tile_n": 64, "pack": 8})
@@ -111,7 +111,7 @@ class CompileTest(unittest.TestCase):
             kernel = flashattn.compile(
                 head_dim=128, dtype="bf16", chip="sm_90a", queries=4, layout=layout
             )
-            self.assertIn("pack = 16, splits = 128, hopper = <consumers = 1", kernel.schedule)
+            self.assertIn("pack = 16, splits = 128, mapping = hopper<consumers = 1", kernel.schedule)
             self.assertEqual(kernel.tuning_key, "sm_90a/128/128/bf16/full/decode")
             # One for keys in one part; one for parts of them, and one that merges those.
             self.assertEqual(kernel.ptx.count(".entry"), 3)

@@ -467,19 +467,19 @@ class DiskCacheTest(unittest.TestCase):
         path = self.root / "flashattn" / "schedules.json"
         path.parent.mkdir()
         # Those of other kernels do not.
-        schedule = "tile_m = 8, tile_n = 32, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32"
+        schedule = "tile_m = 8, tile_n = 32, stages = 1, dot_type = f32, mapping = cpu"
         tuned = {"cpu/48/48/f32/full": {"schedule": schedule, "ms": 1.0}}
-        path.write_text(json.dumps({"version": 2, "schedules": tuned}))
+        path.write_text(json.dumps({"version": 3, "schedules": tuned}))
         self.assertEqual(self.counts(SMALL, **cache), (1, 0))
         tuned["cpu/32/32/f32/full"] = tuned["cpu/48/48/f32/full"]
-        path.write_text(json.dumps({"version": 2, "schedules": tuned}))
+        path.write_text(json.dumps({"version": 3, "schedules": tuned}))
         found, _ = self.start(SMALL, **cache)
         self.assertEqual((found["found"], found["made"]), (0, 1))
         # The texts are of that schedule, whatever the file says later.
         path.unlink()
         again, _ = self.start({**SMALL, "schedule": schedule}, **cache)
         self.assertEqual(again["texts"], found["texts"])
-        path.write_text(json.dumps({"version": 2, "schedules": tuned}))
+        path.write_text(json.dumps({"version": 3, "schedules": tuned}))
         self.assertEqual(self.counts(SMALL, **cache), (1, 0))
         self.assertEqual(self.counts(SMALL, FLASHATTN_TUNED="0", **cache), (1, 0))
 

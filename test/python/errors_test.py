@@ -360,7 +360,7 @@ CASES = [
     (
         lambda: attention(Q, K, K, schedule={"tile_m": 8, "tile_n": 16, "depth": 2}),
         ArgumentError,
-        "expected schedule fields tile_m, tile_n, warps, stages, threads_per_row, dot_type, pack, splits, min_split_tiles, small_blocks_per_sm, dq_tile_m, column_warps, q_in_registers, separate_dk_dv, hopper but got depth",
+        "expected schedule fields tile_m, tile_n, stages, dot_type, pack, splits, min_split_tiles, dq_tile_m, algorithm, mapping but got depth",
     ),
     (
         lambda: attention(Q, K, K, schedule=[]),
@@ -378,9 +378,9 @@ CASES = [
         "expected hopper field consumers but got along",
     ),
     (
-        lambda: attention(Q, K, K, schedule="tile_n = 16, hopper = <consumers = 2, depth = 2>"),
+        lambda: attention(Q, K, K, schedule="tile_n = 16, mapping = hopper<consumers = 2, depth = 2>"),
         ArgumentError,
-        "expected hopper fields consumers, along, registers, producer_registers, rescale_threshold, l2_head_group, blocks_per_sm, q_stages, lazy_rescale, dynamic_scheduler_max_len, dq_reduce_stages, compact_kv, prefetch_kib_per_sm, q_register_columns but got depth",
+        "expected hopper fields consumers, cooperative, along, registers, producer_registers, rescale_threshold, l2_head_group, blocks_per_sm, small_blocks_per_sm, q_stages, lazy_rescale, dynamic_scheduler_max_len, dq_reduce_stages, compact_kv, prefetch_kib_per_sm, q_register_columns but got depth",
     ),
     (
         lambda: attention(Q, K, K, schedule={"tile_n": 16, "hopper": {"consumers": "two"}}),
@@ -390,7 +390,7 @@ CASES = [
     (
         lambda: attention(Q, K, K, schedule={"tile_n": 16, "hopper": {"consumers": 2}}),
         UnsupportedError,
-        "expected no schedule field hopper on the CPU but got one",
+        "expected mapping cpu on the CPU but got hopper",
     ),
     (
         lambda: compile(
@@ -406,8 +406,8 @@ CASES = [
     ),
     (
         lambda: attention(Q, K, K, schedule={"tile_m": 8, "tile_n": 16, "warps": 4}),
-        UnsupportedError,
-        "expected warps 1 and threads_per_row 1 on the CPU but got 4 and 1",
+        ArgumentError,
+        "dq_tile_m, algorithm, mapping but got warps; warps is now mapping = mma_sync<warps = ...>",
     ),
     (
         lambda: attention(Q, K, K, schedule={"tile_m": 8, "tile_n": 4096}),

@@ -167,7 +167,7 @@ class NumbersTest(unittest.TestCase):
     def test_pinned_schedules(self):
         generator = numpy.random.default_rng(7)
         q, k, v = (generator.standard_normal((1, 2, n, 32), numpy.float32) for n in (33, 47, 47))
-        text = "tile_m = 16, tile_n = 16, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32"
+        text = "tile_m = 16, tile_n = 16, stages = 1, dot_type = f32, mapping = cpu"
         for schedule in (
             {"tile_m": 8, "tile_n": 32},
             {"tile_m": 16, "tile_n": 16, "warps": 1},

@@ -66,7 +66,7 @@ class DoctorTest(unittest.TestCase):
             path.write_text("{")
             done = command("flashattn", "doctor", XDG_CACHE_HOME=folder)
             self.assertIn(
-                f"expected tuned schedules of version 2 in {path} but got other content; delete", done.stdout
+                f"expected tuned schedules of version 3 in {path} but got other content; delete", done.stdout
             )
 
 
@@ -323,14 +323,14 @@ class TuneTest(unittest.TestCase):
         def fitting(*arguments):
             done = command("flashattn.tune", "--backward", "--chip=sm_90a", "--dtype=bf16", *arguments)
             self.assertEqual(done.returncode, 0, done.stderr)
-            trials = [line.split(">: ") for line in done.stdout.splitlines() if "hopper = <" in line]
+            trials = [line.split(">: ") for line in done.stdout.splitlines() if "mapping = hopper<" in line]
             self.assertGreater(len(trials), 0)
             return [schedule for schedule, reason in trials if reason == "fits"]
 
         # Sums of wide heads, which consumers split or programs apart make: of three numbers of heads at once.
         wide = fitting("--head-dim=256", "--tile-n=48", "--stages=2", "--consumers=2")
-        self.assertEqual(sum("warps = 8" in schedule for schedule in wide), 3)
-        self.assertEqual(sum("separate_dk_dv = true" in schedule for schedule in wide), 3)
+        self.assertEqual(sum("cooperative = 1" in schedule for schedule in wide), 3)
+        self.assertEqual(sum("algorithm = separate_dk_dv" in schedule for schedule in wide), 3)
         self.assertEqual(len(wide), 6)
         # Who adds shares of dq, through how many places, and whether blocks claim programs; in turns none does.
         shared = ["--head-dim=128", "--mask=causal", "--tile-m=128", "--tile-n=64", "--stages=2", "--consumers=2"]
@@ -405,13 +405,13 @@ class TuneTest(unittest.TestCase):
             "{",
             "[]",
             '{"version": 1, "schedules": {}}',
-            '{"version": 2, "schedules": {"cpu/16/16/f32/full": 3}}',
+            '{"version": 3, "schedules": {"cpu/16/16/f32/full": 3}}',
         ):
             self.path.parent.mkdir(exist_ok=True)
             self.path.write_text(text)
             self.assertEqual(flashattn.compile(head_dim=16, dtype="f32", chip="cpu").schedule, own)
             with self.assertRaisesRegex(
-                flashattn.FlashAttnError, "expected tuned schedules of version 2 in"
+                flashattn.FlashAttnError, "expected tuned schedules of version 3 in"
             ):
                 _tuned.store("key", {"schedule": own})
             self.assertEqual(self.path.read_text(), text)
@@ -422,7 +422,7 @@ class TuneTest(unittest.TestCase):
 
     def test_a_schedule_is_for_one_kernel(self):
         """Packed queries beside keys that are not packed have a kernel for each class of lengths."""
-        tuned = "tile_m = 64, tile_n = 32, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16"
+        tuned = "tile_m = 64, tile_n = 32, stages = 1, dot_type = f16, mapping = mma_sync<warps = 4>"
         _tuned.store("sm_80/64/64/f16/full", {"schedule": tuned})
         own = {}
         for use in (False, True):
@@ -430,7 +430,7 @@ class TuneTest(unittest.TestCase):
                 kernel = flashattn.compile(head_dim=64, dtype="f16", chip="sm_80", tuned=use, **operands)
                 own[use, len(operands)] = kernel.schedule
         self.assertEqual(own[True, 1], own[False, 1])
-        self.assertIn("tile_n = 32, warps = 4, stages = 1", own[True, 2])
+        self.assertIn("tile_n = 32, stages = 1", own[True, 2])
         self.assertNotEqual(own[True, 2], own[False, 2])
 
     def test_classes_of_masks(self):
@@ -469,8 +469,8 @@ class TuneTest(unittest.TestCase):
         )  # fmt: skip
         self.assertEqual(done.returncode, 0, done.stderr)
         for line in (
-            r"tile_m = 64, tile_n = 64, .* hopper = <consumers = 2, .*: fits",
-            r"tile_m = 128, tile_n = 64, .* hopper = <consumers = 2, .*: fits",
+            r"tile_m = 64, tile_n = 64, .* mapping = hopper<consumers = 2, .*: fits",
+            r"tile_m = 128, tile_n = 64, .* mapping = hopper<consumers = 2, .*: fits",
             r"tile_m = 64, tile_n = 96, .*: needs \d+ registers per thread \(dk 64, dv 64, .* of \d+ that a consumer has",
         ):
             self.assertRegex(done.stdout, line)
@@ -482,8 +482,8 @@ class TuneTest(unittest.TestCase):
         )  # fmt: skip
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = done.stdout.splitlines()
-        self.assertTrue(all("hopper = <consumers = " in line for line in lines), done.stdout)
-        best = "tile_m = 64, tile_n = 80, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 3, along = {}, registers = 160, producer_registers = 32, rescale_threshold = 4, l2_head_group = 1>: {}"  # fmt: skip
+        self.assertTrue(all("mapping = hopper<consumers = " in line for line in lines), done.stdout)
+        best = "tile_m = 64, tile_n = 80, stages = 2, dot_type = f16, mapping = hopper<consumers = 3, along = {}, registers = 160, producer_registers = 32, rescale_threshold = 4, l2_head_group = 1>: {>"  # fmt: skip
         self.assertIn(best.format("query_tile", "fits"), lines)
         self.assertIn(
             best.format(
@@ -495,19 +495,19 @@ class TuneTest(unittest.TestCase):
         )
         for reason in (
             r"tile_n = 176.*: needs 224 registers per thread \(o 64, .*\) of 160 that a consumer has",
-            r"tile_n = 176, warps = 4, stages = 3.*: needs \d+ bytes of shared memory .* of 232448 available",
+            r"tile_n = 176, stages = 3.*: needs \d+ bytes of shared memory .* of 232448 available",
         ):
             self.assertRegex(done.stdout, reason)
 
     def test_candidates(self):
         self.assertTrue(
             all(
-                "warps = 1, stages = 1, threads_per_row = 1, dot_type = f32" in s
+                "stages = 1, dot_type = f32" in s
                 for s in tune.candidates("f16", "cpu")
             )
         )
-        plain = "tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = bf16"
-        roles = "tile_m = 64, tile_n = 80, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16, hopper = <consumers = 3, along = %s, registers = 160, producer_registers = 32, rescale_threshold = 3, l2_head_group = 4>"  # fmt: skip
+        plain = "tile_m = 128, tile_n = 64, stages = 2, dot_type = bf16, mapping = mma_sync<warps = 8>"
+        roles = "tile_m = 64, tile_n = 80, stages = 2, dot_type = bf16, mapping = hopper<consumers = 3, along = %s, registers = 160, producer_registers = 32, rescale_threshold = 3, l2_head_group = 4>"  # fmt: skip
         found = list(tune.candidates("bf16", "sm_90a", 6))
         self.assertEqual(len(found), len(set(found)))
         for text in (plain, roles % "query_tile", roles % "head"):
@@ -537,7 +537,7 @@ class TuneTest(unittest.TestCase):
         with self.assertRaisesRegex(flashattn.ArgumentError, "expected lists tile_m, .* but got blocks"):
             tune.candidates("f16", "sm_90a", blocks=[3])
         self.assertTrue(all("blocks_per_sm = 3" in s for s in packed))
-        self.assertEqual(sum("dot_type = f16, pack = 8, hopper = <" in s for s in packed), 3)
+        self.assertEqual(sum("dot_type = f16, pack = 8, mapping = hopper<" in s for s in packed), 3)
         # On the CPU, where a tile has as many rows of each head.
         packed = list(tune.candidates("f32", "cpu", 4, tile_m=[16, 6], tile_n=[32], pack=[1, 4]))
         self.assertEqual([re.findall(r"tile_m = \d+|pack = \d+", s) for s in packed],

@@ -77,7 +77,7 @@ Distributor::Distributor(RewriterBase &b, OnThreadsOp program)
   int64_t warps = schedule.getWarpsOfRows();
   layout = {schedule.getTileM(), 0, warps, schedule.getColumnWarps()};
   layout.rowBlocks = layout.tileM / (16 * layout.rowWarps());
-  isWarpSpecialized = static_cast<bool>(schedule.getHopper());
+  isWarpSpecialized = schedule.isWarpSpecialized();
 }
 
 LogicalResult Distributor::run() {

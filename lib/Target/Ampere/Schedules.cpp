@@ -25,7 +25,7 @@ struct AttentionRow {
 };
 struct GradientRow {
   int64_t bits, maxD, tileM, tileN, warps, columnWarps, stages, dqTileM;
-  bool separateDkDv;
+  BackwardAlgorithm algorithm;
 };
 struct DecodeRow {
   int64_t bits, maxD, tileN;
@@ -37,7 +37,8 @@ static constexpr AttentionRow kAttentionTable[] = {
 #include "Schedules.def"
 };
 static constexpr GradientRow kGradientTable[] = {
-#define GRADIENTS(...) {__VA_ARGS__},
+#define GRADIENTS(bits, maxD, tileM, tileN, warps, columnWarps, stages, dqTileM, algorithm)        \
+  {bits, maxD, tileM, tileN, warps, columnWarps, stages, dqTileM, BackwardAlgorithm::algorithm},
 #include "Schedules.def"
 };
 static constexpr DecodeRow kDecodeTable[] = {
@@ -50,7 +51,7 @@ static ScheduleFields makeFields(int64_t m, int64_t n, int64_t warps, int64_t st
   ScheduleFields fields;
   fields.tileM = m;
   fields.tileN = n;
-  fields.warps = warps;
+  fields.getMmaSync()->warps = warps;
   fields.stages = stages;
   fields.dotType = element;
   return fields;
@@ -108,9 +109,8 @@ Candidates ampere::getCandidates(AttentionBackwardOp op) {
   auto add = [&](const GradientRow &row) {
     ScheduleFields fields = makeFields(row.tileM, row.tileN, row.warps, row.stages, element);
     fields.dqTileM = row.dqTileM == row.tileM ? 0 : row.dqTileM;
-    fields.columnWarps = row.columnWarps;
-    if (row.separateDkDv)
-      fields.separateDkDv = true;
+    fields.getMmaSync()->columnWarps = row.columnWarps;
+    fields.algorithm = row.algorithm;
     candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
   };
   if (hasCostlyMask(op) && !element.isF32()) {
@@ -121,7 +121,9 @@ Candidates ampere::getCandidates(AttentionBackwardOp op) {
     bool adds = d <= kWidestAdding;
     add({bits, d, adds ? 2 * kCostlyTileM : kCostlyTileM, kCostlyTileN, kCostlyWarps,
          /*columnWarps=*/1, /*stages=*/2, adds ? 0 : kCostlyTileM,
-         /*separateDkDv=*/d > kWidestTogether});
+         adds                  ? BackwardAlgorithm::AccumulateDq
+         : d > kWidestTogether ? BackwardAlgorithm::SeparateDkDv
+                               : BackwardAlgorithm::SeparateDq});
   }
   const GradientRow *widest = nullptr;
   for (const GradientRow &row : kGradientTable) {
@@ -229,7 +231,7 @@ static std::string explainRefusal(AttentionBackwardOp op, ScheduleAttr schedule,
   int64_t scores = count(n);
   SmallVector<Need> needs = {
       {overKeys ? "dk" : "dq", count(d)}, {"scores", scores}, {"gradients", scores}};
-  if (overKeys && !schedule.getSeparateDkDv().value_or(false))
+  if (overKeys && !schedule.separatesDkDv())
     needs.push_back({"dv", count(dv)});
   if (schedule.getQInRegisters().value_or(false))
     needs.push_back(
@@ -243,8 +245,7 @@ static std::string explainColumnRefusal(AttentionBackwardOp op, ScheduleAttr sch
   if (warps == 1)
     return "";
   if (!schedule.addsQueries())
-    return llvm::formatv("expected column_warps 1, unless programs over keys accumulate the "
-                         "gradients of queries, but got {0}",
+    return llvm::formatv("expected column_warps 1 without algorithm accumulate_dq but got {0}",
                          warps);
   if (schedule.getQInRegisters().value_or(false))
     return "expected q_in_registers false for column_warps above 1 but got true";
@@ -262,9 +263,12 @@ static std::string explainColumnRefusal(AttentionBackwardOp op, ScheduleAttr sch
 /// contribution to dQ, and warps with the same rows have equal ranges of its columns.
 static std::string explainShareRefusal(AttentionBackwardOp op, ScheduleAttr schedule) {
   if (op.getDeterministic())
-    return llvm::formatv("expected tile_m below 128, or a dq_tile_m, for a deterministic backward "
-                         "pass but got tile_m {0}",
-                         schedule.getTileM());
+    return "expected another algorithm for a deterministic backward pass without warp "
+           "specialization but got accumulate_dq";
+  if (op.getElementType().isF32())
+    return "expected another algorithm for f32 but got accumulate_dq";
+  if (int64_t rows = schedule.getDqTileM())
+    return llvm::formatv("expected no dq_tile_m with algorithm accumulate_dq but got {0}", rows);
   int64_t n = schedule.getTileN(), rows = 16 * schedule.getColumnWarps() * schedule.getWarps();
   if (rows % n != 0 || n == schedule.getTileM())
     return llvm::formatv("expected tile_n to be below tile_m and to divide {0}, the rows that {1} "
@@ -312,23 +316,29 @@ std::string ampere::explainRefusal(ProjectOp op, ScheduleAttr schedule, const Ma
 // Trials
 //===----------------------------------------------------------------------===//
 
-/// Tries tiles of keys and, separately, of queries, and dK and dV in one program or in two.
+/// Tries tiles of keys and, separately, of queries, and each algorithm. With fewer keys than
+/// `kFewestKeys`, additions to dQ take longer than computing the scores twice.
 static void addGradientTrials(const TrialProblem &problem, const TrialGrid &grid, AddTrial add) {
+  constexpr int64_t kFewestKeys = 128;
   for (int64_t m : orElse(grid.tileM, {32, 64, 128}))
     for (int64_t n : orElse(grid.tileN, {16, 32, 48, 64}))
       for (int64_t warps :
            orElse(grid.warps, {std::max<int64_t>(1, m / 16), std::max<int64_t>(1, m / 32)}))
         for (int64_t stages : orElse(grid.stages, {1, 2}))
           for (int64_t q : {m, int64_t(64)})
-            for (bool apart : {false, true}) {
+            for (BackwardAlgorithm algorithm :
+                 {BackwardAlgorithm::SeparateDq, BackwardAlgorithm::SeparateDkDv,
+                  BackwardAlgorithm::AccumulateDq}) {
+              bool adds = algorithm == BackwardAlgorithm::AccumulateDq;
+              if (adds && (q != m || m < kFewestKeys || problem.element.isF32()))
+                continue;
               ScheduleFields fields = makeFields(m, n, warps, stages, problem.element);
               fields.dqTileM = q == m ? 0 : q;
-              if (apart)
-                fields.separateDkDv = true;
+              fields.algorithm = algorithm;
               add(fields);
               // Two warps share 32 rows in programs that accumulate dQ.
-              fields.columnWarps = 2;
-              if (q == m && !apart && warps % 2 == 0)
+              fields.getMmaSync()->columnWarps = 2;
+              if (adds && warps % 2 == 0)
                 add(fields);
             }
 }

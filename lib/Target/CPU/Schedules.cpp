@@ -17,7 +17,8 @@ static ScheduleFields makeFields(int64_t rows, int64_t columns, MLIRContext *ctx
   ScheduleFields fields;
   fields.tileM = rows;
   fields.tileN = columns;
-  fields.warps = fields.stages = fields.threadsPerRow = 1;
+  fields.stages = 1;
+  fields.mapping = CPUFields();
   fields.dotType = Float32Type::get(ctx);
   return fields;
 }
@@ -83,16 +84,14 @@ Candidates cpu::getCandidates(ProjectOp op, const Machine &machine) {
 
 /// Checks the fields that attention and projection programs have in common.
 static std::string explainRefusal(ScheduleAttr schedule) {
-  if (schedule.getHopper())
-    return "expected no schedule field hopper on the CPU but got one";
-  if (schedule.getWarps() != 1 || schedule.getThreadsPerRow() != 1)
-    return llvm::formatv("expected warps 1 and threads_per_row 1 on the CPU but got {0} and {1}",
-                         schedule.getWarps(), schedule.getThreadsPerRow());
+  if (MappingFields mapping = schedule.getFields().mapping;
+      !std::holds_alternative<CPUFields>(mapping))
+    return llvm::formatv("expected mapping cpu on the CPU but got {0}", getMappingName(mapping));
   if (!schedule.getDotType().isF32())
     return llvm::formatv("expected dot_type f32 on the CPU but got {0}",
                          getTypeName(schedule.getDotType()));
-  if (schedule.getQInRegisters())
-    return "expected no q_in_registers on the CPU but got one";
+  if (schedule.addsQueries())
+    return "expected another algorithm on the CPU but got accumulate_dq";
   return "";
 }
 

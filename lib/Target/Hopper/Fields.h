@@ -7,8 +7,8 @@
 
 namespace mlir::flashattn::warpgroups {
 
-/// Rows and warps of a warpgroup.
-constexpr int64_t kRows = 64, kWarps = 4;
+/// Rows of a warpgroup.
+constexpr int64_t kRows = 64;
 /// `rescale_threshold` if more frequent rescaling would cost more than it saves.
 constexpr int64_t kFewRescales = 8;
 /// `prefetch_kib_per_sm` for few queries. Memory throughput is highest with this many bytes in
@@ -23,9 +23,12 @@ constexpr int64_t kLazyRescale = 15;
 /// sets.
 constexpr size_t kMostCompactSets = 16;
 
-/// Returns fields with the rows and warps of one warpgroup.
+/// Returns fields with the rows of one warpgroup.
 ScheduleFields makeFields(int64_t tileN, int64_t stages, int64_t pack, const HopperFields &hopper,
                           FloatType element);
+
+/// Sets the algorithm of a backward pass, whether consumers cooperate, and `tile_m`.
+void setAlgorithm(ScheduleFields &fields, BackwardAlgorithm algorithm);
 
 // The functions below return why a requirement is not met; empty if it is met.
 
@@ -42,9 +45,8 @@ std::string explainCompactRefusal(AttentionOpInterface op, ScheduleAttr schedule
 /// Checks that `plan` fits in the shared memory of a block.
 std::string explainMemoryRefusal(const SharedMemoryPlan &plan, ScheduleAttr schedule,
                                  const Machine &machine);
-/// Checks `tile_m` and `warps`: the tile has the rows of one warpgroup, or those of `most`
-/// warpgroups that share it.
-std::string explainTileRefusal(ScheduleAttr schedule, int64_t most);
+/// Checks `tile_m`: the tile has the rows of one warpgroup, or those of the cooperative consumers.
+std::string explainTileRefusal(ScheduleAttr schedule);
 
 } // namespace mlir::flashattn::warpgroups
 

@@ -40,6 +40,14 @@ static bool compactsKV(AttentionBackwardOp op) {
          op.getVisibleSets().size() <= kMostCompactSets;
 }
 
+void warpgroups::setAlgorithm(ScheduleFields &fields, BackwardAlgorithm algorithm) {
+  HopperFields &hopper = *fields.getHopper();
+  bool adds = algorithm == BackwardAlgorithm::AccumulateDq;
+  fields.algorithm = algorithm;
+  hopper.cooperative = adds || algorithm == BackwardAlgorithm::SplitDkDv;
+  fields.tileM = adds ? kRows * hopper.consumers : kRows;
+}
+
 static ScheduleAttr getCompacted(AttentionBackwardOp op) {
   HopperFields hopper;
   hopper.registers = 136;
@@ -49,8 +57,9 @@ static ScheduleAttr getCompacted(AttentionBackwardOp op) {
   hopper.dynamicSchedulerMaxLen = kMostKeys;
   hopper.compactKV = 1;
   int64_t group = op.getKnownGroup(), pack = group % 8 == 0 ? 8 : group % 4 == 0 ? 4 : 1;
-  return ScheduleAttr::get(
-      op.getContext(), makeFields(/*tileN=*/48, /*stages=*/3, pack, hopper, op.getElementType()));
+  ScheduleFields fields = makeFields(/*tileN=*/48, /*stages=*/3, pack, hopper, op.getElementType());
+  fields.algorithm = BackwardAlgorithm::SeparateDq;
+  return ScheduleAttr::get(op.getContext(), fields);
 }
 
 Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
@@ -61,13 +70,9 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
   hopper.consumers = 2;
   hopper.registers = 240;
   hopper.producerRegisters = 24;
-  auto add = [&](int64_t m, int64_t n, int64_t stages, bool separateDkDv = false,
-                 bool splits = false) {
+  auto add = [&](BackwardAlgorithm algorithm, int64_t n, int64_t stages) {
     ScheduleFields fields = makeFields(n, stages, /*pack=*/1, hopper, op.getElementType());
-    fields.tileM = m;
-    if (separateDkDv)
-      fields.separateDkDv = true;
-    fields.warps = kWarps * (splits ? hopper.consumers : m / kRows);
+    setAlgorithm(fields, algorithm);
     candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
   };
   MaskClass mask = classifyMask(op.getVisibleSets());
@@ -93,7 +98,7 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
     int64_t claims = claimsPrograms(op) ? kMostKeys : 0;
     // Sequences differ in length (docs/rationale/packed-sequences.md).
     hopper.dynamicSchedulerMaxLen = op.hasPackedSequences() ? claims : 0;
-    add(2 * kRows, 2 * kRows, 2);
+    add(BackwardAlgorithm::AccumulateDq, 2 * kRows, 2);
     hopper.dynamicSchedulerMaxLen = claims;
     if (mask.shape != MaskShape::Triangular && hopper.dynamicSchedulerMaxLen)
       hopper.l2HeadGroup = 4;
@@ -103,7 +108,7 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
     bool loads = op.getBias() && !op.getDeterministic();
     if (byOthers && loads)
       hopper.dqReduceStages = 1;
-    add(2 * kRows, kRows, byOthers && !loads ? 2 : 3);
+    add(BackwardAlgorithm::AccumulateDq, kRows, byOthers && !loads ? 2 : 3);
     hopper.dqReduceStages = 0;
     hopper.dynamicSchedulerMaxLen = 0;
   }
@@ -114,13 +119,13 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
   constexpr int64_t kNarrow = 128;
   bool isWide = widest > kNarrow;
   if (isWide)
-    add(kRows, 3 * kRows / 4, 2, /*separateDkDv=*/false, /*splits=*/true);
-  add(kRows, kRows, 2);
+    add(BackwardAlgorithm::SplitDkDv, 3 * kRows / 4, 2);
+  add(BackwardAlgorithm::SeparateDq, kRows, 2);
   // 48 queries per step are faster than 32 (docs/rationale/wide-heads.md). In bands, the intervals
   // leave too few registers for 48.
   if (mask.shape != MaskShape::Banded && isWide)
-    add(kRows, 3 * kRows / 4, 2, /*separateDkDv=*/true);
-  add(kRows, kRows / 2, 3, /*separateDkDv=*/true);
+    add(BackwardAlgorithm::SeparateDkDv, 3 * kRows / 4, 2);
+  add(BackwardAlgorithm::SeparateDkDv, kRows / 2, 3);
   return candidates;
 }
 
@@ -175,7 +180,7 @@ static SmallVector<std::pair<SharedMemoryPlan, ScheduleAttr>> planGradients(Atte
   };
   TileShape k{"k", m, d}, v{"v", m, dv}, q{"q", n, d}, dO{"d_o", n, dv};
   std::pair<TileShape, Value> dk{{"dk", m, d}, op.getDkInit()}, dV{{"dv", m, dv}, op.getDvInit()};
-  bool isApart = schedule.getSeparateDkDv().value_or(false);
+  bool isApart = schedule.separatesDkDv();
   // Programs for dk and for dv use the same lists of tiles.
   bool shareLists = isApart && (op.getAttnMask() || !op.getPerQuery().empty());
   ScheduleAttr ofWide = shareLists ? schedule : schedule.forWideSteps();
@@ -212,8 +217,7 @@ static std::string explainAddRefusal(AttentionBackwardOp op, ScheduleAttr schedu
   bool canAdd = schedule.addsQueries();
   int64_t stages = schedule.getHopper().getDqReduceStages();
   if (stages && !canAdd)
-    return llvm::formatv("expected dq_reduce_stages 0, unless consumers share a program without "
-                         "splitting its sums, but got {0}",
+    return llvm::formatv("expected dq_reduce_stages 0 without algorithm accumulate_dq but got {0}",
                          stages);
   if (!stages && canAdd && op.getDeterministic())
     return "expected dq_reduce_stages 1 or 2 in a deterministic backward pass but got 0";
@@ -225,13 +229,13 @@ static std::string explainAddRefusal(AttentionBackwardOp op, ScheduleAttr schedu
 static std::string explainPersistenceRefusal(AttentionBackwardOp op, ScheduleAttr schedule) {
   HopperAttr hopper = schedule.getHopper();
   int64_t claims = hopper.getDynamicSchedulerMaxLen(), slots = hopper.getQStages();
-  if (hopper.reusesResidentBuffers() && (!schedule.sharesProgram() || schedule.splitsSums()))
-    return llvm::formatv("expected dynamic_scheduler_max_len 0 with q_stages 1, unless consumers "
-                         "share a program without splitting its sums, but got {0}",
+  if (hopper.reusesResidentBuffers() && !schedule.addsQueries())
+    return llvm::formatv("expected dynamic_scheduler_max_len 0 with q_stages 1, unless the "
+                         "algorithm is accumulate_dq, but got {0}",
                          claims);
   if ((claims || slots > 1) && schedule.sharesProgram() && mayLackRows(op))
     return llvm::formatv("expected q_stages 1 and dynamic_scheduler_max_len 0 with {2}, for "
-                         "consumers that share a program, but got {0} and {1}",
+                         "cooperative consumers, but got {0} and {1}",
                          slots, claims, op.getKvLen() ? "kv_len" : "q_len");
   if ((claims || slots > 1) && schedule.addsQueries() && op.getDeterministic())
     return llvm::formatv("expected q_stages 1 and dynamic_scheduler_max_len 0 in a deterministic "
@@ -244,18 +248,16 @@ static std::string explainPersistenceRefusal(AttentionBackwardOp op, ScheduleAtt
 static std::string explainSplitRefusal(AttentionBackwardOp op, ScheduleAttr schedule) {
   // Rows of the next sequence would reach dk and dv.
   if (op.hasPackedSequences() || op.getQLen())
-    return llvm::formatv("expected no consumers that split sums with {0}",
+    return llvm::formatv("expected another algorithm with {0} but got split_dk_dv",
                          op.getQLen() ? "q_len" : "packed sequences");
   HopperAttr hopper = schedule.getHopper();
   constexpr int64_t kSums = 2;
-  if (schedule.getTileM() != kRows || schedule.getTileN() > kRows ||
-      hopper.getConsumers() != kSums || schedule.getWarps() != kSums * kWarps)
-    return llvm::formatv("expected tile_m 64, tile_n up to 64, 8 warps and 2 consumers that split "
-                         "sums but got tile_m {0}, tile_n {1}, {2} warps and {3} consumers",
-                         schedule.getTileM(), schedule.getTileN(), schedule.getWarps(),
-                         hopper.getConsumers());
+  if (schedule.getTileM() != kRows || schedule.getTileN() > kRows || hopper.getConsumers() != kSums)
+    return llvm::formatv("expected tile_m 64, tile_n up to 64 and 2 consumers with algorithm "
+                         "split_dk_dv but got tile_m {0}, tile_n {1} and {2} consumers",
+                         schedule.getTileM(), schedule.getTileN(), hopper.getConsumers());
   if (hopper.getQStages() != 1)
-    return llvm::formatv("expected q_stages 1 for consumers that split sums but got {0}",
+    return llvm::formatv("expected q_stages 1 with algorithm split_dk_dv but got {0}",
                          hopper.getQStages());
   return "";
 }
@@ -282,9 +284,8 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
     return reason;
   if (std::string reason = explainRowRefusal("d_o", op.getDO()); !reason.empty())
     return reason;
-  if (std::string reason = schedule.splitsSums()
-                               ? explainSplitRefusal(op, schedule)
-                               : explainTileRefusal(schedule, schedule.getHopper().getConsumers());
+  if (std::string reason =
+          schedule.splitsSums() ? explainSplitRefusal(op, schedule) : explainTileRefusal(schedule);
       !reason.empty())
     return reason;
   if (schedule.getHopper().getLazyRescale())
@@ -307,8 +308,9 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
   if (schedule.getStages() < 2)
     return llvm::formatv("expected stages to be at least 2 in a backward pass but got {0}",
                          schedule.getStages());
-  if (schedule.sharesProgram() && schedule.getSeparateDkDv().value_or(false))
-    return "expected separate_dk_dv false for consumers that share a program but got true";
+  if (schedule.sharesProgram() && !schedule.addsQueries() && !schedule.splitsSums())
+    return "expected algorithm accumulate_dq or split_dk_dv with cooperative consumers but got "
+           "another one";
   if (op.getDeterministic() && schedule.addsQueries() && !canTakeTurns(op, schedule))
     return llvm::formatv("expected tile_m 64 in a deterministic backward pass, unless the mask has "
                          "one exact interval of tiles and there is no attn_mask, but got {0}",
@@ -325,7 +327,7 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
                          n, m);
   if (schedule.addsQueries() && n > m)
     return llvm::formatv(
-        "expected tile_n up to tile_m, {0}, for consumers that share a program but got {1}", m, n);
+        "expected tile_n up to tile_m, {0}, with algorithm accumulate_dq but got {1}", m, n);
   // Each consumer computes a range of the columns of this product.
   if (int64_t parts = m / n;
       schedule.addsQueries() && parts > 1 && op.getD() % (kRows * parts) != 0)
@@ -357,7 +359,7 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
   SmallVector<Need> needs = {{"dk", op.getD() / 2}, {"dv", op.getDv() / 2}};
   if (schedule.splitsSums())
     needs = {{"dq", op.getD() / 2}};
-  else if (schedule.getSeparateDkDv().value_or(false))
+  else if (schedule.separatesDkDv())
     needs = {{"dk or dv", std::max(op.getD(), op.getDv()) / 2}};
   needs.append({{"scores", n / 2},
                 {"weights", n / 4},

@@ -70,11 +70,10 @@ ScheduleFields warpgroups::makeFields(int64_t tileN, int64_t stages, int64_t pac
   ScheduleFields fields;
   fields.tileM = kRows;
   fields.tileN = tileN;
-  fields.warps = kWarps;
   fields.stages = stages;
   fields.dotType = element;
   fields.pack = pack;
-  fields.hopper = hopper;
+  fields.mapping = hopper;
   return fields;
 }
 
@@ -110,17 +109,18 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
         ScheduleFields fields = makeFields(row.tileN, row.stages, getDecodePack(op), few, element);
         fields.splits = kDecodeSplits;
         fields.minSplitTiles = row.minSplitTiles;
-        fields.smallBlocksPerSM = row.smallBlocksPerSM;
+        HopperFields &mapping = *fields.getHopper();
+        mapping.smallBlocksPerSM = row.smallBlocksPerSM;
         if (op.getInvariant()) {
           fields.minSplitTiles = std::max<int64_t>(kInvariantKeys / row.tileN, 1);
-          fields.smallBlocksPerSM = 0;
+          mapping.smallBlocksPerSM = 0;
           // S8: the rows of the next sequence in a tile must not vote on new exponents.
           if (op.getMostQueries())
-            fields.hopper->rescaleThreshold = 0;
+            mapping.rescaleThreshold = 0;
         }
         candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
         // Fallback if the other inputs of the scores leave too few resources for small blocks.
-        if (std::exchange(fields.smallBlocksPerSM, 0) != 0)
+        if (std::exchange(mapping.smallBlocksPerSM, 0) != 0)
           candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
       }
   MaskClass mask = classifyMask(op.getVisibleSets());
@@ -130,7 +130,7 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
   auto add = [&](ScheduleFields fields) {
     candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
     // Fallback if the other inputs of the scores need the registers.
-    if (std::exchange(fields.hopper->qRegisterColumns, 0) != 0)
+    if (std::exchange(fields.getHopper()->qRegisterColumns, 0) != 0)
       candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
   };
   if (std::optional<ScheduleFields> listed = getListed(op))
@@ -172,8 +172,8 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
     bool late = d <= (element.isF16() ? 128 : 64);
     if (row.blocksPerSM == 1) {
       constexpr int64_t kWidest = 96;
-      fields.hopper->rescaleThreshold = late ? kLazyRescale : kFewRescales;
-      fields.hopper->lazyRescale = late;
+      fields.getHopper()->rescaleThreshold = late ? kLazyRescale : kFewRescales;
+      fields.getHopper()->lazyRescale = late;
       if (late && element.isBF16())
         fields.tileN = std::min(fields.tileN, kWidest);
       auto few = ScheduleAttr::get(op.getContext(), fields);
@@ -181,8 +181,8 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
         add(fields);
     }
     fields.tileN = tileN;
-    fields.hopper->rescaleThreshold = hopper.rescaleThreshold;
-    fields.hopper->lazyRescale = 0;
+    fields.getHopper()->rescaleThreshold = hopper.rescaleThreshold;
+    fields.getHopper()->lazyRescale = 0;
     add(fields);
     // Fallback if the consumers of such a block lack the registers.
     if (findsSequences) {
@@ -335,17 +335,18 @@ std::string warpgroups::explainMemoryRefusal(const SharedMemoryPlan &plan, Sched
                              kSystem);
 }
 
-std::string warpgroups::explainTileRefusal(ScheduleAttr schedule, int64_t most) {
-  int64_t m = schedule.getTileM();
-  if ((m == kRows || m == kRows * most) && schedule.getWarps() == kWarps * m / kRows)
-    return "";
-  if (most == 1)
-    return llvm::formatv("expected tile_m 64 and 4 warps, the rows and warps of a warpgroup, but "
-                         "got {0} and {1}",
-                         m, schedule.getWarps());
-  return llvm::formatv("expected tile_m 64 and 4 warps, the rows and warps of a warpgroup, or {0} "
-                       "times both for {0} consumers, but got {1} and {2}",
-                       most, m, schedule.getWarps());
+std::string warpgroups::explainTileRefusal(ScheduleAttr schedule) {
+  int64_t m = schedule.getTileM(), consumers = schedule.getConsumers();
+  if (!schedule.sharesProgram())
+    return m == kRows
+               ? ""
+               : llvm::formatv("expected tile_m 64, the rows of a warpgroup, but got {0}", m).str();
+  return m == kRows * consumers
+             ? ""
+             : llvm::formatv("expected tile_m {0}, 64 rows for each of {1} cooperative consumers, "
+                             "but got {2}",
+                             kRows * consumers, consumers, m)
+                   .str();
 }
 
 /// Returns what reads the indices of a pair in addition to the mask; empty if nothing does.
@@ -395,8 +396,10 @@ std::string warpgroups::explainCompactRefusal(AttentionOpInterface op, ScheduleA
 
 std::string warpgroups::explainRefusal(AttentionOp op, ScheduleAttr schedule,
                                        const Machine &machine) {
+  if (schedule.sharesProgram())
+    return "expected cooperative 0 outside a backward pass but got 1";
   if (machine.hasWarpgroups() && !op.getElementType().isF32())
-    if (std::string reason = explainTileRefusal(schedule, 1); !reason.empty())
+    if (std::string reason = explainTileRefusal(schedule); !reason.empty())
       return reason;
   if (std::string reason = explainShapeRefusal(op, schedule, machine); !reason.empty())
     return reason;

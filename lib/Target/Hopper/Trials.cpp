@@ -6,6 +6,9 @@ using namespace mlir;
 using namespace mlir::flashattn;
 using namespace mlir::flashattn::warpgroups;
 
+/// Warps of a warpgroup.
+static constexpr int64_t kWarps = 4;
+
 namespace {
 /// The order in which groups of programs run.
 struct Order {
@@ -13,19 +16,23 @@ struct Order {
 };
 } // namespace
 
-/// Tries one warpgroup's rows per consumer or a tile that all consumers share, and dK and dV in one
-/// program or in two.
+/// Whether the grid allows programs of `m` rows and `warps` warps.
+static bool allows(const TrialGrid &grid, int64_t m, int64_t warps) {
+  return llvm::is_contained(orElse(grid.tileM, {m}), m) &&
+         llvm::is_contained(orElse(grid.warps, {warps}), warps);
+}
+
+/// Tries the algorithms, which decide whether consumers cooperate.
 static void addGradientTrials(const TrialProblem &problem, const TrialGrid &grid, AddTrial add) {
-  auto addTiles = [&](const HopperFields &hopper, int64_t m, int64_t warps, int64_t pack) {
-    for (int64_t n : orElse(grid.tileN, {32, 48, 64, 80, 96, 128}))
-      for (int64_t stages : orElse(grid.stages, {2, 3}))
-        for (bool apart : {false, true}) {
+  auto addTiles = [&](const HopperFields &hopper, BackwardAlgorithm algorithm) {
+    for (int64_t pack : orElse(grid.pack, {1}))
+      for (int64_t n : orElse(grid.tileN, {32, 48, 64, 80, 96, 128}))
+        for (int64_t stages : orElse(grid.stages, {2, 3})) {
           ScheduleFields fields = makeFields(n, stages, pack, hopper, problem.element);
-          fields.tileM = m;
-          fields.warps = warps;
-          if (apart)
-            fields.separateDkDv = true;
-          add(fields);
+          setAlgorithm(fields, algorithm);
+          int64_t warps = kWarps * (fields.getHopper()->cooperative ? hopper.consumers : 1);
+          if (allows(grid, fields.tileM, warps))
+            add(fields);
         }
   };
   for (int64_t consumers : orElse(grid.consumers, {1, 2, 3}))
@@ -36,25 +43,20 @@ static void addGradientTrials(const TrialProblem &problem, const TrialGrid &grid
         for (int64_t section : {1, 4, 16}) {
           hopper.registers = registers;
           hopper.l2HeadGroup = section;
-          for (int64_t m : orElse(grid.tileM, {kRows, kRows * consumers})) {
-            // Each consumer has its own rows, or one accumulator of the same rows.
-            SmallVector<int64_t> some = {kWarps * std::max<int64_t>(1, m / kRows)};
-            if (m == kRows && consumers == 2)
-              some.push_back(kWarps * consumers);
-            for (int64_t warps : orElse(grid.warps, some)) {
-              // If consumers share a program: which warps add contributions to dQ, and whether the
-              // scheduler is dynamic.
-              SmallVector<std::pair<int64_t, int64_t>> others = {{0, 0}};
-              if (m > kRows)
-                others.append({{1, 0}, {2, 0}, {0, kMostKeys}, {1, kMostKeys}, {2, kMostKeys}});
-              for (auto [dqReduceStages, dynamicSchedulerMaxLen] : others) {
-                hopper.dqReduceStages = dqReduceStages;
-                hopper.dynamicSchedulerMaxLen = dynamicSchedulerMaxLen;
-                for (int64_t pack : orElse(grid.pack, {1}))
-                  addTiles(hopper, m, warps, pack);
-              }
+          hopper.dqReduceStages = hopper.dynamicSchedulerMaxLen = 0;
+          addTiles(hopper, BackwardAlgorithm::SeparateDq);
+          addTiles(hopper, BackwardAlgorithm::SeparateDkDv);
+          if (consumers == 2)
+            addTiles(hopper, BackwardAlgorithm::SplitDkDv);
+          if (consumers == 1)
+            continue;
+          // Which warps add contributions to dQ, and whether the scheduler is dynamic.
+          for (int64_t maxLen : {int64_t(0), kMostKeys})
+            for (int64_t dqReduceStages : {0, 1, 2}) {
+              hopper.dqReduceStages = dqReduceStages;
+              hopper.dynamicSchedulerMaxLen = maxLen;
+              addTiles(hopper, BackwardAlgorithm::AccumulateDq);
             }
-          }
         }
     }
 }
@@ -63,8 +65,7 @@ static void addGradientTrials(const TrialProblem &problem, const TrialGrid &grid
 static void addCompactedBackwardTrials(const TrialProblem &problem, const TrialGrid &grid,
                                        AddTrial add) {
   if (!problem.packs || !llvm::is_contained(orElse(grid.consumers, {1}), 1) ||
-      !llvm::is_contained(orElse(grid.tileM, {kRows}), kRows) ||
-      !llvm::is_contained(orElse(grid.warps, {kWarps}), kWarps))
+      !allows(grid, kRows, kWarps))
     return;
   for (int64_t blocks : orElse(grid.blocks, {2, 3})) {
     HopperFields hopper = completeHopper(/*consumers=*/1, blocks, problem.element);
@@ -79,8 +80,10 @@ static void addCompactedBackwardTrials(const TrialProblem &problem, const TrialG
               hopper.registers = registers;
               hopper.qStages = qStages;
               hopper.dynamicSchedulerMaxLen = dynamicSchedulerMaxLen;
+              ScheduleFields fields = makeFields(n, stages, pack, hopper, problem.element);
+              setAlgorithm(fields, BackwardAlgorithm::SeparateDq);
               if (problem.group % pack == 0)
-                add(makeFields(n, stages, pack, hopper, problem.element));
+                add(fields);
             }
   }
 }
@@ -91,8 +94,7 @@ void warpgroups::addTrials(const TrialProblem &problem, const TrialGrid &grid, A
     addCompactedBackwardTrials(problem, grid, add);
     return;
   }
-  if (!llvm::is_contained(orElse(grid.tileM, {kRows}), kRows) ||
-      !llvm::is_contained(orElse(grid.warps, {kWarps}), kWarps))
+  if (!allows(grid, kRows, kWarps))
     return;
   auto addAll = [&](HopperFields hopper, ArrayRef<int64_t> tiles, ArrayRef<int64_t> stages,
                     ArrayRef<Order> orders, int64_t pack) {
@@ -105,20 +107,20 @@ void warpgroups::addTrials(const TrialProblem &problem, const TrialGrid &grid, A
           ScheduleFields fields = makeFields(n, held, pack, hopper, problem.element);
           fields.splits = problem.splits;
           if (problem.splits > 1)
-            fields.hopper->prefetchKiBPerSM = kPrefetchKiB;
+            fields.getHopper()->prefetchKiBPerSM = kPrefetchKiB;
           add(fields);
           // Rejected if more than the mask depends on the index of a key.
           if (hopper.consumers == 1 && problem.packs && problem.splits == 1) {
-            fields.hopper->compactKV = 1;
+            fields.getHopper()->compactKV = 1;
             add(fields);
-            fields.hopper->compactKV = 0;
+            fields.getHopper()->compactKV = 0;
           }
           // Rejected if row sums cannot be products, or scores cannot be computed again.
-          fields.hopper->rescaleThreshold = kFewRescales;
+          fields.getHopper()->rescaleThreshold = kFewRescales;
           if (problem.element.isBF16() && hopper.blocksPerSM == 1)
             add(fields);
-          fields.hopper->rescaleThreshold = kLazyRescale;
-          fields.hopper->lazyRescale = 1;
+          fields.getHopper()->rescaleThreshold = kLazyRescale;
+          fields.getHopper()->lazyRescale = 1;
           if (hopper.blocksPerSM == 1)
             add(fields);
         }

@@ -29,7 +29,7 @@
 func.func @attention(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>,
                      %o: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   flashattn.attention mask(#flashattn.causal)
-      schedule(<tile_m = 32, tile_n = 64, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32>)
+      schedule(<tile_m = 32, tile_n = 64, stages = 1, dot_type = f32, mapping = cpu>)
       ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
       outs(%o, %lse : memref<?x?x?x64xf16>, memref<?x?x?xf32>)
   return

@@ -35,7 +35,7 @@ func.func @in_bounds(%q: memref<?x16xf32>, %k: memref<?x16xf32>, %s: memref<?x64
   %n = memref.dim %q, %c0 : memref<?x16xf32>
   %tiles = arith.divui %n, %c32 : index
   flashattn.program (%t) in (%tiles) axes(query_tile)
-      schedule(<tile_m = 32, tile_n = 64, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32>) {
+      schedule(<tile_m = 32, tile_n = 64, stages = 1, dot_type = f32, mapping = cpu>) {
     %row = arith.muli %t, %c32 : index
     %qt = vector.transfer_read %q[%row, %c0], %pad {in_bounds = [true, true]} : memref<?x16xf32>, vector<32x16xf32>
     %kt = vector.transfer_read %k[%c0, %c0], %pad {in_bounds = [true, true]} : memref<?x16xf32>, vector<64x16xf32>
@@ -80,7 +80,7 @@ func.func @tail(%p: memref<?x64xf32>, %v: memref<?x24xf16>, %o: memref<?x24xf32>
   %n = memref.dim %p, %c0 : memref<?x64xf32>
   %tiles = arith.divui %n, %c32 : index
   flashattn.program (%t) in (%tiles) axes(query_tile)
-      schedule(<tile_m = 32, tile_n = 64, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32>) {
+      schedule(<tile_m = 32, tile_n = 64, stages = 1, dot_type = f32, mapping = cpu>) {
     %row = arith.muli %t, %c32 : index
     %pt = vector.transfer_read %p[%row, %c0], %pad {in_bounds = [true, true]} : memref<?x64xf32>, vector<32x64xf32>
     %ot = vector.transfer_read %o[%row, %c0], %pad {in_bounds = [true, true]} : memref<?x24xf32>, vector<32x24xf32>
@@ -164,7 +164,7 @@ func.func @few_rows(%q: memref<2x32xf32>, %k: memref<64x32xf32>, %v: memref<64x4
   %zero = arith.constant dense<0.0> : vector<2x64xf32>
   %none = arith.constant dense<0.0> : vector<2x48xf32>
   flashattn.program (%t) in (%programs) axes(query_tile)
-      schedule(<tile_m = 2, tile_n = 64, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32>) {
+      schedule(<tile_m = 2, tile_n = 64, stages = 1, dot_type = f32, mapping = cpu>) {
     %qt = vector.transfer_read %q[%c0, %c0], %pad {in_bounds = [true, true]} : memref<2x32xf32>, vector<2x32xf32>
     %kt = vector.transfer_read %k[%c0, %c0], %pad {in_bounds = [true, true]} : memref<64x32xf32>, vector<64x32xf32>
     %vt = vector.transfer_read %v[%c0, %c0], %pad {in_bounds = [true, true]} : memref<64x48xf32>, vector<64x48xf32>

@@ -32,7 +32,7 @@ func.func @carried(%x: memref<16x8xf32>, %y: memref<16xf32>, %steps: index) {
   %ones = arith.constant dense<1.0> : vector<16x8xf32>
   %n1 = arith.constant 1 : index
   flashattn.program (%t) in (%n1) axes(query_tile)
-      schedule(<tile_m = 16, tile_n = 8, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32>) {
+      schedule(<tile_m = 16, tile_n = 8, stages = 1, dot_type = f32, mapping = cpu>) {
     %r:2 = scf.for %i = %c0 to %steps step %c1 iter_args(%tile = %tile0, %row = %row0) -> (vector<16x8xf32>, vector<16xf32>) {
       %even = arith.cmpi ult, %i, %c2 : index
       %b:2 = scf.if %even -> (vector<16x8xf32>, vector<16xf32>) {

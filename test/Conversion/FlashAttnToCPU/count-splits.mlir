@@ -39,7 +39,7 @@
 // THREE: values 3.0000
 func.func @count(%programs: index, %tiles: index, %parts: memref<1xi32>) {
   %c0 = arith.constant 0 : index
-  %count = flashattn.count_splits %programs, %tiles schedule(<tile_m = 4, tile_n = 64, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32, splits = 20>)
+  %count = flashattn.count_splits %programs, %tiles schedule(<tile_m = 4, tile_n = 64, stages = 1, dot_type = f32, splits = 20, mapping = cpu>)
   %number = arith.index_cast %count : index to i32
   memref.store %number, %parts[%c0] : memref<1xi32>
   return

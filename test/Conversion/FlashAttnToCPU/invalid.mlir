@@ -5,7 +5,7 @@ func.func @unknown(%x: memref<16x8xf32>, %y: memref<8x16xf32>) {
   %pad = arith.constant 0.0 : f32
   %n1 = arith.constant 1 : index
   flashattn.program (%t) in (%n1) axes(query_tile)
-      schedule(<tile_m = 16, tile_n = 8, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32>) {
+      schedule(<tile_m = 16, tile_n = 8, stages = 1, dot_type = f32, mapping = cpu>) {
     %v = vector.transfer_read %x[%c0, %c0], %pad {in_bounds = [true, true]} : memref<16x8xf32>, vector<16x8xf32>
     // expected-error @below {{'vector.transpose' op has no lowering in a CPU tile program}}
     %w = vector.transpose %v, [1, 0] : vector<16x8xf32> to vector<8x16xf32>
@@ -23,7 +23,7 @@ func.func @list(%x: memref<16x8xf32>) {
   %tile = vector.broadcast %list : vector<8xf32> to vector<16x8xf32>
   %n1 = arith.constant 1 : index
   flashattn.program (%t) in (%n1) axes(query_tile)
-      schedule(<tile_m = 16, tile_n = 8, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32>) {
+      schedule(<tile_m = 16, tile_n = 8, stages = 1, dot_type = f32, mapping = cpu>) {
     vector.transfer_write %tile, %x[%c0, %c0] {in_bounds = [true, true]} : vector<16x8xf32>, memref<16x8xf32>
   }
   return
@@ -41,7 +41,7 @@ func.func @half(%p: memref<16x8xf16>, %v: memref<8x4xf16>, %o: memref<16x4xf32>)
   %zero = arith.constant dense<0.0> : vector<16x4xf32>
   %n1 = arith.constant 1 : index
   flashattn.program (%t) in (%n1) axes(query_tile)
-      schedule(<tile_m = 16, tile_n = 8, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32>) {
+      schedule(<tile_m = 16, tile_n = 8, stages = 1, dot_type = f32, mapping = cpu>) {
     %pt = vector.transfer_read %p[%c0, %c0], %pad {in_bounds = [true, true]} : memref<16x8xf16>, vector<16x8xf16>
     %vt = vector.transfer_read %v[%c0, %c0], %pad {in_bounds = [true, true]} : memref<8x4xf16>, vector<8x4xf16>
     // expected-error @below {{expected a contraction of f32 on the CPU but got 'vector<16x8xf16>'}}
@@ -64,7 +64,7 @@ func.func @computed_rhs(%p: memref<16x8xf32>, %v: memref<8x4xf32>, %o: memref<16
   %zero = arith.constant dense<0.0> : vector<16x4xf32>
   %n1 = arith.constant 1 : index
   flashattn.program (%t) in (%n1) axes(query_tile)
-      schedule(<tile_m = 16, tile_n = 8, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32>) {
+      schedule(<tile_m = 16, tile_n = 8, stages = 1, dot_type = f32, mapping = cpu>) {
     %pt = vector.transfer_read %p[%c0, %c0], %pad {in_bounds = [true, true]} : memref<16x8xf32>, vector<16x8xf32>
     // expected-error @below {{'vector.transfer_read' op has no lowering in a CPU tile program}}
     %vt = vector.transfer_read %v[%c0, %c0], %pad {in_bounds = [true, true]} : memref<8x4xf32>, vector<8x4xf32>
@@ -88,7 +88,7 @@ func.func @broadcast_rhs(%p: memref<16x8xf32>, %v: memref<1x4xf32>, %o: memref<1
   %zero = arith.constant dense<0.0> : vector<16x4xf32>
   %n1 = arith.constant 1 : index
   flashattn.program (%t) in (%n1) axes(query_tile)
-      schedule(<tile_m = 16, tile_n = 8, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32>) {
+      schedule(<tile_m = 16, tile_n = 8, stages = 1, dot_type = f32, mapping = cpu>) {
     %pt = vector.transfer_read %p[%c0, %c0], %pad {in_bounds = [true, true]} : memref<16x8xf32>, vector<16x8xf32>
     // expected-error @below {{expected a float matrix without broadcast as a contraction's operand but got 'vector<8x4xf32>'}}
     %vt = vector.transfer_read %v[%c0, %c0], %pad {in_bounds = [true, true], permutation_map = affine_map<(k, n) -> (0, n)>} : memref<1x4xf32>, vector<8x4xf32>
@@ -106,7 +106,7 @@ func.func @masked(%x: memref<16x8xf32>, %mask: vector<16x8xi1>, %y: memref<16x8x
   %pad = arith.constant 0.0 : f32
   %n1 = arith.constant 1 : index
   flashattn.program (%t) in (%n1) axes(query_tile)
-      schedule(<tile_m = 16, tile_n = 8, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32>) {
+      schedule(<tile_m = 16, tile_n = 8, stages = 1, dot_type = f32, mapping = cpu>) {
     // expected-error @below {{expected a transfer of a memref without mask in a tile program}}
     %v = vector.transfer_read %x[%c0, %c0], %pad, %mask {in_bounds = [true, true]} : memref<16x8xf32>, vector<16x8xf32>
     vector.transfer_write %v, %y[%c0, %c0] {in_bounds = [true, true]} : vector<16x8xf32>, memref<16x8xf32>
@@ -119,7 +119,7 @@ func.func @masked(%x: memref<16x8xf32>, %mask: vector<16x8xi1>, %y: memref<16x8x
 func.func @ones(%x: memref<16x8xf32>, %y: memref<16x16xf32>) {
   %n1 = arith.constant 1 : index
   flashattn.program (%t) in (%n1) axes(query_tile)
-      schedule(<tile_m = 16, tile_n = 8, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32>) {
+      schedule(<tile_m = 16, tile_n = 8, stages = 1, dot_type = f32, mapping = cpu>) {
     // expected-error @below {{expected columns of ones only with warp specialization}}
     %v = flashattn.load_tile %x[%t, %t] dims [0, 1] in_bounds [true, false] ones : memref<16x8xf32> -> vector<16x16xf32>
     flashattn.store_tile %v to %y[%t, %t] dims [0, 1] in_bounds [true, true] : vector<16x16xf32>, memref<16x16xf32>
@@ -132,7 +132,7 @@ func.func @ones(%x: memref<16x8xf32>, %y: memref<16x16xf32>) {
 func.func @compact_rows(%x: memref<16x16xf32>, %y: memref<16x16xf32>, %n: index) {
   %n1 = arith.constant 1 : index
   flashattn.program (%t) in (%n1) axes(query_tile)
-      schedule(<tile_m = 16, tile_n = 8, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32>) {
+      schedule(<tile_m = 16, tile_n = 8, stages = 1, dot_type = f32, mapping = cpu>) {
     %rows = flashattn.compact_rows starts(%n) skips(%n) lower_bounds [0]
     // expected-error @below {{expected compacted rows only with warp specialization}}
     %v = flashattn.load_tile %x[%t, %t] dims [0, 1] rows %rows in_bounds [true, false] : memref<16x16xf32> -> vector<16x16xf32>

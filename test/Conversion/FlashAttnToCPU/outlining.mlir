@@ -45,7 +45,7 @@ func.func @negate(%x: memref<?x?xf32>, %y: memref<?x?xf32>) {
   %n = memref.dim %x, %c1 : memref<?x?xf32>
   %tiles = arith.ceildivui %n, %c32 : index
   flashattn.program (%i, %t) in (%b, %tiles) axes(head, query_tile)
-      schedule(<tile_m = 32, tile_n = 64, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32>) {
+      schedule(<tile_m = 32, tile_n = 64, stages = 1, dot_type = f32, mapping = cpu>) {
     %row = arith.muli %t, %c32 : index
     %v = vector.transfer_read %x[%i, %row], %zero {in_bounds = [false]} : memref<?x?xf32>, vector<32xf32>
     %w = arith.negf %v : vector<32xf32>
@@ -71,7 +71,7 @@ func.func @keys(%x: memref<?x?xf32>) {
   %n = memref.dim %x, %c1 : memref<?x?xf32>
   %tiles = arith.ceildivui %n, %c32 : index
   flashattn.program (%i, %t) in (%b, %tiles) axes(head, key_tile)
-      schedule(<tile_m = 32, tile_n = 64, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32>) {
+      schedule(<tile_m = 32, tile_n = 64, stages = 1, dot_type = f32, mapping = cpu>) {
     %row = arith.muli %t, %c32 : index
     vector.transfer_write %zero, %x[%i, %row] {in_bounds = [false]} : vector<32xf32>, memref<?x?xf32>
   }

@@ -1,7 +1,7 @@
 // A contraction's operand in memory whose columns end anywhere, and one whose rows lie pages apart.
 // RUN: flash-opt %s -split-input-file -flashattn-tile-project -flashattn-expand-loops -canonicalize -cse -convert-flashattn-to-cpu -canonicalize -cse | FileCheck %s
 
-#schedule = #flashattn.schedule<tile_m = 32, tile_n = 48, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32>
+#schedule = #flashattn.schedule<tile_m = 32, tile_n = 48, stages = 1, dot_type = f32, mapping = cpu>
 
 // Whole vectors of a row, what is left of it, and 0 behind that.
 // CHECK-LABEL: func private @ends_program
@@ -44,7 +44,7 @@ func.func @rows(%x: memref<32x8xf32>, %a: memref<2x8x48xf32>, %b: memref<2x8x102
   %one = arith.constant 1 : index
   %two = arith.constant 2 : index
   flashattn.program (%i, %j, %k) in (%two, %one, %one) axes(batch, query_tile, column_tile)
-      schedule(<tile_m = 32, tile_n = 64, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32>) {
+      schedule(<tile_m = 32, tile_n = 64, stages = 1, dot_type = f32, mapping = cpu>) {
     %vx = vector.transfer_read %x[%c0, %c0], %zero {in_bounds = [true, true]} : memref<32x8xf32>, vector<32x8xf32>
     %va = vector.transfer_read %a[%i, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = #m} : memref<2x8x48xf32>, vector<8x48xf32>
     %vb = vector.transfer_read %b[%i, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = #m} : memref<2x8x1024xf32>, vector<8x64xf32>

@@ -33,7 +33,7 @@
 // CHECK: %[[PARTS:.*]] = arith.select %[[WHOLE]], %c1, %[[R]]
 // CHECK: return %[[PARTS]]
 func.func @roles(%p: index, %t: index) -> index {
-  %s = flashattn.count_splits %p, %t schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, splits = 3, hopper = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1, blocks_per_sm = 3>>)
+  %s = flashattn.count_splits %p, %t schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, splits = 3, mapping = hopper<consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1, blocks_per_sm = 3>>)
   return %s : index
 }
 
@@ -66,7 +66,7 @@ func.func @roles(%p: index, %t: index) -> index {
 // CHECK: %[[SAVED:.*]] = arith.subi %[[T]], %[[LONGEST]]
 // CHECK: arith.cmpi slt, %[[SAVED]], %c6
 func.func @narrow(%p: index, %t: index) -> index {
-  %s = flashattn.count_splits %p, %t schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 3, threads_per_row = 4, dot_type = f16, splits = 128, min_split_tiles = 1, small_blocks_per_sm = 3, hopper = <consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale_threshold = 8, l2_head_group = 1, blocks_per_sm = 2>>)
+  %s = flashattn.count_splits %p, %t schedule(<tile_m = 64, tile_n = 128, stages = 3, dot_type = f16, splits = 128, min_split_tiles = 1, mapping = hopper<consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale_threshold = 8, l2_head_group = 1, blocks_per_sm = 2, small_blocks_per_sm = 3>>)
   return %s : index
 }
 
@@ -98,7 +98,7 @@ func.func @narrow(%p: index, %t: index) -> index {
 // CHECK: %[[PAYS:.*]] = arith.andi %[[MAY]], %[[MUCH]]
 // CHECK: arith.select %[[PAYS]], %c4, %[[PARTS]]
 func.func @even(%p: index, %t: index) -> index {
-  %s = flashattn.count_splits %p, %t schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 5, threads_per_row = 4, dot_type = f16, splits = 128, min_split_tiles = 4, hopper = <consumers = 1, along = query_tile, registers = 248, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>)
+  %s = flashattn.count_splits %p, %t schedule(<tile_m = 64, tile_n = 32, stages = 5, dot_type = f16, splits = 128, min_split_tiles = 4, mapping = hopper<consumers = 1, along = query_tile, registers = 248, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>)
   return %s : index
 }
 
@@ -108,6 +108,6 @@ func.func @even(%p: index, %t: index) -> index {
 // CHECK: %[[PLACES:.*]] = arith.muli %[[SMS]], %c2
 // CHECK: arith.divui %[[PLACES]], %{{.*}}
 func.func @without_roles(%p: index, %t: index) -> index {
-  %s = flashattn.count_splits %p, %t schedule(<tile_m = 32, tile_n = 64, warps = 2, stages = 2, threads_per_row = 4, dot_type = f16, splits = 128>)
+  %s = flashattn.count_splits %p, %t schedule(<tile_m = 32, tile_n = 64, stages = 2, dot_type = f16, splits = 128, mapping = mma_sync<warps = 2>>)
   return %s : index
 }

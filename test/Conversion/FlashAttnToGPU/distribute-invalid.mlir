@@ -8,7 +8,7 @@
 #mn = affine_map<(m, n, k) -> (m, n)>
 func.func @factor(%thread: index, %q: memref<?x64xf16>, %k: memref<?x64xf16>) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, stages = 1, dot_type = f16, mapping = mma_sync<warps = 4>>) {
     %none = arith.constant dense<0.0> : vector<64x16xf32>
     // expected-error @+1 {{'flashattn.load_tile' op expected a contraction to read shared memory; run flashattn-stage-shared first}}
     %qt = flashattn.load_tile %q[%thread, %thread] dims [0, 1] in_bounds [false, true] : memref<?x64xf16> -> vector<64x64xf16>
@@ -23,7 +23,7 @@ func.func @factor(%thread: index, %q: memref<?x64xf16>, %k: memref<?x64xf16>) {
 func.func @transfer(%thread: index, %q: memref<?x64xf16>) {
   %zero = arith.constant 0.0 : f16
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, stages = 1, dot_type = f16, mapping = mma_sync<warps = 4>>) {
     // expected-error @+1 {{'vector.transfer_read' op expected a read of shared memory; run flashattn-stage-shared first}}
     %qt = vector.transfer_read %q[%thread, %thread], %zero {in_bounds = [true, true]} : memref<?x64xf16>, vector<64x64xf16>
   }
@@ -37,7 +37,7 @@ func.func @transfer(%thread: index, %q: memref<?x64xf16>) {
 func.func @rows_of_a_factor(%thread: index, %k: memref<1x16x64xf16, #shared>) {
   %zero = arith.constant 0.0 : f16
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, stages = 1, dot_type = f16, mapping = mma_sync<warps = 4>>) {
     // expected-error @+1 {{'vector.transfer_read' op expected a tile of 64 rows, each held by one warp, but got 'vector<16x64xf16>'}}
     %kt = vector.transfer_read %k[%thread, %thread, %thread], %zero {in_bounds = [true, true]} : memref<1x16x64xf16, #shared>, vector<16x64xf16>
     %two = arith.addf %kt, %kt : vector<16x64xf16>
@@ -49,7 +49,7 @@ func.func @rows_of_a_factor(%thread: index, %k: memref<1x16x64xf16, #shared>) {
 
 func.func @below(%thread: index, %bias: memref<?x?xf32>) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, stages = 1, dot_type = f16, mapping = mma_sync<warps = 4>>) {
     %rows = flashattn.dense_rows below %thread
     // expected-error @+1 {{'flashattn.load_tile' op expected a tile of 64 rows along one dimension, without 'from' and 'below'}}
     %t = flashattn.load_tile %bias[%thread, %thread] dims [0, 1] rows %rows in_bounds [false, false] : memref<?x?xf32> -> vector<64x16xf32>
@@ -61,7 +61,7 @@ func.func @below(%thread: index, %bias: memref<?x?xf32>) {
 
 func.func @compact_rows(%thread: index, %bias: memref<?x?xf32>) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, stages = 1, dot_type = f16, mapping = mma_sync<warps = 4>>) {
     %rows = flashattn.compact_rows starts(%thread) skips(%thread) lower_bounds [0]
     // expected-error @+1 {{'flashattn.load_tile' op expected compacted rows only in a tile that a contraction reads}}
     %t = flashattn.load_tile %bias[%thread, %thread] dims [0, 1] rows %rows in_bounds [false, false] : memref<?x?xf32> -> vector<64x16xf32>
@@ -73,7 +73,7 @@ func.func @compact_rows(%thread: index, %bias: memref<?x?xf32>) {
 
 func.func @ones(%thread: index, %bias: memref<?x8xf32>) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, stages = 1, dot_type = f16, mapping = mma_sync<warps = 4>>) {
     // expected-error @+1 {{'flashattn.load_tile' op expected columns of ones only in a tile that a contraction reads}}
     %t = flashattn.load_tile %bias[%thread, %thread] dims [0, 1] in_bounds [false, false] ones : memref<?x8xf32> -> vector<64x16xf32>
   }
@@ -84,7 +84,7 @@ func.func @ones(%thread: index, %bias: memref<?x8xf32>) {
 
 func.func @rows_of_heads(%thread: index, %bias: memref<?x?x?xf32>) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, stages = 1, dot_type = f16, mapping = mma_sync<warps = 4>>) {
     %packed = flashattn.packed_rows [4, 16]
     // expected-error @+1 {{'flashattn.load_tile' op expected a tile of 64 rows along one dimension, without 'from' and 'below'}}
     %t = flashattn.load_tile %bias[%thread, %thread, %thread] dims [0, 1, 2] rows %packed in_bounds [false, false, false] : memref<?x?x?xf32> -> vector<64x16xf32>
@@ -96,7 +96,7 @@ func.func @rows_of_heads(%thread: index, %bias: memref<?x?x?xf32>) {
 
 func.func @other_rows(%thread: index, %bias: memref<?x?xf32>) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, stages = 1, dot_type = f16, mapping = mma_sync<warps = 4>>) {
     // expected-error @+1 {{'flashattn.load_tile' op expected a tile of 64 rows along one dimension, without 'from' and 'below'}}
     %t = flashattn.load_tile %bias[%thread, %thread] dims [0, 1] in_bounds [false, false] : memref<?x?xf32> -> vector<32x16xf32>
   }
@@ -108,7 +108,7 @@ func.func @other_rows(%thread: index, %bias: memref<?x?xf32>) {
 // Rows go along two dimensions at the most.
 func.func @stored_along_three(%thread: index, %o: memref<?x?x?x64xf32>, %x: f32) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, stages = 1, dot_type = f16, mapping = mma_sync<warps = 4>>) {
     %t = vector.broadcast %x : f32 to vector<64x64xf32>
     %packed = flashattn.packed_rows [2, 2, 16]
     // expected-error @+1 {{'flashattn.store_tile' op cannot be distributed to threads: its tile of type 'vector<64x64xf32>' has no thread layout}}
@@ -121,7 +121,7 @@ func.func @stored_along_three(%thread: index, %o: memref<?x?x?x64xf32>, %x: f32)
 
 func.func @stored_bits(%thread: index, %o: memref<?x64xi1>, %x: i1) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, stages = 1, dot_type = f16, mapping = mma_sync<warps = 4>>) {
     %t = vector.broadcast %x : i1 to vector<64x64xi1>
     // expected-error @+1 {{'flashattn.store_tile' op cannot be distributed to threads: its tile of type 'vector<64x64xi1>' has no thread layout}}
     flashattn.store_tile %t to %o[%thread, %thread] dims [0, 1] in_bounds [false, true] : vector<64x64xi1>, memref<?x64xi1>
@@ -133,7 +133,7 @@ func.func @stored_bits(%thread: index, %o: memref<?x64xi1>, %x: i1) {
 
 func.func @stored_columns(%thread: index, %o: memref<64x?xf32>, %x: f32) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, stages = 1, dot_type = f16, mapping = mma_sync<warps = 4>>) {
     %t = vector.broadcast %x : f32 to vector<64x64xf32>
     // expected-error @+1 {{'flashattn.store_tile' op expected columns along the last dimension, 1, but got 0}}
     flashattn.store_tile %t to %o[%thread, %thread] dims [1, 0] in_bounds [false, true] : vector<64x64xf32>, memref<64x?xf32>
@@ -148,7 +148,7 @@ func.func @stored_columns(%thread: index, %o: memref<64x?xf32>, %x: f32) {
 #mn = affine_map<(m, n, k) -> (m, n)>
 func.func @made_factor(%thread: index, %x: f16) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, stages = 1, dot_type = f16, mapping = mma_sync<warps = 4>>) {
     %none = arith.constant dense<0.0> : vector<64x16xf32>
     %a = vector.broadcast %x : f16 to vector<64x64xf16>
     %c = arith.constant dense<1.0> : vector<16x64xf16>
@@ -163,7 +163,7 @@ func.func @made_factor(%thread: index, %x: f16) {
 func.func @warps(%thread: index) {
   // expected-error @+1 {{'flashattn.on_threads' op expected tile_m to be a multiple of 16 rows times 4 warps but got 32}}
   flashattn.on_threads %thread
-      schedule(<tile_m = 32, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
+      schedule(<tile_m = 32, tile_n = 16, stages = 1, dot_type = f16, mapping = mma_sync<warps = 4>>) {
   }
   return
 }
@@ -172,7 +172,7 @@ func.func @warps(%thread: index) {
 
 func.func @added_rows(%thread: index, %sums: memref<?x128xf32>) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, stages = 1, dot_type = f16, mapping = mma_sync<warps = 4>>) {
     // expected-error @+1 {{'flashattn.load_added' op expected a tile of 64 rows but got 'vector<32x128xf32>'}}
     %t = flashattn.load_added %sums[%thread, %thread] parts 1 : memref<?x128xf32> -> vector<32x128xf32>
   }
@@ -185,7 +185,7 @@ func.func @added_rows(%thread: index, %sums: memref<?x128xf32>) {
 #shared = #gpu.address_space<workgroup>
 func.func @half_a_panel(%thread: index, %ds: memref<1x128x64xf16, #shared>, %k: memref<1x128x64xf16, #shared>) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
+      schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     // expected-error @+1 {{'hopper.wgmma' op expected a transposed right-hand side with the columns of 'vector<64x64xf32>', in whole panels for each of 2 warpgroups, but got 'memref<1x128x64xf16, #gpu.address_space<workgroup>>'}}
     %dq = hopper.wgmma %ds, %k transposed_a transposed : memref<1x128x64xf16, #shared>, memref<1x128x64xf16, #shared> -> vector<64x64xf32>
   }
@@ -198,7 +198,7 @@ func.func @half_a_panel(%thread: index, %ds: memref<1x128x64xf16, #shared>, %k: 
 #shared = #gpu.address_space<workgroup>
 func.func @part_of_a_panel(%thread: index, %ds: memref<1x128x64xf16, #shared>, %k: memref<2x128x64xf16, #shared>) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
+      schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     // expected-error @+1 {{'hopper.wgmma' op expected a transposed right-hand side with the columns of 'vector<64x80xf32>', in whole panels for each of 2 warpgroups, but got 'memref<2x128x64xf16, #gpu.address_space<workgroup>>'}}
     %dq = hopper.wgmma %ds, %k transposed_a transposed : memref<1x128x64xf16, #shared>, memref<2x128x64xf16, #shared> -> vector<64x80xf32>
   }
@@ -214,7 +214,7 @@ func.func @part_of_a_panel(%thread: index, %ds: memref<1x128x64xf16, #shared>, %
 #shared = #gpu.address_space<workgroup>
 func.func @made_factor(%thread: index, %x: f16, %k: memref<1x16x64xf16, #shared>) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1, lazy_rescale = 1>>) {
+      schedule(<tile_m = 64, tile_n = 16, stages = 2, dot_type = f16, mapping = hopper<consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1, lazy_rescale = 1>>) {
     %none = arith.constant dense<0.0> : vector<64x16xf32>
     %a = vector.broadcast %x : f16 to vector<64x64xf16>
     %b = hopper.load_tile %k : memref<1x16x64xf16, #shared> -> vector<16x64xf16>
@@ -232,7 +232,7 @@ func.func @made_factor(%thread: index, %x: f16, %k: memref<1x16x64xf16, #shared>
 #shared = #gpu.address_space<workgroup>
 func.func @few_columns(%thread: index, %q: memref<1x64x64xf16, #shared>, %k: memref<1x24x64xf16, #shared>) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1, lazy_rescale = 1>>) {
+      schedule(<tile_m = 64, tile_n = 16, stages = 2, dot_type = f16, mapping = hopper<consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1, lazy_rescale = 1>>) {
     %none = arith.constant dense<0.0> : vector<64x24xf32>
     %a = hopper.load_tile %q : memref<1x64x64xf16, #shared> -> vector<64x64xf16>
     %b = hopper.load_tile %k : memref<1x24x64xf16, #shared> -> vector<24x64xf16>
@@ -250,7 +250,7 @@ func.func @few_columns(%thread: index, %q: memref<1x64x64xf16, #shared>, %k: mem
 #shared = #gpu.address_space<workgroup>
 func.func @other_columns(%thread: index, %q: memref<1x64x64xf16, #shared>, %k: memref<1x64x64xf16, #shared>) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1, lazy_rescale = 1>>) {
+      schedule(<tile_m = 64, tile_n = 16, stages = 2, dot_type = f16, mapping = hopper<consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1, lazy_rescale = 1>>) {
     %none = arith.constant dense<0.0> : vector<64x64xf32>
     %a = hopper.load_tile %q : memref<1x64x64xf16, #shared> -> vector<64x64xf16>
     %b = hopper.load_tile %k : memref<1x64x64xf16, #shared> -> vector<64x64xf16>
@@ -268,7 +268,7 @@ func.func @other_columns(%thread: index, %q: memref<1x64x64xf16, #shared>, %k: m
 #shared = #gpu.address_space<workgroup>
 func.func @two_groups(%thread: index, %q: memref<1x128x64xf16, #shared>, %k: memref<1x16x64xf16, #shared>) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 128, tile_n = 16, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
+      schedule(<tile_m = 128, tile_n = 16, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %none = arith.constant dense<0.0> : vector<128x16xf32>
     %a = hopper.load_tile %q : memref<1x128x64xf16, #shared> -> vector<128x64xf16>
     %b = hopper.load_tile %k : memref<1x16x64xf16, #shared> -> vector<16x64xf16>
@@ -283,7 +283,7 @@ func.func @two_groups(%thread: index, %q: memref<1x128x64xf16, #shared>, %k: mem
 #shared = #gpu.address_space<workgroup>
 func.func @reduction(%thread: index, %q: memref<1x64x32xf16, #shared>, %k: memref<1x16x32xf16, #shared>) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1, lazy_rescale = 1>>) {
+      schedule(<tile_m = 64, tile_n = 16, stages = 2, dot_type = f16, mapping = hopper<consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1, lazy_rescale = 1>>) {
     %none = arith.constant dense<1.0> : vector<64xf32>
     %s = hopper.wgmma %q, %k : memref<1x64x32xf16, #shared>, memref<1x16x32xf16, #shared> -> vector<64x16xf32>
     %sw = hopper.wgmma_wait %s : vector<64x16xf32>
@@ -300,7 +300,7 @@ func.func @reduction(%thread: index, %q: memref<1x64x32xf16, #shared>, %k: memre
 #mn = affine_map<(m, n, k) -> (m, n)>
 func.func @made_share(%thread: index, %x: f16) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, stages = 1, dot_type = f16, mapping = mma_sync<warps = 4>>) {
     %none = arith.constant dense<0.0> : vector<16x64xf32>
     %a = vector.broadcast %x : f16 to vector<64x16xf16>
     %c = arith.constant dense<1.0> : vector<64x64xf16>
@@ -314,7 +314,7 @@ func.func @made_share(%thread: index, %x: f16) {
 
 func.func @added_parts(%thread: index, %sums: memref<?x64xf32>) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, stages = 1, dot_type = f16, mapping = mma_sync<warps = 4>>) {
     %none = arith.constant dense<0.0> : vector<16x64xf32>
     // expected-error @+1 {{'flashattn.add_tile' op cannot be distributed to threads: its tile of type 'vector<16x64xf32>' in 2 parts has no thread layout}}
     flashattn.add_tile %none to %sums[%thread, %thread] parts 2 : vector<16x64xf32>, memref<?x64xf32>
@@ -326,7 +326,7 @@ func.func @added_parts(%thread: index, %sums: memref<?x64xf32>) {
 
 func.func @added_in_turns(%thread: index, %sums: memref<?x64xf32>, %order: memref<?xi32>) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, stages = 1, dot_type = f16, mapping = mma_sync<warps = 4>>) {
     %none = arith.constant dense<0.0> : vector<16x64xf32>
     // expected-error @+1 {{'flashattn.add_tile' op expected no 'order' without warp specialization but got 'memref<?xi32>'}}
     flashattn.add_tile %none to %sums[%thread, %thread] parts 4 order %order : memref<?xi32> turn %thread : vector<16x64xf32>, memref<?x64xf32>
@@ -338,7 +338,7 @@ func.func @added_in_turns(%thread: index, %sums: memref<?x64xf32>, %order: memre
 
 func.func @written(%thread: index, %tile: memref<64x64xf16>, %x: f16) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, stages = 1, dot_type = f16, mapping = mma_sync<warps = 4>>) {
     %t = vector.broadcast %x : f16 to vector<64x64xf16>
     // expected-error @+1 {{'vector.transfer_write' op expected a tile of 64 rows of 16-bit elements, to be stored to shared memory, but got 'vector<64x64xf16>' for 'memref<64x64xf16>'}}
     vector.transfer_write %t, %tile[%thread, %thread] : vector<64x64xf16>, memref<64x64xf16>
@@ -350,7 +350,7 @@ func.func @written(%thread: index, %tile: memref<64x64xf16>, %x: f16) {
 
 func.func @shared_rows(%thread: index, %x: f32) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16, column_warps = 2>) {
+      schedule(<tile_m = 64, tile_n = 32, stages = 1, dot_type = f16, mapping = mma_sync<warps = 4, column_warps = 2>>) {
     %s = vector.broadcast %x : f32 to vector<64x32xf32>
     %none = arith.constant dense<0.0> : vector<64xf32>
     // expected-error @+1 {{'vector.multi_reduction' op expected one warp for each row of the reduced 'vector<64x32xf32>' but got 2}}

@@ -29,7 +29,7 @@
 func.func @share(%thread: index, %s: memref<8x1024xf32, #shared>, %sums: memref<?x128xf32>, %i: index,
                  %k: memref<2x128x64xf16, #shared>, %q: memref<2x64x64xf16, #shared>, %ds: memref<1x128x64xf16, #shared>) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
+      schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %x = hopper.wgmma %k, %q : memref<2x128x64xf16, #shared>, memref<2x64x64xf16, #shared> -> vector<128x64xf32>
     %xw = hopper.wgmma_wait %x : vector<128x64xf32>
     %h = arith.truncf %xw : vector<128x64xf32> to vector<128x64xf16>
@@ -68,7 +68,7 @@ func.func @share(%thread: index, %s: memref<8x1024xf32, #shared>, %sums: memref<
 // CHECK: vector.from_elements {{.*}} : vector<8xf32>
 func.func @added(%thread: index, %sums: memref<2x4x?x16xf32>, %b: index, %h: index, %t: index, %o: memref<?x16xf32>) {
   %c0 = arith.constant 0 : index
-  flashattn.on_threads %thread schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
+  flashattn.on_threads %thread schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) {
     %x = flashattn.load_added %sums[%b, %h, %t, %c0] parts 2 : memref<2x4x?x16xf32> -> vector<64x16xf32>
     flashattn.store_tile %x to %o[%t, %c0] dims [0, 1] in_bounds [true, true] : vector<64x16xf32>, memref<?x16xf32>
   }
@@ -92,7 +92,7 @@ func.func @added(%thread: index, %sums: memref<2x4x?x16xf32>, %b: index, %h: ind
 // CHECK-NOT: memref.load
 // CHECK: return
 func.func @rows_of_heads(%thread: index, %lse: memref<?x?xf32>, %h: index, %t: index, %o: memref<?xf32>) {
-  flashattn.on_threads %thread schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
+  flashattn.on_threads %thread schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) {
     %packed = flashattn.packed_rows [4, 16]
     %x = flashattn.load_tile %lse[%h, %t] dims [0, 1] rows %packed in_bounds [true, false] : memref<?x?xf32> -> vector<64xf32>
     flashattn.store_tile %x to %o[%t] dims [0] in_bounds [true] : vector<64xf32>, memref<?xf32>
@@ -118,7 +118,7 @@ func.func @rows_of_heads(%thread: index, %lse: memref<?x?xf32>, %h: index, %t: i
 // CHECK-NOT: memref.load
 // CHECK: return
 func.func @rows(%thread: index, %lse: memref<2x?xf32>, %b: index, %t: index, %o: memref<?xf32>) {
-  flashattn.on_threads %thread schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
+  flashattn.on_threads %thread schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) {
     %x = flashattn.load_tile %lse[%b, %t] dims [1] in_bounds [false] : memref<2x?xf32> -> vector<64xf32>
     flashattn.store_tile %x to %o[%t] dims [0] in_bounds [true] : vector<64xf32>, memref<?xf32>
   }
@@ -151,7 +151,7 @@ func.func @rows(%thread: index, %lse: memref<2x?xf32>, %b: index, %t: index, %o:
 // CHECK: return
 func.func @unused_row_half(%thread: index, %q: memref<1x64x64xf16, #shared>, %k: memref<1x32x64xf16, #shared>, %v: memref<2x32x64xf16, #shared>, %o: memref<?x128xf32>, %n: index) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) unused_row_half {
+      schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) unused_row_half {
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     %low = arith.constant dense<0xFF800000> : vector<64xf32>
@@ -183,7 +183,7 @@ func.func @unused_row_half(%thread: index, %q: memref<1x64x64xf16, #shared>, %k:
 // CHECK: hopper.add_tile %{{.*}} : vector<32xf32>
 func.func @half_rows_added(%thread: index, %q: memref<1x64x64xf16, #shared>, %k: memref<1x64x64xf16, #shared>, %s: memref<4x1024xf32, #shared>, %sums: memref<?x64xf32>, %i: index) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) unused_row_half {
+      schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) unused_row_half {
     %x = hopper.wgmma %q, %k : memref<1x64x64xf16, #shared>, memref<1x64x64xf16, #shared> -> vector<64x64xf32>
     %w = hopper.wgmma_wait %x : vector<64x64xf32>
     hopper.add_tile %w through %s to %sums[%i, %i] : vector<64x64xf32>, memref<4x1024xf32, #shared>, memref<?x64xf32>

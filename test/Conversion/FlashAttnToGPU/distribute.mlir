@@ -45,7 +45,7 @@ func.func @softmax(%rows: memref<?xf32>, %end: index) {
   %size = arith.constant 2560 : i32
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) dynamic_shared_memory_size %size {
     flashattn.on_threads %tx
-        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
+        schedule(<tile_m = 64, tile_n = 16, stages = 1, dot_type = f16, mapping = mma_sync<warps = 4>>) {
       %pool = gpu.dynamic_shared_memory : memref<?xi8, #shared>
       %qs = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x64x16xf16, #shared>
       %ks = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x16x16xf16, #shared>
@@ -102,7 +102,7 @@ func.func @row_blocks(%o: memref<?x16xbf16>) {
   %size = arith.constant 2048 : i32
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c32, %sy = %c1, %sz = %c1) dynamic_shared_memory_size %size {
     flashattn.on_threads %tx
-        schedule(<tile_m = 32, tile_n = 16, warps = 1, stages = 1, threads_per_row = 4, dot_type = bf16>) {
+        schedule(<tile_m = 32, tile_n = 16, stages = 1, dot_type = bf16, mapping = mma_sync<warps = 1>>) {
       %pool = gpu.dynamic_shared_memory : memref<?xi8, #shared>
       %as = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x32x16xbf16, #shared>
       %bs = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x16x16xbf16, #shared>
@@ -137,7 +137,7 @@ func.func @full_precision(%o: memref<?x16xf32>) {
   %size = arith.constant 2048 : i32
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c32, %sy = %c1, %sz = %c1) dynamic_shared_memory_size %size {
     flashattn.on_threads %tx
-        schedule(<tile_m = 16, tile_n = 16, warps = 1, stages = 1, threads_per_row = 4, dot_type = f32>) {
+        schedule(<tile_m = 16, tile_n = 16, stages = 1, dot_type = f32, mapping = mma_sync<warps = 1>>) {
       %pool = gpu.dynamic_shared_memory : memref<?xi8, #shared>
       %as = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x16x16xf32, #shared>
       %a = vector.transfer_read %as[%c0, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : memref<1x16x16xf32, #shared>, vector<16x16xf32>
@@ -203,7 +203,7 @@ func.func @branches(%out: memref<?x32xf32>, %rows: memref<?xf32>, %counts: memre
       nvvm.setmaxregister increase 240
       %thread = arith.andi %tx, %c127 : index
       flashattn.on_threads %thread
-          schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>) {
+          schedule(<tile_m = 64, tile_n = 16, stages = 2, dot_type = f16, mapping = hopper<consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>) {
         %none = arith.constant dense<0.0> : vector<64x32xf32>
         %lowest = arith.constant dense<0xFF800000> : vector<64x4xf32>
         %m = arith.constant dense<1.0> : vector<64xf32>
@@ -267,7 +267,7 @@ func.func @columns(%limits: memref<64xi32>) {
   %size = arith.constant 2048 : i32
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) dynamic_shared_memory_size %size {
     flashattn.on_threads %tx
-        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>) {
+        schedule(<tile_m = 64, tile_n = 16, stages = 2, dot_type = f16, mapping = hopper<consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>) {
       %pool = gpu.dynamic_shared_memory : memref<?xi8, #shared>
       %t = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x64x16xf16, #shared>
       %step = vector.step : vector<64xindex>
@@ -324,7 +324,7 @@ func.func @heads(%out: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>, %head: ind
   %c128 = arith.constant 128 : index
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
     flashattn.on_threads %tx
-        schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 4, hopper = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
+        schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, pack = 4, mapping = hopper<consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
       %one = arith.constant dense<1.0> : vector<64x64xf16>
       %ones = arith.addf %one, %one : vector<64x64xf16>
       %packed = flashattn.packed_rows [4, 16]
@@ -382,7 +382,7 @@ func.func @aligned(%bias: memref<64x?xf16> {flashattn.aligned_rows}, %o: memref<
   %c128 = arith.constant 128 : index
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
     flashattn.on_threads %tx
-        schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
+        schedule(<tile_m = 64, tile_n = 48, stages = 1, dot_type = f16, mapping = mma_sync<warps = 4>>) {
       %t = flashattn.load_tile %bias[%c0, %key] dims [0, 1] in_bounds [true, true] : memref<64x?xf16> -> vector<64x48xf16>
       flashattn.store_tile %t to %o[%c0, %c0] dims [0, 1] in_bounds [true, true] : vector<64x48xf16>, memref<64x48xf16>
     }
@@ -434,7 +434,7 @@ func.func @share(%sums: memref<?x64xf32>, %j: index) {
   %size = arith.constant 12288 : i32
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) dynamic_shared_memory_size %size {
     flashattn.on_threads %tx
-        schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
+        schedule(<tile_m = 64, tile_n = 32, stages = 1, dot_type = f16, mapping = mma_sync<warps = 4>>) {
       %pool = gpu.dynamic_shared_memory : memref<?xi8, #shared>
       %ks = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x64x64xf16, #shared>
       %ds = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x64x32xf16, #shared>
@@ -464,7 +464,7 @@ func.func @load_added(%sums: memref<?x64xf32>, %o: memref<?x64xf32>, %j: index) 
   %c64 = arith.constant 64 : index
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c64, %sy = %c1, %sz = %c1) {
     flashattn.on_threads %tx
-        schedule(<tile_m = 32, tile_n = 32, warps = 2, stages = 1, threads_per_row = 4, dot_type = f16>) {
+        schedule(<tile_m = 32, tile_n = 32, stages = 1, dot_type = f16, mapping = mma_sync<warps = 2>>) {
       %dq = flashattn.load_added %sums[%j, %c0] parts 2 adjacent 1 : memref<?x64xf32> -> vector<32x64xf32>
       flashattn.store_tile %dq to %o[%j, %c0] dims [0, 1] in_bounds [false, true] : vector<32x64xf32>, memref<?x64xf32>
     }
@@ -494,7 +494,7 @@ func.func @dots(%x: memref<64x32xf16>, %y: memref<64x32xf16>, %sums: memref<64xf
   %zeros = arith.constant dense<0.0> : vector<64xf32>
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
     flashattn.on_threads %tx
-        schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
+        schedule(<tile_m = 64, tile_n = 32, stages = 1, dot_type = f16, mapping = mma_sync<warps = 4>>) {
       %a = flashattn.load_tile %x[%c0, %c0] dims [0, 1] in_bounds [true, true] : memref<64x32xf16> -> vector<64x32xf16>
       %b = flashattn.load_tile %y[%c0, %c0] dims [0, 1] in_bounds [true, true] : memref<64x32xf16> -> vector<64x32xf16>
       %c = arith.extf %a : vector<64x32xf16> to vector<64x32xf32>
@@ -523,7 +523,7 @@ func.func @mixed_dots(%x: memref<64x32xf16>, %y: memref<64x32xf16, strided<[33, 
   %zeros = arith.constant dense<0.0> : vector<64xf32>
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
     flashattn.on_threads %tx
-        schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
+        schedule(<tile_m = 64, tile_n = 32, stages = 1, dot_type = f16, mapping = mma_sync<warps = 4>>) {
       %a = flashattn.load_tile %x[%c0, %c0] dims [0, 1] in_bounds [true, true] : memref<64x32xf16> -> vector<64x32xf16>
       %b = flashattn.load_tile %y[%c0, %c0] dims [0, 1] in_bounds [true, true] : memref<64x32xf16, strided<[33, 1]>> -> vector<64x32xf16>
       %products = arith.mulf %a, %b : vector<64x32xf16>
@@ -555,7 +555,7 @@ func.func @fill(%to: memref<?x48xf32>, %tile: index) {
   %c128 = arith.constant 128 : index
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
     flashattn.on_threads %tx
-        schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
+        schedule(<tile_m = 64, tile_n = 48, stages = 1, dot_type = f16, mapping = mma_sync<warps = 4>>) {
       %zeros = arith.constant dense<0.0> : vector<64x48xf32>
       flashattn.store_tile %zeros to %to[%tile, %c0] dims [0, 1] in_bounds [true, true] : vector<64x48xf32>, memref<?x48xf32>
     }
@@ -576,7 +576,7 @@ func.func @fill_some(%to: memref<?x48xf32>, %tile: index) {
   %c128 = arith.constant 128 : index
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
     flashattn.on_threads %tx
-        schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
+        schedule(<tile_m = 64, tile_n = 48, stages = 1, dot_type = f16, mapping = mma_sync<warps = 4>>) {
       %zeros = arith.constant dense<0.0> : vector<64x48xf32>
       flashattn.store_tile %zeros to %to[%tile, %c0] dims [0, 1] in_bounds [false, true] : vector<64x48xf32>, memref<?x48xf32>
     }
@@ -601,7 +601,7 @@ func.func @short_sum(%rows: memref<?xf32>) {
   %size = arith.constant 65536 : i32
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c32, %sy = %c1, %sz = %c1) dynamic_shared_memory_size %size {
     flashattn.on_threads %tx
-        schedule(<tile_m = 16, tile_n = 8, warps = 1, stages = 1, threads_per_row = 4, dot_type = f32>) {
+        schedule(<tile_m = 16, tile_n = 8, stages = 1, dot_type = f32, mapping = mma_sync<warps = 1>>) {
       %pool = gpu.dynamic_shared_memory : memref<?xi8, #shared>
       %qs = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x16x64xf32, #shared>
       %ks = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x8x64xf32, #shared>
@@ -639,7 +639,7 @@ func.func @long_sum(%rows: memref<?xf32>) {
   %size = arith.constant 65536 : i32
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c32, %sy = %c1, %sz = %c1) dynamic_shared_memory_size %size {
     flashattn.on_threads %tx
-        schedule(<tile_m = 16, tile_n = 8, warps = 1, stages = 1, threads_per_row = 4, dot_type = f32>) {
+        schedule(<tile_m = 16, tile_n = 8, stages = 1, dot_type = f32, mapping = mma_sync<warps = 1>>) {
       %pool = gpu.dynamic_shared_memory : memref<?xi8, #shared>
       %qs = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x16x72xf32, #shared>
       %ks = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x8x72xf32, #shared>
@@ -705,7 +705,7 @@ func.func @long_sum(%rows: memref<?xf32>) {
 func.func @some_warps(%thread: index, %q: memref<2x64x16xf16, #shared>, %k: memref<2x32x16xf16, #shared>, %out: memref<?x32xf32>) {
   %c0 = arith.constant 0 : index
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1, lazy_rescale = 1>>) {
+      schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1, lazy_rescale = 1>>) {
     %none = arith.constant dense<0.0> : vector<64x32xf32>
     %limit = arith.constant dense<2.0> : vector<64x32xf32>
     %s = hopper.wgmma %q, %k : memref<2x64x16xf16, #shared>, memref<2x32x16xf16, #shared> -> vector<64x32xf32>
@@ -739,7 +739,7 @@ func.func @some_warps(%thread: index, %q: memref<2x64x16xf16, #shared>, %k: memr
 // CHECK: flashattn.vote any
 func.func @largest_bits(%thread: index, %q: memref<1x64x32xf16, #shared>, %k: memref<1x16x32xf16, #shared>, %counts: memref<?xindex>) {
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1, lazy_rescale = 1>>) {
+      schedule(<tile_m = 64, tile_n = 16, stages = 2, dot_type = f16, mapping = hopper<consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1, lazy_rescale = 1>>) {
     %c0 = arith.constant 0 : index
     %none = arith.constant dense<0> : vector<64x4xi32>
     %limit = arith.constant dense<1132462080> : vector<64x4xi32>
@@ -805,7 +805,7 @@ func.func @column_warps(%o: memref<?x64xf32>, %lse: memref<?xf32>, %j: index) {
   %size = arith.constant 20480 : i32
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) dynamic_shared_memory_size %size {
     flashattn.on_threads %tx
-        schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16, column_warps = 2>) {
+        schedule(<tile_m = 64, tile_n = 64, stages = 1, dot_type = f16, mapping = mma_sync<warps = 4, column_warps = 2>>) {
       %pool = gpu.dynamic_shared_memory : memref<?xi8, #shared>
       %ks = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x64x16xf16, #shared>
       %qs = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x64x16xf16, #shared>

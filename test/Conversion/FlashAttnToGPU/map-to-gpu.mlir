@@ -9,7 +9,7 @@
 // CHECK: scf.if %[[ANY]]
 // CHECK: gpu.launch blocks(%[[X:.*]], %{{.*}}, %{{.*}}) in (%{{.*}} = %[[BLOCKS]], %{{.*}} = %c1, %{{.*}} = %c1) threads(%[[THREAD:.*]], %{{.*}}, %{{.*}}) in (%{{.*}} = %c128, %{{.*}} = %c1, %{{.*}} = %c1)
 // Blocks count tiles fastest, from the last one down.
-// CHECK: flashattn.on_threads %[[THREAD]] schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
+// CHECK: flashattn.on_threads %[[THREAD]] schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) {
 // CHECK: %[[BLOCK:.*]] = arith.index_castui %[[X]] : index to i32
 // CHECK: %[[REM:.*]] = arith.remui %[[BLOCK]], %[[T32:.*]] : i32
 // CHECK: %[[REST:.*]] = arith.divui %[[BLOCK]], %[[T32]] : i32
@@ -23,7 +23,7 @@
 // CHECK-NOT: flashattn.program
 func.func @programs(%b: index, %h: index, %t: index, %m: memref<?x?x?xf32>, %x: f32) {
   flashattn.program (%i, %j, %k) in (%b, %h, %t) axes(batch, head, query_tile)
-      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) {
     memref.store %x, %m[%i, %j, %k] : memref<?x?x?xf32>
   }
   return
@@ -45,7 +45,7 @@ func.func @programs(%b: index, %h: index, %t: index, %m: memref<?x?x?xf32>, %x: 
 // CHECK: memref.store %{{.*}}, %{{.*}}[%{{.*}}, %{{.*}}, %{{.*}}, %[[KEYS]]]
 func.func @four_sizes(%b: index, %h: index, %i: index, %j: index, %m: memref<?x?x?x?xf32>, %x: f32) {
   flashattn.program (%p, %q, %r, %s) in (%b, %h, %i, %j) axes(batch, head, query_tile, key_tile)
-      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) {
     memref.store %x, %m[%p, %q, %r, %s] : memref<?x?x?x?xf32>
   }
   return
@@ -60,7 +60,7 @@ func.func @four_sizes(%b: index, %h: index, %i: index, %j: index, %m: memref<?x?
 // CHECK: gpu.terminator
 func.func @one_size(%h: index, %m: memref<?xf32>, %x: f32) {
   flashattn.program (%p) in (%h) axes(head)
-      schedule(<tile_m = 16, tile_n = 64, warps = 1, stages = 1, threads_per_row = 4, dot_type = f16>) {
+      schedule(<tile_m = 16, tile_n = 64, stages = 1, dot_type = f16, mapping = mma_sync<warps = 1>>) {
     memref.store %x, %m[%p] : memref<?xf32>
   }
   return
@@ -97,16 +97,16 @@ func.func @one_size(%h: index, %m: memref<?xf32>, %x: f32) {
 // CHECK: return
 func.func @chain(%h: index, %t: index, %m: memref<?x?xf32>, %x: f32) {
   flashattn.program (%p, %q) in (%h, %t) axes(head, query_tile)
-      schedule(<tile_m = 16, tile_n = 64, warps = 1, stages = 1, threads_per_row = 4, dot_type = f16>) pdl_primary {
+      schedule(<tile_m = 16, tile_n = 64, stages = 1, dot_type = f16, mapping = mma_sync<warps = 1>>) pdl_primary {
     memref.store %x, %m[%p, %q] : memref<?x?xf32>
   }
   flashattn.program (%p, %q) in (%h, %t) axes(head, key_tile)
-      schedule(<tile_m = 16, tile_n = 64, warps = 1, stages = 1, threads_per_row = 4, dot_type = f16>) pdl_secondary pdl_primary {
+      schedule(<tile_m = 16, tile_n = 64, stages = 1, dot_type = f16, mapping = mma_sync<warps = 1>>) pdl_secondary pdl_primary {
     %y = memref.load %m[%p, %q] : memref<?x?xf32>
     memref.store %y, %m[%q, %p] : memref<?x?xf32>
   }
   flashattn.program (%p, %q) in (%h, %t) axes(head, query_tile)
-      schedule(<tile_m = 16, tile_n = 64, warps = 1, stages = 1, threads_per_row = 4, dot_type = f16>) pdl_secondary {
+      schedule(<tile_m = 16, tile_n = 64, stages = 1, dot_type = f16, mapping = mma_sync<warps = 1>>) pdl_secondary {
     %y = memref.load %m[%q, %p] : memref<?x?xf32>
     memref.store %y, %m[%p, %q] : memref<?x?xf32>
   }
@@ -131,7 +131,7 @@ func.func @chain(%h: index, %t: index, %m: memref<?x?xf32>, %x: f32) {
 // CHECK-NOT: flashattn.launch_dependents
 func.func @awaits(%h: index, %t: index, %m: memref<?x?xf32>, %done: memref<?xi32>, %programs: index) {
   flashattn.program (%p, %q) in (%h, %t) axes(head, query_tile)
-      schedule(<tile_m = 16, tile_n = 64, warps = 1, stages = 1, threads_per_row = 4, dot_type = f16>) pdl_secondary {
+      schedule(<tile_m = 16, tile_n = 64, stages = 1, dot_type = f16, mapping = mma_sync<warps = 1>>) pdl_secondary {
     flashattn.await_added %done[%p] of %programs : memref<?xi32>
     %y = memref.load %m[%q, %p] : memref<?x?xf32>
     memref.store %y, %m[%p, %q] : memref<?x?xf32>

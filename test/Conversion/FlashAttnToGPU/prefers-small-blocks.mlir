@@ -19,6 +19,6 @@
 // CHECK: %[[BOTH:.*]] = arith.andi %[[FITS]], %[[EITHER]]
 // CHECK: return %[[BOTH]]
 func.func @narrow(%p: index, %t: index) -> i1 {
-  %s = flashattn.prefers_small_blocks %p, %t schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 3, threads_per_row = 4, dot_type = f16, splits = 128, min_split_tiles = 1, small_blocks_per_sm = 3, hopper = <consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale_threshold = 8, l2_head_group = 1, blocks_per_sm = 2>>)
+  %s = flashattn.prefers_small_blocks %p, %t schedule(<tile_m = 64, tile_n = 128, stages = 3, dot_type = f16, splits = 128, min_split_tiles = 1, mapping = hopper<consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale_threshold = 8, l2_head_group = 1, blocks_per_sm = 2, small_blocks_per_sm = 3>>)
   return %s : i1
 }

@@ -24,7 +24,7 @@
 // WRITE: scf.if %[[PAIR]]
 // WRITE: vector.store %{{.*}}, %[[P]][%{{.*}}, %[[N]], %[[E]]] {alignment = 8 : i64} : memref<2x?x200xf32>, vector<2xf32>
 func.func @chunks(%o: memref<2x8x?x64xf16>, %w: memref<8x64x200xf16>, %p: memref<2x?x200xf32>) {
-  flashattn.project schedule(<tile_m = 16, tile_n = 64, warps = 1, stages = 1, threads_per_row = 4, dot_type = f16>)
+  flashattn.project schedule(<tile_m = 16, tile_n = 64, stages = 1, dot_type = f16, mapping = mma_sync<warps = 1>>)
     ins(%o, %w : memref<2x8x?x64xf16>, memref<8x64x200xf16>) outs(%p : memref<2x?x200xf32>)
   return
 }
@@ -51,7 +51,7 @@ func.func @chunks(%o: memref<2x8x?x64xf16>, %w: memref<8x64x200xf16>, %p: memref
 // WRITE: %[[INSIDE:.*]] = arith.cmpi slt, %[[NEXT]], %[[E]]
 // WRITE: memref.store %{{.*}}, %[[P]][%{{.*}}, %{{.*}}, %[[NEXT]]]
 func.func @elements(%o: memref<?x?x?x16xf16>, %w: memref<?x16x?xf16>, %p: memref<?x?x?xf16>) {
-  flashattn.project schedule(<tile_m = 16, tile_n = 16, warps = 1, stages = 1, threads_per_row = 4, dot_type = f16>)
+  flashattn.project schedule(<tile_m = 16, tile_n = 16, stages = 1, dot_type = f16, mapping = mma_sync<warps = 1>>)
     ins(%o, %w : memref<?x?x?x16xf16>, memref<?x16x?xf16>) outs(%p : memref<?x?x?xf16>)
   return
 }
@@ -69,7 +69,7 @@ func.func @elements(%o: memref<?x?x?x16xf16>, %w: memref<?x16x?xf16>, %p: memref
 // WRITE-COUNT-8: vector.store
 // WRITE-NOT: vector.store
 func.func @whole(%o: memref<2x8x?x64xf16>, %w: memref<8x64x256xf16>, %p: memref<2x?x256xf16>) {
-  flashattn.project schedule(<tile_m = 16, tile_n = 64, warps = 1, stages = 1, threads_per_row = 4, dot_type = f16>)
+  flashattn.project schedule(<tile_m = 16, tile_n = 64, stages = 1, dot_type = f16, mapping = mma_sync<warps = 1>>)
     ins(%o, %w : memref<2x8x?x64xf16>, memref<8x64x256xf16>) outs(%p : memref<2x?x256xf16>)
   return
 }

@@ -4,7 +4,7 @@
 func.func @no_launch(%thread: index) {
   // expected-error @+1 {{'flashattn.on_threads' op expected an enclosing 'gpu.launch'; run flashattn-map-to-gpu first}}
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 16, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) {
   }
   return
 }
@@ -16,7 +16,7 @@ func.func @three_stages(%c1: index) {
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c1, %sy = %c1, %sz = %c1) {
     // expected-error @+1 {{'flashattn.on_threads' op expected stages to be a power of 2 but got 3}}
     flashattn.on_threads %tx
-        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 3, threads_per_row = 4, dot_type = f16>) {
+        schedule(<tile_m = 64, tile_n = 16, stages = 3, dot_type = f16, mapping = mma_sync<warps = 4>>) {
     }
     gpu.terminator
   }
@@ -33,7 +33,7 @@ func.func @three_stages(%c1: index) {
 func.func @heads(%c1: index, %q: memref<?x?x64xf16>) {
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c1, %sy = %c1, %sz = %c1) {
     flashattn.on_threads %tx
-        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
+        schedule(<tile_m = 64, tile_n = 16, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) {
       %none = arith.constant dense<0.0> : vector<64x16xf32>
       %one = arith.constant dense<1.0> : vector<16x64xf16>
       %packed = flashattn.packed_rows [4, 16]
@@ -54,7 +54,7 @@ func.func @heads(%c1: index, %q: memref<?x?x64xf16>) {
 func.func @repeated(%c1: index, %k: memref<?x64xf16>) {
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c1, %sy = %c1, %sz = %c1) {
     flashattn.on_threads %tx
-        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
+        schedule(<tile_m = 64, tile_n = 16, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) {
       %none = arith.constant dense<0.0> : vector<64x16xf32>
       %one = arith.constant dense<1.0> : vector<64x64xf16>
       flashattn.tile_loop (%i, %j) in [(%bx, %bx, %c1, %c1)] {
@@ -76,7 +76,7 @@ func.func @repeated(%c1: index, %k: memref<?x64xf16>) {
 func.func @short_rows(%c1: index, %k: memref<?x4xf16>) {
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c1, %sy = %c1, %sz = %c1) {
     flashattn.on_threads %tx
-        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
+        schedule(<tile_m = 64, tile_n = 16, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) {
       %none = arith.constant dense<0.0> : vector<64x16xf32>
       %one = arith.constant dense<1.0> : vector<64x4xf16>
       // expected-error @+1 {{'flashattn.load_tile' op expected rows of a multiple of 16 bytes but got 'vector<16x4xf16>'}}
@@ -97,7 +97,7 @@ func.func @short_rows(%c1: index, %k: memref<?x4xf16>) {
 func.func @ones(%c1: index, %q: memref<?x64xf16>) {
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c1, %sy = %c1, %sz = %c1) {
     flashattn.on_threads %tx
-        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
+        schedule(<tile_m = 64, tile_n = 16, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) {
       %none = arith.constant dense<0.0> : vector<64x16xf32>
       %one = arith.constant dense<1.0> : vector<16x72xf16>
       // expected-error @+1 {{'flashattn.load_tile' op expected columns of ones only with warp specialization}}
@@ -118,7 +118,7 @@ func.func @ones(%c1: index, %q: memref<?x64xf16>) {
 func.func @compact_rows(%c1: index, %q: memref<?x64xf16>) {
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c1, %sy = %c1, %sz = %c1) {
     flashattn.on_threads %tx
-        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
+        schedule(<tile_m = 64, tile_n = 16, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) {
       %none = arith.constant dense<0.0> : vector<64x16xf32>
       %one = arith.constant dense<1.0> : vector<16x64xf16>
       %rows = flashattn.compact_rows starts(%c1) skips(%c1) lower_bounds [0]

@@ -52,7 +52,7 @@ func.func @two_stages(%q: memref<?x64xf16>, %k: memref<?x64xf16>, %begin: index,
   %none = arith.constant dense<0.0> : vector<64x16xf32>
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
     flashattn.on_threads %tx
-        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
+        schedule(<tile_m = 64, tile_n = 16, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) {
       %qt = flashattn.load_tile %q[%c0, %c0] dims [0, 1] in_bounds [false, true] : memref<?x64xf16> -> vector<64x64xf16>
       %r = flashattn.tile_loop (%i, %j) in [(%begin, %begin, %middle, %end)] iter_args(%acc = %none) -> (vector<64x16xf32>) {
         %kt = flashattn.load_tile %k[%j, %c0] dims [0, 1] in_bounds [false, true] : memref<?x64xf16> -> vector<16x64xf16>
@@ -87,7 +87,7 @@ func.func @full_to_the_end(%k: memref<?x64xf16>, %begin: index, %middle: index, 
   %one = arith.constant dense<1.0> : vector<64x64xf16>
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
     flashattn.on_threads %tx
-        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
+        schedule(<tile_m = 64, tile_n = 16, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) {
       %r = flashattn.tile_loop (%i, %j) in [(%begin, %middle, %end, %end)] iter_args(%acc = %none) -> (vector<64x16xf32>) {
         %kt = flashattn.load_tile %k[%j, %c0] dims [0, 1] in_bounds [false, true] : memref<?x64xf16> -> vector<16x64xf16>
         %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %one, %kt, %acc : vector<64x64xf16>, vector<16x64xf16> into vector<64x16xf32>
@@ -121,7 +121,7 @@ func.func @conditional(%k: memref<?x64xf16>, %begin: index, %end: index, %runs: 
   %one = arith.constant dense<1.0> : vector<64x64xf16>
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
     flashattn.on_threads %tx
-        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
+        schedule(<tile_m = 64, tile_n = 16, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) {
       %r = flashattn.tile_loop (%i, %j) in [(%begin, %begin, %end, %end)] when %runs iter_args(%acc = %none) -> (vector<64x16xf32>) {
         %kt = flashattn.load_tile %k[%j, %c0] dims [0, 1] in_bounds [false, true] : memref<?x64xf16> -> vector<16x64xf16>
         %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %one, %kt, %acc : vector<64x64xf16>, vector<16x64xf16> into vector<64x16xf32>
@@ -166,7 +166,7 @@ func.func @intervals(%k: memref<?x64xf16>, %bias: memref<64x?xf32>, %list: memre
   %one = arith.constant dense<1.0> : vector<64x64xf16>
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
     flashattn.on_threads %tx
-        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
+        schedule(<tile_m = 64, tile_n = 16, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) {
       %r = flashattn.tile_loop (%i, %j) in [(%a, %a, %b, %b), (%c, %c, %c, %d)] list(%list[] : memref<?xi32>) iter_args(%acc = %none) -> (vector<64x16xf32>) {
         %rows = flashattn.dense_rows below %length
         %kt = flashattn.load_tile %k[%j, %c0] dims [0, 1] rows %rows in_bounds [false, true] : memref<?x64xf16> -> vector<16x64xf16>
@@ -204,7 +204,7 @@ func.func @one_stage(%k: memref<?x64xf16, strided<[?, 1], offset: ?>>, %end: ind
   %one = arith.constant dense<1.0> : vector<64x64xf16>
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
     flashattn.on_threads %tx
-        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
+        schedule(<tile_m = 64, tile_n = 16, stages = 1, dot_type = f16, mapping = mma_sync<warps = 4>>) {
       %r = flashattn.tile_loop (%i, %j) in [(%c0, %end, %end, %end)] iter_args(%acc = %none) -> (vector<64x16xf32>) {
         %kt = flashattn.load_tile %k[%j, %c0] dims [0, 1] in_bounds [false, true] : memref<?x64xf16, strided<[?, 1], offset: ?>> -> vector<16x64xf16>
         %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %one, %kt, %acc : vector<64x64xf16>, vector<16x64xf16> into vector<64x16xf32>
@@ -237,7 +237,7 @@ func.func @aligned_rows(%k: memref<?x64xf16, strided<[?, 1], offset: ?>> {flasha
   %cast = memref.cast %k : memref<?x64xf16, strided<[?, 1], offset: ?>> to memref<128x64xf16, strided<[?, 1], offset: ?>>
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
     flashattn.on_threads %tx
-        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
+        schedule(<tile_m = 64, tile_n = 16, stages = 1, dot_type = f16, mapping = mma_sync<warps = 4>>) {
       %r = flashattn.tile_loop (%i, %j) in [(%c0, %end, %end, %end)] iter_args(%acc = %none) -> (vector<64x16xf32>) {
         %kt = flashattn.load_tile %cast[%j, %c0] dims [0, 1] in_bounds [false, true] : memref<128x64xf16, strided<[?, 1], offset: ?>> -> vector<16x64xf16>
         %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %one, %kt, %acc : vector<64x64xf16>, vector<16x64xf16> into vector<64x16xf32>
@@ -300,7 +300,7 @@ func.func @rounds(%q: memref<?x?x64xf16>, %begin: index, %end: index, %rounds: i
   %one = arith.constant dense<1.0> : vector<64x64xf16>
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
     flashattn.on_threads %tx
-        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
+        schedule(<tile_m = 64, tile_n = 16, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) {
       %r = flashattn.tile_loop (%i, %j, %h) in [(%begin, %begin, %end, %end)] rounds %rounds iter_args(%acc = %sums) -> (vector<64x64xf32>) {
         %qt = flashattn.load_tile %q[%h, %j, %c0] dims [1, 2] in_bounds [false, true] : memref<?x?x64xf16> -> vector<16x64xf16>
         %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %one, %qt, %none : vector<64x64xf16>, vector<16x64xf16> into vector<64x16xf32>
@@ -345,7 +345,7 @@ func.func @exchange(%k: memref<?x64xf16>, %q: memref<?x64xf16>, %sums: memref<?x
   %share = arith.constant dense<0.0> : vector<16x64xf32>
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
     flashattn.on_threads %tx
-        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
+        schedule(<tile_m = 64, tile_n = 16, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) {
       %kt = flashattn.load_tile %k[%c0, %c0] dims [0, 1] in_bounds [false, true] : memref<?x64xf16> -> vector<64x64xf16>
       %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %end, %end)] iter_args(%acc = %sum) -> (vector<64x64xf32>) {
         %qt = flashattn.load_tile %q[%j, %c0] dims [0, 1] in_bounds [false, true] : memref<?x64xf16> -> vector<16x64xf16>
@@ -400,7 +400,7 @@ func.func @column_warps(%k: memref<?x64xf16>, %q: memref<?x64xf16>, %sums: memre
   %share = arith.constant dense<0.0> : vector<32x64xf32>
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
     flashattn.on_threads %tx
-        schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, column_warps = 2>) {
+        schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4, column_warps = 2>>) {
       %kt = flashattn.load_tile %k[%c0, %c0] dims [0, 1] in_bounds [false, true] : memref<?x64xf16> -> vector<64x64xf16>
       %r, %r2 = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %end, %end)] iter_args(%a = %sum, %b = %sum) -> (vector<64x64xf32>, vector<64x64xf32>) {
         %qt = flashattn.load_tile %q[%j, %c0] dims [0, 1] in_bounds [false, true] : memref<?x64xf16> -> vector<32x64xf16>
@@ -442,7 +442,7 @@ func.func @in_turn(%q: memref<?x64xf16>, %k: memref<?x64xf16>, %tiles: index, %e
   %none = arith.constant dense<0.0> : vector<64x16xf32>
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
     flashattn.on_threads %tx
-        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
+        schedule(<tile_m = 64, tile_n = 16, stages = 1, dot_type = f16, mapping = mma_sync<warps = 4>>) {
       scf.for %t = %c0 to %tiles step %c1 {
         %qt = flashattn.load_tile %q[%t, %c0] dims [0, 1] in_bounds [false, true] : memref<?x64xf16> -> vector<64x64xf16>
         %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %c0, %end)] iter_args(%acc = %none) -> (vector<64x16xf32>) {

@@ -1,6 +1,6 @@
 // RUN: flash-opt %s -split-input-file -flashattn-tile -flashattn-specialize-warps -flashattn-expand-loops -flashattn-expand-rescale -hopper-expand-rings -canonicalize -cse -flashattn-contract-to-wgmma | FileCheck %s --implicit-check-not=hopper.load_tile
 
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>
 
 // CHECK-LABEL: func @causal
 // The first product has no accumulator but zero, so none.
@@ -59,7 +59,7 @@ func.func @causal(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref
 
 // -----
 
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>
 
 // With 128 columns one loop runs full and partial tiles. The wait for the scores, behind whose product
 // the output's is pending, stands in front of the branch with the mask, and the keys are free there.
@@ -90,7 +90,7 @@ func.func @wide(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
 
 // -----
 
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = bf16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>
 
 // Rows of 80 in two panels of 64: only the columns that there are are contracted, and of the
 // values' columns only so many used.
@@ -106,7 +106,7 @@ func.func @depth(%q: memref<?x?x?x80xbf16>, %o: memref<?x?x?x80xbf16>) {
 
 // -----
 
-#late = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1, lazy_rescale = 1>>
+#late = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1, lazy_rescale = 1>>
 
 // Each warp decides for itself whether scores are made again: that product is no asynchronous one, which all four warps
 // of a group issue. The ones around it are.
@@ -185,7 +185,7 @@ func.func @late(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?
 // CHECK: return
 func.func @branches(%all: i1, %other: i1, %grown: vector<64x4xi1>, %q: memref<1x64x64xf16, #shared>, %k: memref<1x32x64xf16, #shared>, %o: memref<64x32xf32>) {
   %c0 = arith.constant 0 : index
-  flashattn.on_threads %c0 schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1, lazy_rescale = 1>>) {
+  flashattn.on_threads %c0 schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1, lazy_rescale = 1>>) {
     %none = arith.constant dense<0.0> : vector<64x32xf32>
     %any = flashattn.any_row %grown : vector<64x4xi1>
     %some = arith.ori %all, %any : i1
@@ -247,7 +247,7 @@ func.func @branches(%all: i1, %other: i1, %grown: vector<64x4xi1>, %q: memref<1x
 func.func @held(%q: memref<2x64x64xf16, #shared>, %k: memref<2x32x64xf16, #shared>, %some: vector<64x32xf16>, %all: vector<64x96xf16>, %o: memref<64x32xf32>) {
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
-  flashattn.on_threads %c0 schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1, q_register_columns = 32>>) {
+  flashattn.on_threads %c0 schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1, q_register_columns = 32>>) {
     %a = hopper.load_tile %q first %some : memref<2x64x64xf16, #shared>, vector<64x32xf16> -> vector<64x96xf16>
     %b = hopper.load_tile %k : memref<2x32x64xf16, #shared> -> vector<32x96xf16>
     %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %none : vector<64x96xf16>, vector<32x96xf16> into vector<64x32xf32>
@@ -267,7 +267,7 @@ func.func @held(%q: memref<2x64x64xf16, #shared>, %k: memref<2x32x64xf16, #share
 // CHECK-NOT: hopper
 func.func @no_roles(%o: memref<?x16xf32>, %a: vector<16x16xf16>, %b: vector<16x16xf16>, %acc: vector<16x16xf32>) {
   %c0 = arith.constant 0 : index
-  flashattn.on_threads %c0 schedule(<tile_m = 16, tile_n = 16, warps = 1, stages = 1, threads_per_row = 4, dot_type = f16>) {
+  flashattn.on_threads %c0 schedule(<tile_m = 16, tile_n = 16, stages = 1, dot_type = f16, mapping = mma_sync<warps = 1>>) {
     %s = vector.contract {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %acc : vector<16x16xf16>, vector<16x16xf16> into vector<16x16xf32>
     vector.transfer_write %s, %o[%c0, %c0] {in_bounds = [false, true]} : vector<16x16xf32>, memref<?x16xf32>
   }

@@ -3,7 +3,7 @@
 // Key tiles by a list that the programs of a block share: its places are what the rings and the
 // loop count, and groups of programs begin at multiples of the consumers.
 
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>
 // CHECK-LABEL: func @attn_mask
 // CHECK: flashattn.list_tiles tile [1, 128, 32] {{.*}} outs(%[[BOUNDS:.*]], %[[LIST:.*]] : memref<1x1x?x2xi32>, memref<1x1x?x?xi32>)
 // CHECK: gpu.launch

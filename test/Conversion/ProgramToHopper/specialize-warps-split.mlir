@@ -73,7 +73,7 @@ func.func @split(%k: memref<2x4x?x192xf16>, %v: memref<2x4x?x192xf16>, %q: memre
   %zeros = arith.constant dense<0.0> : vector<64x192xf32>
   %none = arith.constant dense<0.0> : vector<64x64xf32>
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
-      schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
+      schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, algorithm = split_dk_dv, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x192xf16> -> vector<64x192xf16>
     %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x192xf16> -> vector<64x192xf16>
     %r:2 = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%dk = %zeros, %dv = %zeros) -> (vector<64x192xf32>, vector<64x192xf32>) {
@@ -103,7 +103,7 @@ func.func @queries(%q: memref<2x4x?x64xf16>, %do: memref<2x4x?x64xf16>, %k: memr
   %zeros = arith.constant dense<0.0> : vector<64x64xf32>
   %none = arith.constant dense<0.0> : vector<64x48xf32>
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
-      schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
+      schedule(<tile_m = 64, tile_n = 48, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<64x64xf16>
     %dot = flashattn.load_tile %do[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%dq = %zeros) -> vector<64x64xf32> {
@@ -132,7 +132,7 @@ func.func @before(%q: memref<2x4x?x64xf16>, %do: memref<2x4x?x64xf16>, %k: memre
   %zeros = arith.constant dense<0.0> : vector<64x64xf32>
   %none = arith.constant dense<0.0> : vector<64x48xf32>
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
-      schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
+      schedule(<tile_m = 64, tile_n = 48, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<64x64xf16>
     %dot = flashattn.load_tile %do[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%dq = %zeros) -> vector<64x64xf32> {
@@ -160,7 +160,7 @@ func.func @together(%q: memref<2x4x?x64xf16>, %do: memref<2x4x?x64xf16>, %k: mem
   %zeros = arith.constant dense<0.0> : vector<64x64xf32>
   %none = arith.constant dense<0.0> : vector<64x48xf32>
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
-      schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
+      schedule(<tile_m = 64, tile_n = 48, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<64x64xf16>
     %dot = flashattn.load_tile %do[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%dq = %zeros) -> vector<64x64xf32> {

@@ -69,7 +69,7 @@ func.func @keys(%k: !mem, %v: !mem, %q: !mem, %do: !mem, %dk: !mem, %dv: !mem, %
   %zs = arith.constant dense<0.0> : vector<64x32xf32>
   %zo = arith.constant dense<0.0> : vector<64x64xf32>
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, query_tile)
-      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
+      schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x64xf16>
     %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x64xf16>
     %r:2 = flashattn.tile_loop (%i, %j) in [(%t, %t, %steps, %steps)] iter_args(%ak = %zo, %av = %zo) -> (vector<64x64xf32>, vector<64x64xf32>) {

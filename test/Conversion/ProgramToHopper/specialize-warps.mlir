@@ -1,7 +1,7 @@
 // RUN: flash-opt %s -split-input-file -flashattn-tile -canonicalize -cse -flashattn-specialize-warps -cse | FileCheck %s
 // RUN: flash-opt %s -split-input-file -flashattn-tile -flashattn-specialize-warps | flash-opt -split-input-file | FileCheck %s --check-prefix=READS-BACK
 
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>
 
 // Two programs, neighbours along the query tiles, and their producer.
 
@@ -157,7 +157,7 @@ func.func @causal(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref
 
 // -----
 
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 3, along = head, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1>>
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 3, along = head, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1>>
 
 // Programs of one key/value head read the same tiles: no consumer passes any by.
 // READS-BACK-LABEL: func @heads
@@ -188,7 +188,7 @@ func.func @heads(%q: memref<1x6x?x64xf16>, %k: memref<1x2x?x64xf16>, %v: memref<
 
 // -----
 
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>
 
 // Nor does a consumer that is alone.
 // READS-BACK-LABEL: func @one
@@ -212,7 +212,7 @@ func.func @one(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x
 
 // -----
 
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, q_stages = 2>>
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, q_stages = 2>>
 
 // Persistent blocks: as many as run at once, each with two places for a consumer's queries, and for
 // what is said of them.
@@ -276,7 +276,7 @@ func.func @persistent(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: me
 
 // -----
 
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 64, q_stages = 2, dynamic_scheduler_max_len = 2048>>
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 64, q_stages = 2, dynamic_scheduler_max_len = 2048>>
 
 // Blocks that claim their groups, where there are many: a grid of one thread makes the counter 0. Long programs have a
 // kernel of their own without.
@@ -344,7 +344,7 @@ func.func @claims(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref
 
 // -----
 
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1, dynamic_scheduler_max_len = 2147483647>>
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1, dynamic_scheduler_max_len = 2147483647>>
 
 // With one place for each program's queries the next ones come when the last tile of keys, that of the step before
 // this, has been given back; what is said of their groups has two places, and outputs are written by threads. There is a tile
@@ -377,7 +377,7 @@ func.func @reloads(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memre
 
 // -----
 
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>
 
 // A7: kv_len cuts keys off in the program. The map is of all of them, and what a product reads past
 // the cut is cleared first, by whole rows.
@@ -409,7 +409,7 @@ func.func @kv_len(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref
 
 // -----
 
-#schedule = #flashattn.schedule<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>
+#schedule = #flashattn.schedule<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>
 
 // So with a tile that a program keeps, where a product sums over its rows: dq's over those of K.
 // CHECK-LABEL: func @kv_len_of_gradients
@@ -435,7 +435,7 @@ func.func @kv_len_of_gradients(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16
 
 // -----
 
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, algorithm = separate_dq, mapping = hopper<consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>
 
 // A part of a memref that the caller has taken is what the map is of.
 // READS-BACK-LABEL: func @part
@@ -455,7 +455,7 @@ func.func @part(%q: memref<1x8x256x64xf16>, %k: memref<2x8x512x64xf16>, %o: memr
 // -----
 
 // An output that tensor copies cannot make: the consumer's warps meet before it lets go.
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, q_stages = 2>>
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, q_stages = 2>>
 // READS-BACK-LABEL: func @persistent_unaligned
 // CHECK-LABEL: func @persistent_unaligned
 // CHECK: flashattn.store_tile
@@ -472,7 +472,7 @@ func.func @persistent_unaligned(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf1
 
 // -----
 
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>
 
 // Two intervals: the steps of the first are counted on in the second, by every role.
 // READS-BACK-LABEL: func @sinks_and_window
@@ -504,7 +504,7 @@ func.func @sinks_and_window(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, 
 
 // -----
 
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = bf16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>
 
 // Sequence before heads: the rows of a tile go along dimension 1.
 // READS-BACK-LABEL: func @bshd
@@ -524,7 +524,7 @@ func.func @bshd(%q: memref<?x?x?x64xbf16>, %k: memref<?x?x?x64xbf16>, %v: memref
 
 // -----
 
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 3, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, prefetch_kib_per_sm = 8>>
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 3, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, prefetch_kib_per_sm = 8>>
 
 // 80 columns take two panels, the second of which the copy fills up with zeros; values of 16
 // columns take one that is no wider. Three stages, of which some idle: all blocks that run at once, one
@@ -565,7 +565,7 @@ func.func @panels(%q: memref<?x?x?x80xf16>, %k: memref<?x?x?x80xf16>, %v: memref
 
 // -----
 
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 4>>
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 4>>
 
 // Sections of four heads.
 // READS-BACK-LABEL: func @section
@@ -587,7 +587,7 @@ func.func @section(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memre
 
 // -----
 
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 104, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, blocks_per_sm = 2>>
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 104, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, blocks_per_sm = 2>>
 
 // No mask: every program reads the same tiles, and yet one that is none stands aside. Two blocks
 // a multiprocessor go along with the registers.
@@ -621,7 +621,7 @@ func.func @no_mask(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memre
 
 // -----
 
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>
 
 // Rows of the output that may begin anywhere: no tensor copy takes them, and threads store them
 // straight. The log-sum-exp has no tiles.
@@ -645,7 +645,7 @@ func.func @unaligned_output(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, 
 
 // -----
 
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 8, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, pack = 8, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>
 
 // Rows of 8 heads, 8 positions of each: one copy brings them to the place of any tile of queries,
 // and one takes the output back.
@@ -679,7 +679,7 @@ func.func @packed(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref
 
 // -----
 
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 4, hopper = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, pack = 4, mapping = hopper<consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>
 
 // The same in bshd, with rows promised to begin at multiples of 16 bytes: the heads of a position
 // are the inner rows of the copy.
@@ -697,7 +697,7 @@ func.func @packed_bshd(%q: memref<?x?x?x64xf16, strided<[?, ?, ?, 1]>> {flashatt
 
 // -----
 
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 8>>
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 8>>
 
 // A bias that all batches share: neighbours in the grid are the batches of one head.
 // READS-BACK-LABEL: func @shared_bias
@@ -722,7 +722,7 @@ func.func @shared_bias(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: m
 
 // -----
 
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 0, q_register_columns = 32>>
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 0, q_register_columns = 32>>
 
 // As many heads start together as have a group for each multiprocessor but a sixteenth, which the host counts.
 // Consumers read some columns of their queries, once.
@@ -752,7 +752,7 @@ func.func @leading(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memre
 
 // -----
 
-#late = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1, lazy_rescale = 1>>
+#late = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1, lazy_rescale = 1>>
 
 // A warp may read keys by itself, for scores that it makes again. So the warps let tiles go, each for itself, four of
 // each of three consumers, and keys behind the weights.
@@ -805,7 +805,7 @@ func.func @late(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?
 
 // -----
 
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 4, l2_head_group = 1>>
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 4, l2_head_group = 1>>
 
 // An output with fewer panels than the queries leaves from the first of theirs.
 // CHECK-LABEL: func @narrow_values

@@ -6,7 +6,7 @@ func.func @pack(%q: memref<1x8x64x64xf16>, %k: memref<1x2x64x64xf16>, %lse: memr
                 %dk: memref<1x2x64x64xf16>, %dv: memref<1x2x64x64xf16>) {
   // expected-error@+1 {{cannot be compiled for sm_90a with the schedule given: expected pack 1 in a backward pass without compact_kv but got 4}}
   flashattn.attention_backward
-      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 4>)
+      schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, pack = 4, algorithm = separate_dq, mapping = mma_sync<warps = 4>>)
       ins(%q, %k, %k, %q, %lse, %q : memref<1x8x64x64xf16>, memref<1x2x64x64xf16>, memref<1x2x64x64xf16>,
           memref<1x8x64x64xf16>, memref<1x8x64xf32>, memref<1x8x64x64xf16>)
       outs(%dq, %dk, %dv : memref<1x8x64x64xf16>, memref<1x2x64x64xf16>, memref<1x2x64x64xf16>)
@@ -19,7 +19,7 @@ func.func @splits(%q: memref<1x8x64x64xf16>, %lse: memref<1x8x64xf32>, %dq: memr
                   %dk: memref<1x8x64x64xf16>, %dv: memref<1x8x64x64xf16>) {
   // expected-error@+1 {{cannot be compiled for sm_90a with the schedule given: expected splits 1 in a backward pass but got 2}}
   flashattn.attention_backward
-      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, splits = 2>)
+      schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, splits = 2, algorithm = separate_dq, mapping = mma_sync<warps = 4>>)
       ins(%q, %q, %q, %q, %lse, %q : memref<1x8x64x64xf16>, memref<1x8x64x64xf16>, memref<1x8x64x64xf16>,
           memref<1x8x64x64xf16>, memref<1x8x64xf32>, memref<1x8x64x64xf16>)
       outs(%dq, %dk, %dv : memref<1x8x64x64xf16>, memref<1x8x64x64xf16>, memref<1x8x64x64xf16>)
@@ -44,7 +44,7 @@ func.func @dot_type(%q: memref<1x8x64x64xf16>, %lse: memref<1x8x64xf32>, %dq: me
                     %dk: memref<1x8x64x64xf16>, %dv: memref<1x8x64x64xf16>) {
   // expected-error@+1 {{cannot be compiled for sm_90a with the schedule given: expected}}
   flashattn.attention_backward
-      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16>)
+      schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = bf16, algorithm = separate_dq, mapping = mma_sync<warps = 4>>)
       ins(%q, %q, %q, %q, %lse, %q : memref<1x8x64x64xf16>, memref<1x8x64x64xf16>, memref<1x8x64x64xf16>,
           memref<1x8x64x64xf16>, memref<1x8x64xf32>, memref<1x8x64x64xf16>)
       outs(%dq, %dk, %dv : memref<1x8x64x64xf16>, memref<1x8x64x64xf16>, memref<1x8x64x64xf16>)
@@ -59,8 +59,8 @@ func.func @added_rows(%q: memref<1x8x64x64xf16>, %lse: memref<1x8x64xf32>, %dq: 
                       %dk: memref<1x8x64x64xf16>, %dv: memref<1x8x64x64xf16>) {
   // expected-error@+1 {{expected tile_n to be a multiple of 64 that divides tile_m, or at least tile_m, but got tile_n 48 and tile_m 128}}
   flashattn.attention_backward
-      schedule(<tile_m = 128, tile_n = 48, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16,
-          hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>)
+      schedule(<tile_m = 128, tile_n = 48, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile,
+          registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>)
       ins(%q, %q, %q, %q, %lse, %q : memref<1x8x64x64xf16>, memref<1x8x64x64xf16>, memref<1x8x64x64xf16>,
           memref<1x8x64x64xf16>, memref<1x8x64xf32>, memref<1x8x64x64xf16>)
       outs(%dq, %dk, %dv : memref<1x8x64x64xf16>, memref<1x8x64x64xf16>, memref<1x8x64x64xf16>)
@@ -73,8 +73,8 @@ func.func @added_columns(%q: memref<1x8x64x64xf16>, %lse: memref<1x8x64xf32>, %d
                          %dk: memref<1x8x64x64xf16>, %dv: memref<1x8x64x64xf16>) {
   // expected-error@+1 {{expected D to be a multiple of 128 for tile_m 128 and tile_n 64 but got 64}}
   flashattn.attention_backward
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16,
-          hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>)
+      schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile,
+          registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>)
       ins(%q, %q, %q, %q, %lse, %q : memref<1x8x64x64xf16>, memref<1x8x64x64xf16>, memref<1x8x64x64xf16>,
           memref<1x8x64x64xf16>, memref<1x8x64xf32>, memref<1x8x64x64xf16>)
       outs(%dq, %dk, %dv : memref<1x8x64x64xf16>, memref<1x8x64x64xf16>, memref<1x8x64x64xf16>)
@@ -85,10 +85,10 @@ func.func @added_columns(%q: memref<1x8x64x64xf16>, %lse: memref<1x8x64xf32>, %d
 
 func.func @more_queries(%q: memref<1x8x64x64xf16>, %lse: memref<1x8x64xf32>, %dq: memref<1x8x64x64xf16>,
                         %dk: memref<1x8x64x64xf16>, %dv: memref<1x8x64x64xf16>) {
-  // expected-error@+1 {{expected tile_n up to tile_m, 128, for consumers that share a program but got 192}}
+  // expected-error@+1 {{expected tile_n up to tile_m, 128, with algorithm accumulate_dq but got 192}}
   flashattn.attention_backward
-      schedule(<tile_m = 128, tile_n = 192, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16,
-          hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>)
+      schedule(<tile_m = 128, tile_n = 192, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile,
+          registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>)
       ins(%q, %q, %q, %q, %lse, %q : memref<1x8x64x64xf16>, memref<1x8x64x64xf16>, memref<1x8x64x64xf16>,
           memref<1x8x64x64xf16>, memref<1x8x64xf32>, memref<1x8x64x64xf16>)
       outs(%dq, %dk, %dv : memref<1x8x64x64xf16>, memref<1x8x64x64xf16>, memref<1x8x64x64xf16>)

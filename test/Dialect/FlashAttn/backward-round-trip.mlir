@@ -20,7 +20,7 @@ func.func @plain(%q: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x4xf32>, %lse: tensor
 
 // CHECK-LABEL: func @every_clause
 // CHECK: %{{.*}}:5 = flashattn.attention_backward mask(#flashattn.causal) scale(1.250000e-01) softcap(5.000000e+01) align(top_left) layout(bshd) deterministic
-// CHECK-SAME: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16>)
+// CHECK-SAME: schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = bf16, algorithm = separate_dq, mapping = mma_sync<warps = 4>>)
 // CHECK-SAME: ins({{[^:]*}} : tensor<2x?x32x64xbf16>, tensor<2x?x8x64xbf16>, tensor<2x?x8x64xbf16>, tensor<2x?x32x64xbf16>, tensor<2x32x?xf32>, tensor<2x?x32x64xbf16>)
 // CHECK-SAME: d_lse(%{{.*}} : tensor<2x32x?xf32>) bias(%{{.*}} : tensor<1x32x?x?xf16>) attn_mask(%{{.*}} : tensor<2x1x1x?xi1>)
 // CHECK-SAME: sink_logits(%{{.*}} : tensor<32xf32>) kv_len(%{{.*}} : tensor<2xi32>) offset(%{{.*}}) score_mod {
@@ -35,7 +35,7 @@ func.func @every_clause(%q: tensor<2x?x32x64xbf16>, %k: tensor<2x?x8x64xbf16>, %
                         %len: tensor<2xi32>, %p: index, %x: f32) -> (tensor<1x32x?x?xf16>, tensor<32xf32>) {
   %r:5 = flashattn.attention_backward mask(#flashattn.causal) scale(0.125) softcap(50.0) align(top_left)
       layout(bshd) deterministic
-      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16>)
+      schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = bf16, algorithm = separate_dq, mapping = mma_sync<warps = 4>>)
       ins(%q, %k, %k, %q, %lse, %q : tensor<2x?x32x64xbf16>, tensor<2x?x8x64xbf16>, tensor<2x?x8x64xbf16>,
           tensor<2x?x32x64xbf16>, tensor<2x32x?xf32>, tensor<2x?x32x64xbf16>)
       d_lse(%lse : tensor<2x32x?xf32>) bias(%bias : tensor<1x32x?x?xf16>) attn_mask(%attn_mask : tensor<2x1x1x?xi1>)

@@ -155,8 +155,8 @@ func.func @fields(%q: tensor<1x2x8x16xf32>) {
 // -----
 
 func.func @fields_order(%q: tensor<1x2x8x16xf32>) {
-  // expected-error@+1 {{expected schedule field 'warps', in the fields' order, but got stages}}
-  %r = flashattn.attention schedule(<tile_m = 64, tile_n = 64, stages = 2>)
+  // expected-error@+1 {{expected schedule field 'stages', in the fields' order, but got dot_type}}
+  %r = flashattn.attention schedule(<tile_m = 64, tile_n = 64, dot_type = f16>)
       ins(%q, %q, %q : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
       outs(%q : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
   return
@@ -165,7 +165,7 @@ func.func @fields_order(%q: tensor<1x2x8x16xf32>) {
 // -----
 
 // expected-error@+1 {{expected schedule field 'consumers', in the fields' order, but got none}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <>>} { return }
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<>>} { return }
 
 // -----
 

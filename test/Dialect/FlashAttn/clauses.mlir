@@ -6,7 +6,7 @@
 
 // CHECK-LABEL: func @attention
 // CHECK: flashattn.attention mask(#flashattn.causal) scale(1.000000e-01) softcap(2.000000e+01) align(top_left) layout(bshd)
-// CHECK-SAME: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>)
+// CHECK-SAME: schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>)
 // CHECK-SAME: ins(%[[Q:.*]], %[[Q]], %[[Q]] : memref<2x8x4x16xf16>, memref<2x8x4x16xf16>, memref<2x8x4x16xf16>)
 // CHECK-SAME: bias(%{{[^ ]*}} : memref<1x4x1x8xf32>) attn_mask(%{{[^ ]*}} : memref<1x1x8x8xi1>) sink_logits(%{{[^ ]*}} : memref<4xf32>)
 // CHECK-SAME: kv_len(%{{[^ ]*}} : memref<2xi32>) offset(%{{[^ ]*}}) score_mod {
@@ -23,7 +23,7 @@ func.func @attention(%q: memref<2x8x4x16xf16>, %bias: memref<1x4x1x8xf32>, %attn
       offset(%p) kv_len(%n : memref<2xi32>) sink_logits(%sinks : memref<4xf32>) attn_mask(%attn_mask : memref<1x1x8x8xi1>)
       bias(%bias : memref<1x4x1x8xf32>)
       ins(%q, %q, %q : memref<2x8x4x16xf16>, memref<2x8x4x16xf16>, memref<2x8x4x16xf16>)
-      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>)
+      schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>)
       layout(bshd) align(top_left) softcap(20.0) scale(0.1) mask(causal) {note = "kept"}
   return
 }
@@ -77,6 +77,6 @@ func.func @combine(%op: memref<3x2x8x1x64xf32>, %lp: memref<3x2x8x1xf32>, %s: me
 // CHECK: flashattn.project layout(bshd) schedule(<{{.*}}>) ins({{.*}}) outs({{.*}}) -> tensor<2x6x64xf16>
 func.func @project(%o: tensor<2x6x4x16xf16>, %w: tensor<4x16x64xf16>, %p: tensor<2x6x64xf16>) -> tensor<2x6x64xf16> {
   %r = flashattn.project ins(%o, %w : tensor<2x6x4x16xf16>, tensor<4x16x64xf16>) outs(%p : tensor<2x6x64xf16>)
-      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) layout(bshd) -> tensor<2x6x64xf16>
+      schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) layout(bshd) -> tensor<2x6x64xf16>
   return %r : tensor<2x6x64xf16>
 }

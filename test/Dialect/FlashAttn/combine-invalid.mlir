@@ -113,7 +113,7 @@ func.func @result_type(%op: tensor<3x2x8x1x64xf32>, %lp: tensor<3x2x8x1xf32>, %o
 // -----
 
 // expected-error@+1 {{expected schedule field 'splits' between 1 and 256 but got 257}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, splits = 257>} { return }
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, splits = 257, mapping = mma_sync<warps = 4>>} { return }
 
 // -----
 

@@ -32,18 +32,18 @@ func.func @rests(%op: tensor<3x2x8x1x64xf32>, %lp: tensor<3x2x8x1xf32>, %s: tens
 }
 
 // CHECK-LABEL: func @count
-// CHECK: flashattn.count_splits %{{.*}}, %{{.*}} schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, splits = 8>)
+// CHECK: flashattn.count_splits %{{.*}}, %{{.*}} schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, splits = 8, mapping = mma_sync<warps = 4>>)
 func.func @count(%p: index, %t: index) -> index {
-  %s = flashattn.count_splits %p, %t schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, splits = 8>)
+  %s = flashattn.count_splits %p, %t schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, splits = 8, mapping = mma_sync<warps = 4>>)
   return %s : index
 }
 
 // CHECK-LABEL: func @fields
-// CHECK-SAME: all = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 4, splits = 256, hopper = <consumers = 1,
-// CHECK-SAME: none = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>
+// CHECK-SAME: all = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, pack = 4, splits = 256, mapping = hopper<consumers = 1,
+// CHECK-SAME: none = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>
 func.func @fields() attributes {
-  all = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 4, splits = 256, hopper = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1>>,
-  none = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, splits = 1>
+  all = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, pack = 4, splits = 256, mapping = hopper<consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1>>,
+  none = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, splits = 1, mapping = mma_sync<warps = 4>>
 } {
   return
 }

@@ -230,7 +230,7 @@ func.func @by_largest(%q: vector<64x64xf16>, %k: vector<32x64xf16>, %s: vector<6
 
 // -----
 
-#roles = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>
+#roles = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>
 
 // READS-BACK-LABEL: func @attention
 // CHECK-LABEL: func @attention
@@ -283,7 +283,7 @@ func.func @attention(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: mem
 
 // -----
 
-#roles = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 2, l2_head_group = 1>>
+#roles = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 2, l2_head_group = 1>>
 
 // Less threshold under a scale of 0.5: 2 / (0.5 log2(e)).
 // READS-BACK-LABEL: func @scale
@@ -299,7 +299,7 @@ func.func @scale(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 
 // -----
 
-#roles = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>
+#roles = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>
 
 // With 0 wherever a maximum has grown at all: the limit is the maximum itself.
 // READS-BACK-LABEL: func @always
@@ -317,7 +317,7 @@ func.func @always(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 
 // -----
 
-#plain = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>
+#plain = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>
 
 // A schedule without warp specialization gives no threshold: every tile has a base of its own.
 // READS-BACK-LABEL: func @no_roles

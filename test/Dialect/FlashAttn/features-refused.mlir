@@ -4,8 +4,8 @@
 
 func.func @bias(%q: memref<?x8x?x64xf16>, %k: memref<?x2x?x64xf16>, %x: memref<1x1x1x?xf32>, %out_q: memref<?x8x?x64xf16>) {
   // expected-error@+1 {{cannot be compiled for sm_90a with the schedule given: expected pack 1 with bias but got 4}}
-  flashattn.attention schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 4,
-      hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>)
+  flashattn.attention schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, pack = 4, mapping = hopper<consumers = 2, along = query_tile,
+      registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>)
     ins(%q, %k, %k : memref<?x8x?x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>)
     bias(%x : memref<1x1x1x?xf32>) outs(%out_q : memref<?x8x?x64xf16>)
   return
@@ -15,8 +15,8 @@ func.func @bias(%q: memref<?x8x?x64xf16>, %k: memref<?x2x?x64xf16>, %x: memref<1
 
 func.func @attn_mask(%q: memref<?x8x?x64xf16>, %k: memref<?x2x?x64xf16>, %x: memref<1x1x1x?xi1>, %out_q: memref<?x8x?x64xf16>) {
   // expected-error@+1 {{cannot be compiled for sm_90a with the schedule given: expected pack 1 with attn_mask but got 4}}
-  flashattn.attention schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 4,
-      hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>)
+  flashattn.attention schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, pack = 4, mapping = hopper<consumers = 2, along = query_tile,
+      registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>)
     ins(%q, %k, %k : memref<?x8x?x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>)
     attn_mask(%x : memref<1x1x1x?xi1>) outs(%out_q : memref<?x8x?x64xf16>)
   return
@@ -26,8 +26,8 @@ func.func @attn_mask(%q: memref<?x8x?x64xf16>, %k: memref<?x2x?x64xf16>, %x: mem
 
 func.func @sink_logits(%q: memref<?x8x?x64xf16>, %k: memref<?x2x?x64xf16>, %x: memref<8xf32>, %out_q: memref<?x8x?x64xf16>) {
   // expected-error@+1 {{cannot be compiled for sm_90a with the schedule given: expected pack 1 with sink_logits but got 4}}
-  flashattn.attention schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 4,
-      hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>)
+  flashattn.attention schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, pack = 4, mapping = hopper<consumers = 2, along = query_tile,
+      registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>)
     ins(%q, %k, %k : memref<?x8x?x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>)
     sink_logits(%x : memref<8xf32>) outs(%out_q : memref<?x8x?x64xf16>)
   return
@@ -37,8 +37,8 @@ func.func @sink_logits(%q: memref<?x8x?x64xf16>, %k: memref<?x2x?x64xf16>, %x: m
 
 func.func @score_mod(%q: memref<?x8x?x64xf16>, %k: memref<?x2x?x64xf16>, %out_q: memref<?x8x?x64xf16>) {
   // expected-error@+1 {{cannot be compiled for sm_90a with the schedule given: expected pack 1 with a score modification but got 4}}
-  flashattn.attention schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 4,
-      hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>)
+  flashattn.attention schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, pack = 4, mapping = hopper<consumers = 2, along = query_tile,
+      registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>)
     ins(%q, %k, %k : memref<?x8x?x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>)
     score_mod {
     ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
@@ -52,8 +52,8 @@ func.func @score_mod(%q: memref<?x8x?x64xf16>, %k: memref<?x2x?x64xf16>, %out_q:
 
 // These are taken.
 func.func @kv_len(%q: memref<?x8x?x64xf16>, %k: memref<?x2x?x64xf16>, %x: memref<?xi32>, %out_q: memref<?x8x?x64xf16>) {
-  flashattn.attention schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 4,
-      hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>)
+  flashattn.attention schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, pack = 4, mapping = hopper<consumers = 2, along = query_tile,
+      registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>)
     ins(%q, %k, %k : memref<?x8x?x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>)
     kv_len(%x : memref<?xi32>) outs(%out_q : memref<?x8x?x64xf16>)
   return

@@ -81,7 +81,7 @@ func.func @others(%q: memref<2x8x8x64xf32>, %o: memref<2x8x8x64xf32>, %w: memref
 
 // Few queries: tiles of several heads, and behind keys in parts their merge.
 // CHECK-LABEL: func @few
-// CHECK: flashattn.program {{.*}} pack = 4>
+// CHECK: flashattn.program {{.*}} pack = 4, mapping = cpu>
 // CHECK: flashattn.project
 // CHECK: flashattn.program {{.*}} splits = 64,
 // CHECK: flashattn.combine

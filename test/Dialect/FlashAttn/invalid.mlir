@@ -154,118 +154,133 @@ func.func @f(%q: memref<1x2x8x8xf32>, %k: memref<1x2x8x8xf32>, %bias: memref<1x2
 // -----
 
 // expected-error@+1 {{expected schedule field 'tile_m' between 1 and 1024 but got 0}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 0, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>} { return }
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 0, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>} { return }
 
 // -----
 
 // expected-error@+1 {{expected schedule field 'tile_n' between 1 and 1024 but got 2048}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 2048, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>} { return }
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 2048, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>} { return }
 
 // -----
 
 // expected-error@+1 {{expected schedule field 'warps' between 1 and 32 but got 33}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 33, stages = 2, threads_per_row = 4, dot_type = f16>} { return }
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 33>>} { return }
 
 // -----
 
 // expected-error@+1 {{expected schedule field 'stages' between 1 and 8 but got 9}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 9, threads_per_row = 4, dot_type = f16>} { return }
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 9, dot_type = f16, mapping = mma_sync<warps = 4>>} { return }
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'threads_per_row' between 1 and 32 but got -1}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = -1, dot_type = f16>} { return }
+// expected-error@+1 {{expected schedule field 'mapping', in the fields' order, but got none}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16>} { return }
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'tile_n' to be a multiple of 'threads_per_row', 4, but got 66}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 66, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>} { return }
+// expected-error@+1 {{expected schedule field 'tile_n' to be a multiple of 4, the threads that share a row, but got 66}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 66, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>} { return }
 
 // -----
 
 // expected-error@+1 {{expected schedule field 'pack' between 1 and 64 but got 128}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 128>} { return }
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, pack = 128, mapping = mma_sync<warps = 4>>} { return }
 
 // -----
 
 // expected-error@+1 {{expected schedule field 'tile_m' to be a multiple of 'pack', 6, but got 64}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 6>} { return }
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, pack = 6, mapping = mma_sync<warps = 4>>} { return }
 
 // -----
 
 // expected-error@+1 {{expected another field of the schedule, in the fixed order of fields, but got depth}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, depth = 2>} { return }
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>, depth = 2>} { return }
 
 // -----
 
 // Fields come in their order.
-// expected-error@+1 {{expected another field of the schedule, in the fixed order of fields, but got pack}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, splits = 2, pack = 2>} { return }
+// expected-error@+1 {{expected schedule field 'mapping', in the fields' order, but got pack}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, splits = 2, pack = 2, mapping = cpu>} { return }
 
 // -----
 
 // expected-error@+1 {{expected another field of the schedule, in the fixed order of fields, but got none}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, >} { return }
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = cpu, >} { return }
 
 // -----
 
 // expected-error@+1 {{expected schedule field 'min_split_tiles' between 1 and 65535 but got 0}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, splits = 2, min_split_tiles = 0>} { return }
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, splits = 2, min_split_tiles = 0, mapping = mma_sync<warps = 4>>} { return }
 
 // -----
 
 // expected-error@+1 {{expected no schedule field 'min_split_tiles' without splits but got 4}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, min_split_tiles = 4>} { return }
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, min_split_tiles = 4, mapping = mma_sync<warps = 4>>} { return }
 
 // -----
 
 // expected-error@+1 {{expected no schedule field 'small_blocks_per_sm' unless 'splits' is above 1 and 'consumers' is 1 but got 3}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, splits = 2, small_blocks_per_sm = 3>} { return }
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1, small_blocks_per_sm = 3>>} { return }
 
 // -----
 
 // expected-error@+1 {{expected no schedule field 'small_blocks_per_sm' unless 'splits' is above 1 and 'consumers' is 1 but got 3}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, splits = 2, small_blocks_per_sm = 3, hopper = <consumers = 2, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1>>} { return }
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, splits = 2, mapping = hopper<consumers = 2, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1, small_blocks_per_sm = 3>>} { return }
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'tile_n' to be a multiple of twice 'threads_per_row', 32, with 'small_blocks_per_sm' but got 48}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 48, warps = 4, stages = 2, threads_per_row = 16, dot_type = f16, splits = 2, small_blocks_per_sm = 3, hopper = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1>>} { return }
+// expected-error@+1 {{expected schedule field 'tile_n' to be a multiple of 8 with 'small_blocks_per_sm' but got 44}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 44, stages = 2, dot_type = f16, splits = 2, mapping = hopper<consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1, small_blocks_per_sm = 3>>} { return }
 
 // -----
 
 // expected-error@+1 {{expected schedule field 'small_blocks_per_sm' between 0 and 8 but got 9}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, splits = 2, small_blocks_per_sm = 9>} { return }
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, splits = 2, mapping = hopper<consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1, small_blocks_per_sm = 9>>} { return }
 
 // -----
 
 // expected-error@+1 {{expected 'false'}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, q_in_registers = 1>} { return }
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4, q_in_registers = 1>>} { return }
 
 // -----
 
 // expected-error@+1 {{expected schedule field 'dq_tile_m' between 0 and 1024 but got 2048}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, dq_tile_m = 2048>} { return }
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, dq_tile_m = 2048, mapping = mma_sync<warps = 4>>} { return }
 
 // -----
 
 // expected-error@+1 {{expected schedule field 'column_warps' to be a power of 2 but got 3}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 6, stages = 2, threads_per_row = 4, dot_type = f16, column_warps = 3>} { return }
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 6, column_warps = 3>>} { return }
 
 // -----
 
 // expected-error@+1 {{expected schedule field 'warps' to be a multiple of 'column_warps', 4, but got 2}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 2, stages = 2, threads_per_row = 4, dot_type = f16, column_warps = 4>} { return }
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 2, column_warps = 4>>} { return }
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'column_warps' to be 1 with 'hopper' but got 2}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, column_warps = 2, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1>>} { return }
+// expected-error@+1 {{expected schedule field 'cooperative' 1 with algorithm accumulate_dq but got 0}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1>>} { return }
 
 // -----
 
-// expected-error@+1 {{expected no schedule field 'q_in_registers' with 'hopper' but got both}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, q_in_registers = true, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1>>} { return }
+// expected-error@+1 {{expected mapping 'hopper' with algorithm split_dk_dv but got #flashattn.cpu}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, algorithm = split_dk_dv, mapping = cpu>} { return }
+
+// -----
+
+// expected-error@+1 {{expected schedule field 'consumers' to be at least 2 with 'cooperative' but got 1}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 1, cooperative = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1>>} { return }
+
+// -----
+
+// expected-error@+1 {{expected mapping cpu, mma_sync or hopper but got gpu}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = gpu>} { return }
+
+// -----
+
+// expected-error@+1 {{expected algorithm separate_dq, accumulate_dq, split_dk_dv or separate_dk_dv but got adds}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, algorithm = adds, mapping = cpu>} { return }
 
 // -----
 
@@ -300,7 +315,7 @@ func.func @f() attributes {m = #flashattn.hopper<consumers = 2, along = query_ti
 // -----
 
 // expected-error@+1 {{expected schedule field 'dot_type' to be f16, bf16 or f32 but got 'f64'}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f64>} { return }
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f64, mapping = mma_sync<warps = 4>>} { return }
 
 // -----
 
@@ -801,10 +816,10 @@ func.func @f(%x: vector<64x4x2xi1>) {
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'threads_per_row', in the fields' order, but got lanes, which is now named 'threads_per_row'}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>} { return }
+// expected-error@+1 {{expected schedule field 'stages', in the fields' order, but got warps, which is now 'mapping = mma_sync<warps = ...>'}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>} { return }
 
 // -----
 
-// expected-error@+1 {{expected another field of the schedule, in the fixed order of fields, but got apart, which is now named 'separate_dk_dv'}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, apart = true>} { return }
+// expected-error@+1 {{expected schedule field 'mapping', in the fields' order, but got apart, which is now 'algorithm = separate_dk_dv'}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, apart = true, mapping = cpu>} { return }

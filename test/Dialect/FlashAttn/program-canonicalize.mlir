@@ -39,7 +39,7 @@ func.func @program(%q: memref<?x64xf16>, %k: memref<?x64xf16>, %v: memref<?x64xf
   %factor = arith.constant 0.125 : f32
   %c1 = arith.constant 1 : index
   flashattn.program (%b, %h, %t) in (%c1, %c1, %n) axes(batch, head, query_tile)
-      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) {
     %c0 = arith.constant 0 : index
     %inf = arith.constant dense<0xFF800000> : vector<64xf32>
     %zeros = arith.constant dense<0.0> : vector<64x4xf32>
@@ -98,7 +98,7 @@ func.func @program(%q: memref<?x64xf16>, %k: memref<?x64xf16>, %v: memref<?x64xf
 func.func @memory(%m: memref<?x64xf32>, %t: index, %thread: index, %e: index, %o: memref<?x64xf32>) {
   %c0 = arith.constant 0 : index
   flashattn.on_threads %thread
-      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) {
     %a = flashattn.load_tile %m[%t, %c0] dims [0, 1] in_bounds [false, true] : memref<?x64xf32> -> vector<64x64xf32>
     %same = flashattn.load_tile %m[%t, %c0] dims [0, 1] in_bounds [false, true] : memref<?x64xf32> -> vector<64x64xf32>
     %twice = arith.addf %a, %same : vector<64x64xf32>

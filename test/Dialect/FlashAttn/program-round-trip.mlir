@@ -10,9 +10,9 @@ func.func @program(%q: memref<2x4x?x64xf16>, %k: memref<2x4x?x64xf16>, %o: memre
   %zero = arith.constant dense<0.0> : vector<64x64xf32>
   %inf = arith.constant dense<0xFF800000> : vector<64xf32>
   // CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in (%{{.*}}, %{{.*}}, %[[N:.*]]) axes(batch, head, query_tile)
-  // CHECK-SAME: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
+  // CHECK-SAME: schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) {
   flashattn.program (%b, %h, %t) in (%c2, %c2, %n) axes(batch, head, query_tile)
-      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) {
     // CHECK: flashattn.load_tile %{{.*}}[%[[B]], %[[H]], %[[T]], %{{.*}}] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<64x64xf16>
     %tile = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true]
         : memref<2x4x?x64xf16> -> vector<64x64xf16>
@@ -77,9 +77,9 @@ func.func @program(%q: memref<2x4x?x64xf16>, %k: memref<2x4x?x64xf16>, %o: memre
     // CHECK: flashattn.add_tile %[[ADDED]] to %{{.*}}[%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}] parts 1 adjacent 2 : vector<64x64xf32>, memref<2x4x?x64xf32>
     flashattn.add_tile %added to %o[%b, %h, %t, %c0] parts 1 adjacent 2 : vector<64x64xf32>, memref<2x4x?x64xf32>
   }
-  // CHECK: flashattn.on_threads %{{.*}} schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
+  // CHECK: flashattn.on_threads %{{.*}} schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) {
   flashattn.on_threads %n
-      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) {
+      schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) {
   }
   // CHECK: flashattn.program (%{{.*}}) in (%{{.*}}) axes(query_tile) {
   flashattn.program (%t) in (%n) axes(query_tile) {
@@ -89,14 +89,14 @@ func.func @program(%q: memref<2x4x?x64xf16>, %k: memref<2x4x?x64xf16>, %o: memre
   }
   // CHECK: flashattn.program (%{{.*}}) in (%{{.*}}) axes(query_tile) schedule(<{{.*}}>) pdl_secondary pdl_primary {
   flashattn.program (%t) in (%n) axes(query_tile)
-      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) pdl_secondary pdl_primary {
+      schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) pdl_secondary pdl_primary {
   }
   // CHECK: flashattn.program (%{{.*}}) in (%{{.*}}) axes(query_tile) pdl_primary unused_row_half {
   flashattn.program (%t) in (%n) axes(query_tile) pdl_primary unused_row_half {
   }
   // CHECK: flashattn.on_threads %{{.*}} schedule(<{{.*}}>) unused_row_half {
   flashattn.on_threads %n
-      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>) unused_row_half {
+      schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) unused_row_half {
   }
   // CHECK: flashattn.program (%{{.*}}) in (%{{.*}}) axes(query_tile) pdl_secondary {
   flashattn.program (%t) in (%n) axes(query_tile) pdl_secondary {

@@ -14,8 +14,8 @@ func.func @tensors(%o: tensor<2x8x?x64xf16>, %w: tensor<8x64x512xf16>, %p: tenso
 }
 
 // CHECK-LABEL: func @memrefs
-// CHECK: flashattn.project layout(bshd) schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16>) ins(%{{.*}}, %{{.*}} : memref<?x?x?x24xbf16>, memref<?x24x?xbf16>) outs(%{{.*}} : memref<?x?x?xf32>)
+// CHECK: flashattn.project layout(bshd) schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = bf16, mapping = mma_sync<warps = 4>>) ins(%{{.*}}, %{{.*}} : memref<?x?x?x24xbf16>, memref<?x24x?xbf16>) outs(%{{.*}} : memref<?x?x?xf32>)
 func.func @memrefs(%o: memref<?x?x?x24xbf16>, %w: memref<?x24x?xbf16>, %p: memref<?x?x?xf32>) {
-  flashattn.project layout(bshd) schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16>) ins(%o, %w : memref<?x?x?x24xbf16>, memref<?x24x?xbf16>) outs(%p : memref<?x?x?xf32>)
+  flashattn.project layout(bshd) schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = bf16, mapping = mma_sync<warps = 4>>) ins(%o, %w : memref<?x?x?x24xbf16>, memref<?x24x?xbf16>) outs(%p : memref<?x?x?xf32>)
   return
 }

@@ -19,14 +19,14 @@ func.func @plain(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<
 
 // CHECK-LABEL: func @every_clause
 // CHECK: flashattn.attention mask(#flashattn.causal) scale(1.250000e-01) align(top_left) layout(bshd)
-// CHECK-SAME: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16>)
+// CHECK-SAME: schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = bf16, mapping = mma_sync<warps = 4>>)
 // CHECK-SAME: ins({{.*}} : tensor<2x?x32x128xbf16>, tensor<2x?x8x128xbf16>, tensor<2x?x8x128xbf16>) offset(%{{.*}}) outs({{.*}} : tensor<2x?x32x128xbf16>, tensor<2x32x?xf32>)
 // CHECK-SAME: {note = "kept"} -> tensor<2x?x32x128xbf16>, tensor<2x32x?xf32>
 func.func @every_clause(%q: tensor<2x?x32x128xbf16>, %kv: tensor<2x?x8x128xbf16>, %p: index,
                         %o: tensor<2x?x32x128xbf16>, %lse: tensor<2x32x?xf32>)
     -> (tensor<2x?x32x128xbf16>, tensor<2x32x?xf32>) {
   %r:2 = flashattn.attention mask(#flashattn.causal) scale(0.125) align(top_left) layout(bshd)
-      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16>)
+      schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = bf16, mapping = mma_sync<warps = 4>>)
       ins(%q, %kv, %kv : tensor<2x?x32x128xbf16>, tensor<2x?x8x128xbf16>, tensor<2x?x8x128xbf16>)
       offset(%p) outs(%o, %lse : tensor<2x?x32x128xbf16>, tensor<2x32x?xf32>) {note = "kept"}
       -> tensor<2x?x32x128xbf16>, tensor<2x32x?xf32>
@@ -79,47 +79,47 @@ func.func @masks() attributes {
 // CHECK-LABEL: func @roles
 // CHECK-SAME: added = #flashattn.hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dq_reduce_stages = 2>
 // CHECK-SAME: alone = #flashattn.hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 4>
-// CHECK-SAME: cut = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, splits = 8, min_split_tiles = 1, small_blocks_per_sm = 3, hopper = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 2, prefetch_kib_per_sm = 72>>
-// CHECK-SAME: gradients = #flashattn.schedule<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16, dq_tile_m = 128, separate_dk_dv = true>
+// CHECK-SAME: cut = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, splits = 8, min_split_tiles = 1, mapping = hopper<consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 2, small_blocks_per_sm = 3, prefetch_kib_per_sm = 72>>
+// CHECK-SAME: gradients = #flashattn.schedule<tile_m = 64, tile_n = 16, stages = 2, dot_type = bf16, dq_tile_m = 128, mapping = mma_sync<warps = 4>>
 // CHECK-SAME: late = #flashattn.hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1, q_stages = 2, lazy_rescale = 1, dynamic_scheduler_max_len = 2048>
 // CHECK-SAME: late_not = #flashattn.hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1>
 // CHECK-SAME: leading = #flashattn.hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 1, l2_head_group = 0, q_register_columns = 128>
 // CHECK-SAME: limits = #flashattn.hopper<consumers = 7, along = head, registers = 256, producer_registers = 24, rescale_threshold = 0, l2_head_group = 65535>
 // One block a multiprocessor goes without saying.
 // CHECK-SAME: once = #flashattn.hopper<consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1>
-// CHECK-SAME: packed = #flashattn.schedule<tile_m = 64, tile_n = 80, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 8, hopper = <consumers = 1,
-// CHECK-SAME: packed_all = #flashattn.schedule<tile_m = 32, tile_n = 64, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32, pack = 32>
-// CHECK-SAME: packed_not = #flashattn.schedule<tile_m = 32, tile_n = 64, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32>
-// CHECK-SAME: persistent = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1, q_stages = 2>>
-// CHECK-SAME: read_again = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, splits = 4, min_split_tiles = 3, q_in_registers = false>
-// CHECK-SAME: scheduled = #flashattn.schedule<tile_m = 64, tile_n = 80, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = head, registers = 240, producer_registers = 24, rescale_threshold = 15, l2_head_group = 1>>
-// CHECK-SAME: several = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16, hopper = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 3>>
-// CHECK-SAME: shared = #flashattn.schedule<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, column_warps = 2>
+// CHECK-SAME: packed = #flashattn.schedule<tile_m = 64, tile_n = 80, stages = 2, dot_type = f16, pack = 8, mapping = hopper<consumers = 1,
+// CHECK-SAME: packed_all = #flashattn.schedule<tile_m = 32, tile_n = 64, stages = 1, dot_type = f32, pack = 32, mapping = cpu>
+// CHECK-SAME: packed_not = #flashattn.schedule<tile_m = 32, tile_n = 64, stages = 1, dot_type = f32, mapping = cpu>
+// CHECK-SAME: persistent = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1, q_stages = 2>>
+// CHECK-SAME: read_again = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, splits = 4, min_split_tiles = 3, mapping = mma_sync<warps = 4, q_in_registers = false>>
+// CHECK-SAME: scheduled = #flashattn.schedule<tile_m = 64, tile_n = 80, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = head, registers = 240, producer_registers = 24, rescale_threshold = 15, l2_head_group = 1>>
+// CHECK-SAME: several = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = bf16, mapping = hopper<consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 3>>
+// CHECK-SAME: shared = #flashattn.schedule<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 8, column_warps = 2>>
 // CHECK-SAME: stay = #flashattn.hopper<consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1, q_stages = 2>
 // CHECK-SAME: stay_both = #flashattn.hopper<consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 3, q_stages = 2>
 // CHECK-SAME: terse = #flashattn.hopper<consumers = 1, along = query_tile, registers = 24, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, blocks_per_sm = 8>
 func.func @roles() attributes {
   added = #flashattn.hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dq_reduce_stages = 2>,
   alone = #flashattn.hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 4>,
-  cut = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, splits = 8, min_split_tiles = 1, small_blocks_per_sm = 3,
-      hopper = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 2, prefetch_kib_per_sm = 72>>,
-  gradients = #flashattn.schedule<tile_m = 64, tile_n = 16, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16, dq_tile_m = 128, separate_dk_dv = true>,
+  cut = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, splits = 8, min_split_tiles = 1, mapping = hopper<consumers = 1, along = query_tile, registers = 128, producer_registers = 32,
+      rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 2, small_blocks_per_sm = 3, prefetch_kib_per_sm = 72>>,
+  gradients = #flashattn.schedule<tile_m = 64, tile_n = 16, stages = 2, dot_type = bf16, dq_tile_m = 128, mapping = mma_sync<warps = 4>>,
   late = #flashattn.hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1, q_stages = 2, lazy_rescale = 1, dynamic_scheduler_max_len = 2048>,
   late_not = #flashattn.hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1, lazy_rescale = 0, dynamic_scheduler_max_len = 0>,
   leading = #flashattn.hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 1, l2_head_group = 0, q_register_columns = 128>,
   limits = #flashattn.hopper<consumers = 7, along = head, registers = 256, producer_registers = 24, rescale_threshold = 0, l2_head_group = 65535>,
   once = #flashattn.hopper<consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 1>,
-  packed = #flashattn.schedule<tile_m = 64, tile_n = 80, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 8,
-      hopper = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1>>,
-  packed_all = #flashattn.schedule<tile_m = 32, tile_n = 64, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32, pack = 32>,
-  packed_not = #flashattn.schedule<tile_m = 32, tile_n = 64, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32, pack = 1>,
-  persistent = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, min_split_tiles = 2, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1, blocks_per_sm = 1, q_stages = 2>>,
-  read_again = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, splits = 4, min_split_tiles = 3, q_in_registers = false>,
-  scheduled = #flashattn.schedule<tile_m = 64, tile_n = 80, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16,
-      hopper = <consumers = 2, along = head, registers = 240, producer_registers = 24, rescale_threshold = 15, l2_head_group = 1>>,
-  several = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16,
-      hopper = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 3>>,
-  shared = #flashattn.schedule<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, column_warps = 2>,
+  packed = #flashattn.schedule<tile_m = 64, tile_n = 80, stages = 2, dot_type = f16, pack = 8, mapping = hopper<consumers = 1, along = query_tile,
+      registers = 128, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1>>,
+  packed_all = #flashattn.schedule<tile_m = 32, tile_n = 64, stages = 1, dot_type = f32, pack = 32, mapping = cpu>,
+  packed_not = #flashattn.schedule<tile_m = 32, tile_n = 64, stages = 1, dot_type = f32, pack = 1, mapping = cpu>,
+  persistent = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, min_split_tiles = 2, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1, blocks_per_sm = 1, q_stages = 2>>,
+  read_again = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, splits = 4, min_split_tiles = 3, mapping = mma_sync<warps = 4, q_in_registers = false>>,
+  scheduled = #flashattn.schedule<tile_m = 64, tile_n = 80, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = head, registers = 240,
+      producer_registers = 24, rescale_threshold = 15, l2_head_group = 1>>,
+  several = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = bf16, mapping = hopper<consumers = 1, along = query_tile, registers = 128,
+      producer_registers = 32, rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 3>>,
+  shared = #flashattn.schedule<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 8, column_warps = 2>>,
   stay = #flashattn.hopper<consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1, q_stages = 2>,
   stay_both = #flashattn.hopper<consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 3, q_stages = 2>,
   terse = #flashattn.hopper<consumers = 1, along = query_tile, registers = 24, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, blocks_per_sm = 8>

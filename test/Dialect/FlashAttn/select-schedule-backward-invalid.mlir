@@ -19,7 +19,7 @@ func.func @head_dim(%q: memref<?x?x?x20xf16>, %dq: memref<?x?x?x20xf16>, %dk: me
 
 func.func @shared_memory(%q: memref<?x?x?x256xf16>, %dq: memref<?x?x?x256xf16>, %dk: memref<?x?x?x256xf16>, %dv: memref<?x?x?x256xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{with the schedule given: needs 196608 bytes of shared memory (k 32768, v 32768, q 65536, d_o 65536) of 166912 available}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, separate_dk_dv = true>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, algorithm = separate_dk_dv, mapping = mma_sync<warps = 4>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?xf32>, memref<?x?x?x256xf16>) outs(%dq, %dk, %dv : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>)
   return
 }
@@ -29,7 +29,7 @@ func.func @shared_memory(%q: memref<?x?x?x256xf16>, %dq: memref<?x?x?x256xf16>, 
 // Rows of queries may be others than those of keys.
 func.func @queries_shared_memory(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{needs 294912 bytes of shared memory (q 131072, d_o 131072, k 16384, v 16384) of 166912 available}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, dq_tile_m = 512>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, dq_tile_m = 512, algorithm = separate_dq, mapping = mma_sync<warps = 4>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
   return
 }
@@ -38,7 +38,7 @@ func.func @queries_shared_memory(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x12
 
 func.func @registers(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{needs 384 registers per thread for accumulators (dk 128, scores 64, gradients 64, dv 128) of 200 available}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 2, stages = 2, threads_per_row = 4, dot_type = f16>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, algorithm = separate_dq, mapping = mma_sync<warps = 2>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
   return
 }
@@ -47,7 +47,7 @@ func.func @registers(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk:
 
 func.func @queries_registers(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{needs 288 registers per thread for accumulators (dq 192, scores 48, gradients 48) of 200 available}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, dq_tile_m = 192>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, dq_tile_m = 192, algorithm = separate_dq, mapping = mma_sync<warps = 4>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
   return
 }
@@ -56,7 +56,7 @@ func.func @queries_registers(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf1
 
 func.func @residents(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{needs 224 registers per thread for accumulators (dk 64, scores 16, gradients 16, dv 64, k and v 64) of 200 available}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, q_in_registers = true>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, algorithm = separate_dq, mapping = mma_sync<warps = 4, q_in_registers = true>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
   return
 }
@@ -65,7 +65,7 @@ func.func @residents(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk:
 
 func.func @rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected tile_m to be a multiple of 16 rows times 4 warps but got 48}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, dq_tile_m = 48>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, dq_tile_m = 48, algorithm = separate_dq, mapping = mma_sync<warps = 4>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -74,7 +74,7 @@ func.func @rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref
 
 func.func @pack(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected pack 1 in a backward pass without compact_kv but got 2}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 2>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, pack = 2, algorithm = separate_dq, mapping = mma_sync<warps = 4>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -83,7 +83,7 @@ func.func @pack(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref
 
 func.func @roles(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected no dq_tile_m with warp specialization but got 128}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, dq_tile_m = 128, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, dq_tile_m = 128, algorithm = separate_dq, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -91,8 +91,8 @@ func.func @roles(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memre
 // -----
 
 func.func @deterministic(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected tile_m below 128, or a dq_tile_m, for a deterministic backward pass but got tile_m 128}}
-  flashattn.attention_backward deterministic schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16>) ins(%q, %q, %q, %q, %lse, %q
+  // expected-error@+1 {{expected another algorithm for a deterministic backward pass without warp specialization but got accumulate_dq}}
+  flashattn.attention_backward deterministic schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = mma_sync<warps = 8>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -101,7 +101,7 @@ func.func @deterministic(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %d
 
 func.func @share_rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected tile_n to be below tile_m and to divide 128, the rows that 8 warps process at once, but got 48}}
-  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 48, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 48, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = mma_sync<warps = 8>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -110,7 +110,7 @@ func.func @share_rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: 
 
 func.func @all_rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected tile_n to be below tile_m and to divide 128, the rows that 8 warps process at once, but got 128}}
-  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 128, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = mma_sync<warps = 8>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -119,7 +119,7 @@ func.func @all_rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: me
 
 func.func @share_columns(%q: memref<?x?x?x80xf16>, %dq: memref<?x?x?x80xf16>, %dk: memref<?x?x?x80xf16>, %dv: memref<?x?x?x80xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected D to be 2 times a power of 2 of at least 16, for 2 warps with the same rows, but got 80}}
-  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = mma_sync<warps = 8>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x80xf16>, memref<?x?x?x80xf16>, memref<?x?x?x80xf16>, memref<?x?x?x80xf16>, memref<?x?x?xf32>, memref<?x?x?x80xf16>) outs(%dq, %dk, %dv : memref<?x?x?x80xf16>, memref<?x?x?x80xf16>, memref<?x?x?x80xf16>)
   return
 }
@@ -128,7 +128,7 @@ func.func @share_columns(%q: memref<?x?x?x80xf16>, %dq: memref<?x?x?x80xf16>, %d
 
 func.func @exchanged(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{needs 180224 bytes of shared memory (k 65536, v 65536, q 16384, d_o 16384, ds 16384) of 166912 available}}
-  flashattn.attention_backward schedule(<tile_m = 256, tile_n = 32, warps = 16, stages = 2, threads_per_row = 4, dot_type = f16>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 256, tile_n = 32, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = mma_sync<warps = 16>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
   return
 }
@@ -136,8 +136,8 @@ func.func @exchanged(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk:
 // -----
 
 func.func @column_warps_apart(%q: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected column_warps 1, unless programs over keys accumulate the gradients of queries, but got 2}}
-  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, column_warps = 2, separate_dk_dv = true>) ins(%q, %q, %v, %v, %lse, %v
+  // expected-error@+1 {{expected column_warps 1 without algorithm accumulate_dq but got 2}}
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, algorithm = separate_dk_dv, mapping = mma_sync<warps = 8, column_warps = 2>>) ins(%q, %q, %v, %v, %lse, %v
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -146,7 +146,7 @@ func.func @column_warps_apart(%q: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>
 
 func.func @column_warps_hold(%q: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected q_in_registers false for column_warps above 1 but got true}}
-  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, column_warps = 2, q_in_registers = true>) ins(%q, %q, %v, %v, %lse, %v
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = mma_sync<warps = 8, column_warps = 2, q_in_registers = true>>) ins(%q, %q, %v, %v, %lse, %v
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -155,7 +155,7 @@ func.func @column_warps_hold(%q: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>,
 
 func.func @column_warps_queries(%q: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected tile_n to be column_warps, 2, times a power of 2 of at least 16 but got 16}}
-  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 16, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, column_warps = 2>) ins(%q, %q, %v, %v, %lse, %v
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 16, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = mma_sync<warps = 8, column_warps = 2>>) ins(%q, %q, %v, %v, %lse, %v
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -164,7 +164,7 @@ func.func @column_warps_queries(%q: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf1
 
 func.func @column_warps_values(%q: memref<?x?x?x64xf16>, %v: memref<?x?x?x96xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x96xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected Dv to be column_warps, 2, times a power of 2 of at least 16 but got 96}}
-  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, column_warps = 2>) ins(%q, %q, %v, %v, %lse, %v
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = mma_sync<warps = 8, column_warps = 2>>) ins(%q, %q, %v, %v, %lse, %v
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x96xf16>, memref<?x?x?x96xf16>, memref<?x?x?xf32>, memref<?x?x?x96xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x96xf16>)
   return
 }
@@ -172,7 +172,7 @@ func.func @column_warps_values(%q: memref<?x?x?x64xf16>, %v: memref<?x?x?x96xf16
 //--- others.mlir
 func.func @column_warps(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
   // expected-error@+1 {{expected column_warps 1 outside a backward pass but got 2}}
-  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, column_warps = 2>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
+  flashattn.attention schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4, column_warps = 2>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
 
@@ -180,23 +180,23 @@ func.func @column_warps(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) 
 
 func.func @dq_tile_m(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
   // expected-error@+1 {{expected no dq_tile_m outside a backward pass but got 128}}
-  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, dq_tile_m = 128>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
+  flashattn.attention schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, dq_tile_m = 128, mapping = mma_sync<warps = 4>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
 
 // -----
 
 func.func @apart(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected no separate_dk_dv outside a backward pass but got one}}
-  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, separate_dk_dv = true>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
+  // expected-error@+1 {{expected no algorithm outside a backward pass but got separate_dk_dv}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, algorithm = separate_dk_dv, mapping = mma_sync<warps = 4>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
 
 // -----
 
 func.func @project(%o: memref<2x8x100x64xf16>, %w: memref<8x64x512xf16>, %p: memref<2x100x512xf16>) {
-  // expected-error@+1 {{expected no separate_dk_dv outside a backward pass but got one}}
-  flashattn.project schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, separate_dk_dv = true>)
+  // expected-error@+1 {{expected no algorithm outside a backward pass but got separate_dq}}
+  flashattn.project schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, algorithm = separate_dq, mapping = mma_sync<warps = 4>>)
     ins(%o, %w : memref<2x8x100x64xf16>, memref<8x64x512xf16>) outs(%p : memref<2x100x512xf16>)
   return
 }
@@ -210,8 +210,8 @@ func.func @pinned(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memr
 
 //--- roles.mlir
 func.func @rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected tile_m 64 and 4 warps, the rows and warps of a warpgroup, or 2 times both for 2 consumers, but got 192 and 12}}
-  flashattn.attention_backward schedule(<tile_m = 192, tile_n = 64, warps = 12, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
+  // expected-error@+1 {{expected tile_m 128, 64 rows for each of 2 cooperative consumers, but got 192}}
+  flashattn.attention_backward schedule(<tile_m = 192, tile_n = 64, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -221,7 +221,7 @@ func.func @rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref
 // B4: under two intervals nobody knows whose turn it is.
 func.func @deterministic(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected tile_m 64 in a deterministic backward pass, unless the mask has one exact interval of tiles and there is no attn_mask, but got 128}}
-  flashattn.attention_backward mask(#flashattn.any_of<[#flashattn.window<left = 127, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>) deterministic schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward mask(#flashattn.any_of<[#flashattn.window<left = 127, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>) deterministic schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
   return
 }
@@ -229,8 +229,8 @@ func.func @deterministic(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, 
 // -----
 
 func.func @fewer_rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected tile_m 64 and 4 warps, the rows and warps of a warpgroup, or 3 times both for 3 consumers, but got 128 and 8}}
-  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
+  // expected-error@+1 {{expected tile_m 192, 64 rows for each of 3 cooperative consumers, but got 128}}
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = hopper<consumers = 3, cooperative = 1, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -239,7 +239,7 @@ func.func @fewer_rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: 
 
 func.func @lazy_rescale(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected lazy_rescale 0 for a backward pass but got 1}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1, lazy_rescale = 1>>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, algorithm = separate_dq, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1, lazy_rescale = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -248,7 +248,7 @@ func.func @lazy_rescale(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk
 
 func.func @q_register_columns(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected q_register_columns 0 for a backward pass but got 64}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1, q_register_columns = 64>>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, algorithm = separate_dq, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1, q_register_columns = 64>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -257,7 +257,7 @@ func.func @q_register_columns(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16
 
 func.func @joins(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected consumers 1 with compact_kv in a backward pass but got 2}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, compact_kv = 1>>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 48, stages = 2, dot_type = f16, algorithm = separate_dq, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, compact_kv = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -266,7 +266,7 @@ func.func @joins(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memre
 
 func.func @joins_heads(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected pack in a backward pass to divide 1, the query heads of each key/value head, but got 8}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 8, hopper = <consumers = 1, along = query_tile, registers = 136, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, blocks_per_sm = 3, compact_kv = 1>>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 48, stages = 2, dot_type = f16, pack = 8, algorithm = separate_dq, mapping = hopper<consumers = 1, along = query_tile, registers = 136, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, blocks_per_sm = 3, compact_kv = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -276,7 +276,7 @@ func.func @joins_heads(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk:
 // B4: warps that add in turns are not the consumers'.
 func.func @turns_of_consumers(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected dq_reduce_stages 1 or 2 in a deterministic backward pass but got 0}}
-  flashattn.attention_backward deterministic schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward deterministic schedule(<tile_m = 128, tile_n = 128, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -284,8 +284,8 @@ func.func @turns_of_consumers(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16
 // -----
 
 func.func @nobody_adds(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected dq_reduce_stages 0, unless consumers share a program without splitting its sums, but got 1}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dq_reduce_stages = 1>>) ins(%q, %q, %q, %q, %lse, %q
+  // expected-error@+1 {{expected dq_reduce_stages 0 without algorithm accumulate_dq but got 1}}
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, algorithm = separate_dq, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dq_reduce_stages = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -293,8 +293,8 @@ func.func @nobody_adds(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk:
 // -----
 
 func.func @claims_alone(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected dynamic_scheduler_max_len 0 with q_stages 1, unless consumers share a program without splitting its sums, but got 2048}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048>>) ins(%q, %q, %q, %q, %lse, %q
+  // expected-error@+1 {{expected dynamic_scheduler_max_len 0 with q_stages 1, unless the algorithm is accumulate_dq, but got 2048}}
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, algorithm = separate_dq, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -302,8 +302,8 @@ func.func @claims_alone(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk
 // -----
 
 func.func @claims_lengths(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>, %len: memref<?xi32>) {
-  // expected-error@+1 {{expected q_stages 1 and dynamic_scheduler_max_len 0 with kv_len, for consumers that share a program, but got 1 and 2048}}
-  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048>>) ins(%q, %q, %q, %q, %lse, %q
+  // expected-error@+1 {{expected q_stages 1 and dynamic_scheduler_max_len 0 with kv_len, for cooperative consumers, but got 1 and 2048}}
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 128, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) kv_len(%len : memref<?xi32>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -311,8 +311,8 @@ func.func @claims_lengths(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %
 // -----
 
 func.func @claims_query_lengths(%q: memref<1x?x?x64xf16>, %dq: memref<1x?x?x64xf16>, %dk: memref<1x?x?x64xf16>, %dv: memref<1x?x?x64xf16>, %lse: memref<1x?x?xf32>, %starts: memref<?xi32>, %len: memref<?xi32>) {
-  // expected-error@+1 {{expected q_stages 1 and dynamic_scheduler_max_len 0 with q_len, for consumers that share a program, but got 1 and 2048}}
-  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048>>) ins(%q, %q, %q, %q, %lse, %q
+  // expected-error@+1 {{expected q_stages 1 and dynamic_scheduler_max_len 0 with q_len, for cooperative consumers, but got 1 and 2048}}
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 128, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<1x?x?x64xf16>, memref<1x?x?x64xf16>, memref<1x?x?x64xf16>, memref<1x?x?x64xf16>, memref<1x?x?xf32>, memref<1x?x?x64xf16>) q_len(%len : memref<?xi32>) cu_seqlens_q(%starts : memref<?xi32>) cu_seqlens_k(%starts : memref<?xi32>) outs(%dq, %dk, %dv : memref<1x?x?x64xf16>, memref<1x?x?x64xf16>, memref<1x?x?x64xf16>)
   return
 }
@@ -321,7 +321,7 @@ func.func @claims_query_lengths(%q: memref<1x?x?x64xf16>, %dq: memref<1x?x?x64xf
 
 func.func @claims_in_turns(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected q_stages 1 and dynamic_scheduler_max_len 0 in a deterministic backward pass but got 1 and 2048}}
-  flashattn.attention_backward deterministic schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048, dq_reduce_stages = 1>>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward deterministic schedule(<tile_m = 128, tile_n = 128, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048, dq_reduce_stages = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -330,7 +330,7 @@ func.func @claims_in_turns(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, 
 
 func.func @add_places(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{needs 265384 bytes of shared memory (k 16384, v 16384, q 49152, d_o 49152, ds 65536, staging 32768, staging 32768, row 1536, row 1536, barriers 160, bounds 8) of 232448 available}}
-  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 3, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dq_reduce_stages = 2>>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 128, stages = 3, dot_type = f16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dq_reduce_stages = 2>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -339,8 +339,8 @@ func.func @add_places(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: 
 
 // Gradients of keys and values that are apart have sums of their own.
 func.func @apart(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected separate_dk_dv false for consumers that share a program but got true}}
-  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, separate_dk_dv = true, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
+  // expected-error@+1 {{expected algorithm accumulate_dq or split_dk_dv with cooperative consumers but got another one}}
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 128, stages = 2, dot_type = f16, algorithm = separate_dk_dv, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -349,8 +349,8 @@ func.func @apart(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memre
 
 // Consumers that have one of the sums each.
 func.func @split_rows(%q: memref<?x?x?x256xf16>, %dq: memref<?x?x?x256xf16>, %dk: memref<?x?x?x256xf16>, %dv: memref<?x?x?x256xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected tile_m 64, tile_n up to 64, 8 warps and 2 consumers that split sums but got tile_m 64, tile_n 128, 8 warps and 2 consumers}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 128, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
+  // expected-error@+1 {{expected tile_m 64, tile_n up to 64 and 2 consumers with algorithm split_dk_dv but got tile_m 64, tile_n 128 and 2 consumers}}
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 128, stages = 2, dot_type = f16, algorithm = split_dk_dv, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?xf32>, memref<?x?x?x256xf16>) outs(%dq, %dk, %dv : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>)
   return
 }
@@ -358,8 +358,8 @@ func.func @split_rows(%q: memref<?x?x?x256xf16>, %dq: memref<?x?x?x256xf16>, %dk
 // -----
 
 func.func @split_stages(%q: memref<?x?x?x256xf16>, %dq: memref<?x?x?x256xf16>, %dk: memref<?x?x?x256xf16>, %dv: memref<?x?x?x256xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected q_stages 1 for consumers that split sums but got 2}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, q_stages = 2>>) ins(%q, %q, %q, %q, %lse, %q
+  // expected-error@+1 {{expected q_stages 1 with algorithm split_dk_dv but got 2}}
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, algorithm = split_dk_dv, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, q_stages = 2>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?xf32>, memref<?x?x?x256xf16>) outs(%dq, %dk, %dv : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>)
   return
 }
@@ -370,7 +370,7 @@ func.func @split_stages(%q: memref<?x?x?x256xf16>, %dq: memref<?x?x?x256xf16>, %
 // values.
 func.func @split_queries(%q: memref<?x?x?x256xf16>, %dq: memref<?x?x?x256xf16>, %dk: memref<?x?x?x256xf16>, %dv: memref<?x?x?x256xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{needs 262232 bytes of shared memory (q 65536, d_o 65536, k 98304, v 32768, barriers 80, bounds 8) of 232448 available}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, algorithm = split_dk_dv, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?xf32>, memref<?x?x?x256xf16>) outs(%dq, %dk, %dv : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>)
   return
 }
@@ -379,7 +379,7 @@ func.func @split_queries(%q: memref<?x?x?x256xf16>, %dq: memref<?x?x?x256xf16>, 
 
 func.func @split_registers(%q: memref<?x?x?x256xf16>, %dq: memref<?x?x?x256xf16>, %dk: memref<?x?x?x256xf16>, %dv: memref<?x?x?x256xf16>, %lse: memref<?x?x?xf32>, %bias: memref<1x?x?x?xf32>) {
   // expected-error@+1 {{needs 272 registers per thread (dk or dv 128, scores 96, weights 32, other 16) of 240 that a consumer has}}
-  flashattn.attention_backward softcap(50.0) schedule(<tile_m = 64, tile_n = 48, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward softcap(50.0) schedule(<tile_m = 64, tile_n = 48, stages = 2, dot_type = f16, algorithm = split_dk_dv, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?xf32>, memref<?x?x?x256xf16>) bias(%bias : memref<1x?x?x?xf32>) outs(%dq, %dk, %dv : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>)
   return
 }
@@ -388,7 +388,7 @@ func.func @split_registers(%q: memref<?x?x?x256xf16>, %dq: memref<?x?x?x256xf16>
 
 func.func @one_stage(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected stages to be at least 2 in a backward pass but got 1}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16, hopper = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, stages = 1, dot_type = f16, algorithm = separate_dq, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }

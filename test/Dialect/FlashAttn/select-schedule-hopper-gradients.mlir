@@ -4,7 +4,7 @@
 
 // Of a score_mod that only adds the derivative is 1: there are no slopes to hold.
 // CHECK-LABEL: @added
-// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2
+// CHECK: schedule(<tile_m = 128, tile_n = 64, stages = 2
 func.func @added(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   flashattn.attention_backward ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>)
@@ -77,7 +77,7 @@ func.func @unread(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: me
 
 // A bias is loaded before its scores: half a register an element.
 // CHECK-LABEL: @half_bias
-// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 3
+// CHECK: schedule(<tile_m = 128, tile_n = 64, stages = 3
 func.func @half_bias(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>, %bias: memref<1x?x?x?xf16>) {
   flashattn.attention_backward ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) bias(%bias : memref<1x?x?x?xf16>)
@@ -97,7 +97,7 @@ func.func @bias(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memr
 
 // An attn_mask is loaded in the tiles alone that it cuts.
 // CHECK-LABEL: @attn_mask
-// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2
+// CHECK: schedule(<tile_m = 128, tile_n = 64, stages = 2
 func.func @attn_mask(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>, %attn_mask: memref<1x1x?x?xi1>) {
   flashattn.attention_backward ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) attn_mask(%attn_mask : memref<1x1x?x?xi1>)
@@ -107,7 +107,7 @@ func.func @attn_mask(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk:
 
 // Blocks claim programs where nothing but a mask shapes the scores, and only there.
 // CHECK-LABEL: @causal
-// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, {{.*}}, l2_head_group = 8, dynamic_scheduler_max_len = 2147483647, dq_reduce_stages = 2>>
+// CHECK: schedule(<tile_m = 128, tile_n = 64, stages = 2, {{.*}}, l2_head_group = 8, dynamic_scheduler_max_len = 2147483647, dq_reduce_stages = 2>>
 func.func @causal(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   flashattn.attention_backward mask(#flashattn.causal) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>)
@@ -117,7 +117,7 @@ func.func @causal(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: me
 
 // Without a mask they do too, four heads at once,
 // CHECK-LABEL: @none
-// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, {{.*}}, l2_head_group = 4, dynamic_scheduler_max_len = 2147483647, dq_reduce_stages = 2>>
+// CHECK: schedule(<tile_m = 128, tile_n = 64, stages = 2, {{.*}}, l2_head_group = 4, dynamic_scheduler_max_len = 2147483647, dq_reduce_stages = 2>>
 func.func @none(%q: memref<?x?x?x128xf16>, %k: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   flashattn.attention_backward ins(%q, %k, %k, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>)
@@ -127,7 +127,7 @@ func.func @none(%q: memref<?x?x?x128xf16>, %k: memref<?x?x?x128xf16>, %dq: memre
 
 // as many as there are in turns.
 // CHECK-LABEL: @none_in_turns
-// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, {{.*}}, l2_head_group = 4, dq_reduce_stages = 2>>
+// CHECK: schedule(<tile_m = 128, tile_n = 64, stages = 2, {{.*}}, l2_head_group = 4, dq_reduce_stages = 2>>
 func.func @none_in_turns(%q: memref<?x?x?x128xf16>, %k: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   flashattn.attention_backward deterministic ins(%q, %k, %k, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>)
@@ -137,7 +137,7 @@ func.func @none_in_turns(%q: memref<?x?x?x128xf16>, %k: memref<?x?x?x128xf16>, %
 
 // Of large groups two at least.
 // CHECK-LABEL: @causal_groups
-// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, {{.*}}, l2_head_group = 2, dynamic_scheduler_max_len = 2147483647, dq_reduce_stages = 2>>
+// CHECK: schedule(<tile_m = 128, tile_n = 64, stages = 2, {{.*}}, l2_head_group = 2, dynamic_scheduler_max_len = 2147483647, dq_reduce_stages = 2>>
 func.func @causal_groups(%q: memref<?x64x?x128xf16>, %k: memref<?x8x?x128xf16>, %dq: memref<?x64x?x128xf16>, %dk: memref<?x8x?x128xf16>, %dv: memref<?x8x?x128xf16>, %lse: memref<?x64x?xf32>) {
   flashattn.attention_backward mask(#flashattn.causal) ins(%q, %k, %k, %q, %lse, %q
       : memref<?x64x?x128xf16>, memref<?x8x?x128xf16>, memref<?x8x?x128xf16>, memref<?x64x?x128xf16>, memref<?x64x?xf32>, memref<?x64x?x128xf16>)
@@ -147,7 +147,7 @@ func.func @causal_groups(%q: memref<?x64x?x128xf16>, %k: memref<?x8x?x128xf16>, 
 
 // Not of narrower heads, which gain nothing by it.
 // CHECK-LABEL: @causal_narrow
-// CHECK: schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2
+// CHECK: schedule(<tile_m = 128, tile_n = 128, stages = 2
 func.func @causal_narrow(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   flashattn.attention_backward mask(#flashattn.causal) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>)
@@ -167,7 +167,7 @@ func.func @causal_capped(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, 
 
 // A program would wait for one that a block may not have begun.
 // CHECK-LABEL: @causal_in_turns
-// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2
+// CHECK: schedule(<tile_m = 128, tile_n = 64, stages = 2
 func.func @causal_in_turns(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   flashattn.attention_backward mask(#flashattn.causal) deterministic ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>)
@@ -177,7 +177,7 @@ func.func @causal_in_turns(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>
 
 // Nor where there may be nothing to do.
 // CHECK-LABEL: @causal_lengths
-// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2
+// CHECK: schedule(<tile_m = 128, tile_n = 64, stages = 2
 func.func @causal_lengths(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>, %n: memref<?xi32>) {
   flashattn.attention_backward mask(#flashattn.causal) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) kv_len(%n : memref<?xi32>)
@@ -187,7 +187,7 @@ func.func @causal_lengths(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>,
 
 // A bias,
 // CHECK-LABEL: @causal_bias
-// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 3
+// CHECK: schedule(<tile_m = 128, tile_n = 64, stages = 3
 func.func @causal_bias(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>, %bias: memref<1x?x?x?xf16>) {
   flashattn.attention_backward mask(#flashattn.causal) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) bias(%bias : memref<1x?x?x?xf16>)
@@ -197,7 +197,7 @@ func.func @causal_bias(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %d
 
 // an attn_mask
 // CHECK-LABEL: @causal_attn_mask
-// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2
+// CHECK: schedule(<tile_m = 128, tile_n = 64, stages = 2
 func.func @causal_attn_mask(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>, %attn_mask: memref<1x1x?x?xi1>) {
   flashattn.attention_backward mask(#flashattn.causal) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) attn_mask(%attn_mask : memref<1x1x?x?xi1>)
@@ -207,7 +207,7 @@ func.func @causal_attn_mask(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16
 
 // and a window. Spare warps add there too,
 // CHECK-LABEL: @window
-// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, {{.*}}, l2_head_group = 4, dynamic_scheduler_max_len = 2147483647, dq_reduce_stages = 2>>
+// CHECK: schedule(<tile_m = 128, tile_n = 64, stages = 2, {{.*}}, l2_head_group = 4, dynamic_scheduler_max_len = 2147483647, dq_reduce_stages = 2>>
 func.func @window(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   flashattn.attention_backward mask(#flashattn.window<left = 1023, right = 0>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>)
@@ -217,7 +217,7 @@ func.func @window(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: me
 
 // but for one with sinks nobody claims,
 // CHECK-LABEL: @window_sinks
-// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, {{.*}}, l2_head_group = 1, dq_reduce_stages = 2>>
+// CHECK: schedule(<tile_m = 128, tile_n = 64, stages = 2, {{.*}}, l2_head_group = 1, dq_reduce_stages = 2>>
 func.func @window_sinks(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   flashattn.attention_backward mask(#flashattn.all_of<[#flashattn.any_of<[#flashattn.window<left = 1023>, #flashattn.sink<4>]>, #flashattn.causal]>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>)
@@ -227,7 +227,7 @@ func.func @window_sinks(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %
 
 // or narrow heads.
 // CHECK-LABEL: @window_narrow
-// CHECK: schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2, {{.*}}, l2_head_group = 1, dq_reduce_stages = 2>>
+// CHECK: schedule(<tile_m = 128, tile_n = 128, stages = 2, {{.*}}, l2_head_group = 1, dq_reduce_stages = 2>>
 func.func @window_narrow(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   flashattn.attention_backward mask(#flashattn.window<left = 1023, right = 0>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>)
@@ -237,7 +237,7 @@ func.func @window_narrow(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %d
 
 // With a gradient of a bias consumers add themselves.
 // CHECK-LABEL: @window_bias
-// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 3, {{.*}}, l2_head_group = 1>>
+// CHECK: schedule(<tile_m = 128, tile_n = 64, stages = 3, {{.*}}, l2_head_group = 1>>
 func.func @window_bias(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>, %bias: memref<?x?x?x?xf16>, %d_bias: memref<?x?x?x?xf16>) {
   flashattn.attention_backward mask(#flashattn.window<left = 1023, right = 0>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) bias(%bias : memref<?x?x?x?xf16>)

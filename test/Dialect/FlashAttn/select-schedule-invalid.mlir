@@ -17,7 +17,7 @@
 // HEAD: head-dim.mlir:2:3: error: 'flashattn.attention' op cannot be compiled for sm_{{80|90a}}: expected D to be a multiple of 8 up to 256 but got 100
 // HEAD: :10:3: error: {{.*}}: expected D to be a multiple of 8 up to 256 but got 300
 // HEAD: :18:3: error: {{.*}}: expected Dv to be a multiple of 8 up to 256 but got 4
-// FIELDS: chip.mlir:1:1: error: expected schedule fields tile_m, tile_n, {{.*}}, hopper but got depth
+// FIELDS: chip.mlir:1:1: error: expected schedule fields tile_m, tile_n, {{.*}}, mapping but got depth
 
 //--- chip.mlir
 func.func @f(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
@@ -62,7 +62,7 @@ func.func @head_dim(%q: memref<?x?x?x20xf16>, %o: memref<?x?x?x20xf16>) {
 
 func.func @shared_memory(%q: memref<?x?x?x256xf16>, %k: memref<?x?x?x256xf16>, %v: memref<?x?x?x256xf16>, %o: memref<?x?x?x256xf16>) {
   // expected-error@+1 {{with the schedule given: needs 262144 bytes of shared memory (q 131072, k 65536, v 65536) of 166912 available}}
-  flashattn.attention schedule(<tile_m = 256, tile_n = 64, warps = 16, stages = 2, threads_per_row = 4, dot_type = f16>)
+  flashattn.attention schedule(<tile_m = 256, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 16>>)
     ins(%q, %k, %v : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>)
     outs(%o : memref<?x?x?x256xf16>)
   return
@@ -72,7 +72,7 @@ func.func @shared_memory(%q: memref<?x?x?x256xf16>, %k: memref<?x?x?x256xf16>, %
 
 func.func @registers(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
   // expected-error@+1 {{needs 384 registers per thread for accumulators (o 256, scores 128) of 200 available}}
-  flashattn.attention schedule(<tile_m = 64, tile_n = 64, warps = 1, stages = 2, threads_per_row = 4, dot_type = f16>)
+  flashattn.attention schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 1>>)
     ins(%q, %q, %q : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
     outs(%o : memref<?x?x?x128xf16>)
   return
@@ -82,7 +82,7 @@ func.func @registers(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
 
 func.func @rows(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   // expected-error@+1 {{expected tile_m to be a multiple of 16 rows times 4 warps but got 48}}
-  flashattn.attention schedule(<tile_m = 48, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>)
+  flashattn.attention schedule(<tile_m = 48, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>)
     ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)
   return
@@ -92,7 +92,7 @@ func.func @rows(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 
 func.func @keys(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   // expected-error@+1 {{expected tile_n to be a multiple of 16 but got 24}}
-  flashattn.attention schedule(<tile_m = 64, tile_n = 24, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>)
+  flashattn.attention schedule(<tile_m = 64, tile_n = 24, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>)
     ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)
   return
@@ -102,7 +102,7 @@ func.func @keys(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 
 func.func @stages(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   // expected-error@+1 {{expected stages to be 1 or 2 but got 3}}
-  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 3, threads_per_row = 4, dot_type = f16>)
+  flashattn.attention schedule(<tile_m = 64, tile_n = 32, stages = 3, dot_type = f16, mapping = mma_sync<warps = 4>>)
     ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)
   return
@@ -110,9 +110,9 @@ func.func @stages(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 
 // -----
 
-func.func @lanes(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected threads_per_row 4, as in mma.sync, but got 8}}
-  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 8, dot_type = f16>)
+func.func @mapping(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  // expected-error@+1 {{expected mapping mma_sync or hopper on a GPU but got cpu}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = cpu>)
     ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)
   return
@@ -122,7 +122,7 @@ func.func @lanes(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 
 func.func @dot_type(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   // expected-error@+1 {{expected dot_type f16, the operands' element type, but got bf16}}
-  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16>)
+  flashattn.attention schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = bf16, mapping = mma_sync<warps = 4>>)
     ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)
   return
@@ -132,7 +132,7 @@ func.func @dot_type(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 
 func.func @pack(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   // expected-error@+1 {{expected pack 1 without warp specialization but got 8}}
-  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 8>)
+  flashattn.attention schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, pack = 8, mapping = mma_sync<warps = 4>>)
     ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)
   return
@@ -142,30 +142,20 @@ func.func @pack(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 
 func.func @queries(%q: memref<?x?x?x128xf32>, %o: memref<?x?x?x128xf32>) {
   // expected-error@+1 {{needs 208 registers per thread for accumulators (o 64, scores 16, q 128) of 200 available}}
-  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f32, q_in_registers = true>)
+  flashattn.attention schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f32, mapping = mma_sync<warps = 4, q_in_registers = true>>)
     ins(%q, %q, %q : memref<?x?x?x128xf32>, memref<?x?x?x128xf32>, memref<?x?x?x128xf32>)
     outs(%o : memref<?x?x?x128xf32>)
   // Read again at every step they need none.
-  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f32, q_in_registers = false>)
+  flashattn.attention schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f32, mapping = mma_sync<warps = 4, q_in_registers = false>>)
     ins(%q, %q, %q : memref<?x?x?x128xf32>, memref<?x?x?x128xf32>, memref<?x?x?x128xf32>)
     outs(%o : memref<?x?x?x128xf32>)
   return
 }
 
 //--- cpu.mlir
-func.func @queries(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected no q_in_registers on the CPU but got one}}
-  flashattn.attention schedule(<tile_m = 16, tile_n = 32, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32, q_in_registers = true>)
-    ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
-    outs(%o : memref<?x?x?x64xf16>)
-  return
-}
-
-// -----
-
-func.func @warps(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{cannot be compiled for cpu with the schedule given: expected warps 1 and threads_per_row 1 on the CPU but got 4 and 4}}
-  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>)
+func.func @mapping(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  // expected-error@+1 {{cannot be compiled for cpu with the schedule given: expected mapping cpu on the CPU but got mma_sync}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>)
     ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)
   return
@@ -175,7 +165,7 @@ func.func @warps(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 
 func.func @rows(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   // expected-error@+1 {{expected tile_m to be at least 2 on the CPU but got 1}}
-  flashattn.attention schedule(<tile_m = 1, tile_n = 32, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32>)
+  flashattn.attention schedule(<tile_m = 1, tile_n = 32, stages = 1, dot_type = f32, mapping = cpu>)
     ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)
   return
@@ -185,7 +175,7 @@ func.func @rows(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 
 func.func @keys(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   // expected-error@+1 {{expected tile_n to be at least 2 on the CPU but got 1}}
-  flashattn.attention schedule(<tile_m = 16, tile_n = 1, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32>)
+  flashattn.attention schedule(<tile_m = 16, tile_n = 1, stages = 1, dot_type = f32, mapping = cpu>)
     ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)
   return
@@ -196,7 +186,7 @@ func.func @keys(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 func.func @rescale(%q: memref<?x?x?x80xbf16>, %o: memref<?x?x?x80xbf16>) {
   // expected-error@+1 {{with the schedule given: expected a rescale_threshold of at most 3 for bf16, or a Dv of 64, 128 or 192, but got 8 and Dv 80}}
   flashattn.attention
-    schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>)
+    schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = bf16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 1>>)
     ins(%q, %q, %q : memref<?x?x?x80xbf16>, memref<?x?x?x80xbf16>, memref<?x?x?x80xbf16>)
     outs(%o : memref<?x?x?x80xbf16>)
   return
@@ -207,7 +197,7 @@ func.func @rescale(%q: memref<?x?x?x80xbf16>, %o: memref<?x?x?x80xbf16>) {
 func.func @reloads_attn_mask(%q: memref<1x2x?x64xf16>, %k: memref<1x2x?x64xf16>, %v: memref<1x2x?x64xf16>, %attn_mask: memref<1x1x?x?xi1>, %o: memref<1x2x?x64xf16>) {
   // expected-error@+1 {{with the schedule given: expected dynamic_scheduler_max_len 0 with q_stages 1 and an attn_mask but got 4096}}
   flashattn.attention
-    schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1, dynamic_scheduler_max_len = 4096>>)
+    schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1, dynamic_scheduler_max_len = 4096>>)
     ins(%q, %k, %v : memref<1x2x?x64xf16>, memref<1x2x?x64xf16>, memref<1x2x?x64xf16>)
     attn_mask(%attn_mask : memref<1x1x?x?xi1>)
     outs(%o : memref<1x2x?x64xf16>)
@@ -219,7 +209,7 @@ func.func @reloads_attn_mask(%q: memref<1x2x?x64xf16>, %k: memref<1x2x?x64xf16>,
 func.func @reloads_joins(%q: memref<1x2x?x64xf16>, %k: memref<1x2x?x64xf16>, %v: memref<1x2x?x64xf16>, %o: memref<1x2x?x64xf16>) {
   // expected-error@+1 {{with the schedule given: expected dynamic_scheduler_max_len 0 with q_stages 1 and compact_kv but got 4096}}
   flashattn.attention mask(#flashattn.window<left = 40, right = 0>)
-    schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1, dynamic_scheduler_max_len = 4096, compact_kv = 1>>)
+    schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1, dynamic_scheduler_max_len = 4096, compact_kv = 1>>)
     ins(%q, %k, %v : memref<1x2x?x64xf16>, memref<1x2x?x64xf16>, memref<1x2x?x64xf16>)
     outs(%o : memref<1x2x?x64xf16>)
   return
@@ -227,7 +217,7 @@ func.func @reloads_joins(%q: memref<1x2x?x64xf16>, %k: memref<1x2x?x64xf16>, %v:
 
 // -----
 
-#roles = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1>>
+#roles = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1>>
 
 // A producer without a key to bring: a mask that shows none, and no keys at all.
 func.func @hidden(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
@@ -240,7 +230,7 @@ func.func @hidden(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 
 // -----
 
-#roles = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1>>
+#roles = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1>>
 
 func.func @past_the_end(%q: memref<1x1x128x64xf16>, %o: memref<1x1x128x64xf16>) {
   // expected-error@+1 {{expected a mask that shows at least one key but got one that hides all}}
@@ -252,7 +242,7 @@ func.func @past_the_end(%q: memref<1x1x128x64xf16>, %o: memref<1x1x128x64xf16>) 
 
 // -----
 
-#roles = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1>>
+#roles = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 1, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1>>
 
 // Consumers would wait for values per key behind those that they still read.
 func.func @one_stage(%q: memref<1x1x128x64xf16>, %end: memref<1x1x128xi32>, %o: memref<1x1x128x64xf16>) {

@@ -61,7 +61,7 @@ func.func @others(%q: memref<1x8x?x64xf32>, %k: memref<?x2x?x64xf32>, %n: memref
       cu_seqlens_q(%starts : memref<?xi32>) max_seqlen_q(3)
       outs(%o : memref<1x8x?x64xf32>)
   flashattn.attention
-      schedule(<tile_m = 32, tile_n = 32, warps = 2, stages = 2, threads_per_row = 4, dot_type = f32>)
+      schedule(<tile_m = 32, tile_n = 32, stages = 2, dot_type = f32, mapping = mma_sync<warps = 2>>)
       ins(%q, %k, %k : memref<1x8x?x64xf32>, memref<?x2x?x64xf32>, memref<?x2x?x64xf32>)
       cu_seqlens_q(%starts : memref<?xi32>)
       outs(%o : memref<1x8x?x64xf32>)

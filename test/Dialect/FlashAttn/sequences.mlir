@@ -34,7 +34,7 @@
 // TILE: %[[O:.*]] = memref.subview %arg7
 // TILE: flashattn.store_tile %{{.*}} to %[[O]]
 // HOPPER-LABEL: func @packed
-// HOPPER: flashattn.program {{.*}} segments(%arg5 : memref<?xi32>, rows 64, tiles 3) schedule({{.*}}hopper = <consumers = 3
+// HOPPER: flashattn.program {{.*}} segments(%arg5 : memref<?xi32>, rows 64, tiles 3) schedule({{.*}}mapping = hopper<consumers = 3
 func.func @packed(%q: memref<1x8x?x64xf16>, %k: memref<1x2x?x64xf16>, %v: memref<1x2x?x64xf16>, %kv_len: memref<?xi32>,
                   %q_len: memref<?xi32>, %starts_q: memref<?xi32>, %starts_k: memref<?xi32>, %o: memref<1x8x?x64xf16>,
                   %lse: memref<1x8x?xf32>) {
@@ -66,7 +66,7 @@ func.func @packed_queries(%q: memref<1x2x?x64xf16>, %k: memref<3x2x?x64xf16>, %v
 // TILE: flashattn.program {{.*}} axes(batch, head, query_tile) segments(%arg6
 // TILE: flashattn.program {{.*}} axes(batch, head, key_tile) segments(%arg7
 // HOPPER-LABEL: func @gradients
-// HOPPER: flashattn.program {{.*}} axes(batch, head, key_tile) segments(%arg7 {{.*}} hopper =
+// HOPPER: flashattn.program {{.*}} axes(batch, head, key_tile) segments(%arg7 {{.*}} mapping = hopper<
 func.func @gradients(%q: memref<1x2x?x64xf16>, %k: memref<1x2x?x64xf16>, %v: memref<1x2x?x64xf16>, %o: memref<1x2x?x64xf16>,
                      %lse: memref<1x2x?xf32>, %d_o: memref<1x2x?x64xf16>, %starts_q: memref<?xi32>, %starts_k: memref<?xi32>,
                      %dq: memref<1x2x?x64xf16>, %dk: memref<1x2x?x64xf16>, %dv: memref<1x2x?x64xf16>) {

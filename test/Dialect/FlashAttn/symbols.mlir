@@ -5,7 +5,7 @@
 // RUN: flash-opt %t/canonicalize.mlir -canonicalize | FileCheck %t/canonicalize.mlir
 // RUN: flash-opt %t/tiled.mlir -transform-interpreter -canonicalize -cse | FileCheck %t/tiled.mlir
 // RUN: flash-opt %t/sharded.mlir --pass-pipeline='builtin.module(func.func(sharding-propagation,shard-partition,canonicalize,cse))' | FileCheck %t/sharded.mlir
-// RUN: flash-opt %t/tile.mlir "-flashattn-select-schedule=chip=sm_80 schedule='tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16'" -flashattn-tile -canonicalize -cse | FileCheck %t/tile.mlir
+// RUN: flash-opt %t/tile.mlir "-flashattn-select-schedule=chip=sm_80 schedule='tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 8>'" -flashattn-tile -canonicalize -cse | FileCheck %t/tile.mlir
 // RUN: flash-opt %t/invalid.mlir -split-input-file -verify-diagnostics -o /dev/null
 
 // Y1, Y2: sets of the mask may have symbols after nq and nk, whose values are operands.

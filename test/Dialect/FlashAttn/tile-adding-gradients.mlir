@@ -14,11 +14,11 @@
 // CHECK: flashattn.tile_loop {{.*}} in [(%{{.*}}, %[[BEGIN]], %[[FULL]], %{{.*}})]
 // A warp has 16 of 64 rows and, of two with the same ones, half of the columns.
 // CHECK: flashattn.add_tile %{{.*}} parts 2 adjacent 1 : vector<64x64xf32>, memref<1x2x1024x64xf32>
-// CHECK: flashattn.program {{.*}} axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 64, warps = 4,
+// CHECK: flashattn.program {{.*}} axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 64,
 // CHECK: flashattn.load_added %{{.*}} parts 2 adjacent 1 : memref<1x2x1024x64xf32> -> vector<64x64xf32>
 // CHECK-NOT: flashattn.program
 func.func @lengths(%q: memref<1x2x1000x64xf16>, %lse: memref<1x2x1000xf32>, %dq: memref<1x2x1000x64xf16>, %dk: memref<1x2x1000x64xf16>, %dv: memref<1x2x1000x64xf16>, %len: memref<1xi32>) {
-  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16>)
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = mma_sync<warps = 8>>)
     ins(%q, %q, %q, %q, %lse, %q : memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>, memref<1x2x1000xf32>, memref<1x2x1000x64xf16>)
     kv_len(%len : memref<1xi32>) outs(%dq, %dk, %dv : memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>)
   return
@@ -29,7 +29,7 @@ func.func @lengths(%q: memref<1x2x1000x64xf16>, %lse: memref<1x2x1000xf32>, %dq:
 // CHECK-NOT: flashattn.add_tile
 // CHECK: flashattn.program {{.*}} axes(batch, head, query_tile) schedule(<tile_m = 128,
 func.func @apart(%q: memref<1x2x1000x64xf16>, %lse: memref<1x2x1000xf32>, %dq: memref<1x2x1000x64xf16>, %dk: memref<1x2x1000x64xf16>, %dv: memref<1x2x1000x64xf16>) {
-  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, dq_tile_m = 128>)
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, dq_tile_m = 128, algorithm = separate_dq, mapping = mma_sync<warps = 8>>)
     ins(%q, %q, %q, %q, %lse, %q : memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>, memref<1x2x1000xf32>, memref<1x2x1000x64xf16>)
     outs(%dq, %dk, %dv : memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>)
   return
@@ -48,10 +48,10 @@ func.func @apart(%q: memref<1x2x1000x64xf16>, %lse: memref<1x2x1000xf32>, %dq: m
 // CHECK: flashattn.add_tile %[[DQ]] to %{{.*}} parts 4 adjacent 1
 // CHECK: flashattn.tile_yield %[[DK]], %[[DV]]
 // Programs that only read have rows of their own.
-// CHECK: flashattn.program {{.*}} axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>)
+// CHECK: flashattn.program {{.*}} axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>)
 // CHECK: flashattn.load_added %{{.*}} parts 4 adjacent 1
 func.func @column_warps(%q: memref<1x2x1000x128xf16>, %lse: memref<1x2x1000xf32>, %dq: memref<1x2x1000x128xf16>, %dk: memref<1x2x1000x128xf16>, %dv: memref<1x2x1000x128xf16>) {
-  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, column_warps = 2>)
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = mma_sync<warps = 8, column_warps = 2>>)
     ins(%q, %q, %q, %q, %lse, %q : memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000xf32>, memref<1x2x1000x128xf16>)
     outs(%dq, %dk, %dv : memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>)
   return

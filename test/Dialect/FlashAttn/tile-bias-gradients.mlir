@@ -36,7 +36,7 @@
 // CHECK-NEXT: }
 // A program reads the flags of all its tiles at once. In tiles with a flag the sums are found again. A row whose
 // log-sum-exp they agree with is taken against its largest score; another one stays as it is.
-// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[N:.*]]) in (%c2, %c4, %{{.*}}) axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) pdl_secondary pdl_primary {
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[N:.*]]) in (%c2, %c4, %{{.*}}) axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 32, stages = 1, dot_type = f16, algorithm = separate_dq, mapping = mma_sync<warps = 4>>) pdl_secondary pdl_primary {
 // CHECK: %[[FLAGS:.*]] = arith.addi %[[B]], %c6
 // CHECK-COUNT-7: arith.ori %{{.*}} : i1
 // CHECK: scf.if %{{.*}} {
@@ -86,7 +86,7 @@
 // CHECK: math.fma %[[X]], %{{.*}}, %[[MINUS]] : vector<128x32xf32>
 // CHECK-NOT: flashattn.program {{.*}} axes(batch, head, key_tile)
 // CHECK: flashattn.program {{.*}} axes(batch, head, query_tile)
-// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]], %[[J:.*]]) in (%c1, %c4, %{{.*}}, %{{.*}}) axes(batch, head, query_tile, key_tile) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16>) {
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]], %[[J:.*]]) in (%c1, %c4, %{{.*}}, %{{.*}}) axes(batch, head, query_tile, key_tile) schedule(<tile_m = 64, tile_n = 32, stages = 1, dot_type = f16, algorithm = separate_dq, mapping = mma_sync<warps = 4>>) {
 // CHECK: %[[BELOW:.*]] = arith.cmpi slt, %[[J]], %{{.*}}
 // CHECK: %[[SHOWN:.*]] = arith.andi %{{.*}}, %[[BELOW]]
 // CHECK: %[[FULL:.*]] = arith.andi
@@ -227,7 +227,7 @@ func.func @capped(%q: memref<2x4x?x64xbf16>, %k: memref<2x2x?x64xbf16>, %o: memr
 // CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]]) in (%c1, %c4, %{{.*}}) axes(batch, head, query_tile)
 // CHECK: %[[SUM:.*]] = flashattn.tile_loop {{.*}} rounds %c2
 // CHECK: flashattn.store_tile %[[SUM]] to %[[SUMS]][%[[B]], %[[H]], %[[I]]] dims [2]
-// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]]) in (%c1, %c1) axes(batch, head) schedule(<tile_m = 16, tile_n = 64, warps = 1, stages = 1, threads_per_row = 4, dot_type = f16>) {
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]]) in (%c1, %c1) axes(batch, head) schedule(<tile_m = 16, tile_n = 64, stages = 1, dot_type = f16, mapping = mma_sync<warps = 1>>) {
 // CHECK: %[[SUM:.*]] = flashattn.tile_loop (%{{.*}}, %[[I:.*]]) in [(%c0, %c0, %c0, %{{.*}})] iter_args(%[[STATE:.*]] = %{{.*}}) -> vector<16xf32> {
 // CHECK: %[[TILE:.*]] = flashattn.load_tile %[[SUMS]][%[[B]], %[[H]], %[[I]]] dims [1, 2] in_bounds [false, false]
 // CHECK: vector.multi_reduction <add>, %[[TILE]], %[[STATE]] [1]
@@ -256,7 +256,7 @@ func.func @heads(%q: memref<2x4x?x64xf16>, %k: memref<2x2x?x64xf16>, %o: memref<
 // CHECK-DAG: %[[MINUSSCALE:.*]] = arith.constant dense<-1.250000e-01> : vector<16x64xf32>
 // CHECK: %[[QUERIES:.*]] = memref.alloc(%{{.*}}) : memref<8x4x?xf32>
 // CHECK: %[[SUMS:.*]] = memref.alloc(%{{.*}}) : memref<2x4x?xf32>
-// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]]) in (%c2, %c1, %{{.*}}) axes(batch, head, query_tile) schedule(<tile_m = 16, tile_n = 64, warps = 1, stages = 1, threads_per_row = 4, dot_type = f16>) {
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]]) in (%c2, %c1, %{{.*}}) axes(batch, head, query_tile) schedule(<tile_m = 16, tile_n = 64, stages = 1, dot_type = f16, mapping = mma_sync<warps = 1>>) {
 // CHECK: %[[SINK:.*]] = flashattn.load_tile %[[SINKS]][%[[H]]] dims [0] in_bounds [false] : memref<4xf32> -> vector<16xf32>
 // CHECK: %[[LSE:.*]] = flashattn.load_tile %[[QUERIES]][%[[B]], %[[H]], %[[I]]] dims [1, 2] in_bounds [false, true]
 // CHECK: %[[BASES:.*]] = arith.addi %[[B]], %c4

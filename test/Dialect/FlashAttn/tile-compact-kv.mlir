@@ -3,7 +3,7 @@
 
 // Keys in pieces of 8, one interval behind the other. The sinks are the first piece for all queries, also
 // for those that see none of it; the window has those behind it.
-#joins = #flashattn.schedule<tile_m = 64, tile_n = 48, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16, pack = 8, hopper = <consumers = 1, along = query_tile, registers = 104, producer_registers = 24, rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 4, compact_kv = 1>>
+#joins = #flashattn.schedule<tile_m = 64, tile_n = 48, stages = 2, dot_type = bf16, pack = 8, mapping = hopper<consumers = 1, along = query_tile, registers = 104, producer_registers = 24, rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 4, compact_kv = 1>>
 // READS-BACK-LABEL: func @sinks
 // CHECK-LABEL: func @sinks
 // CHECK: %[[BEGIN:.*]] = arith.maxsi %{{.*}}, %c1 : index
@@ -41,7 +41,7 @@ func.func @sinks(%q: memref<1x64x?x64xbf16>, %k: memref<1x8x?x64xbf16>, %v: memr
 // -----
 
 // One interval begins at any piece, and has no cut but at its beginning.
-#joins = #flashattn.schedule<tile_m = 64, tile_n = 48, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16, hopper = <consumers = 1, along = query_tile, registers = 104, producer_registers = 24, rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 4, compact_kv = 1>>
+#joins = #flashattn.schedule<tile_m = 64, tile_n = 48, stages = 2, dot_type = bf16, mapping = hopper<consumers = 1, along = query_tile, registers = 104, producer_registers = 24, rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 4, compact_kv = 1>>
 // READS-BACK-LABEL: func @window
 // CHECK-LABEL: func @window
 // CHECK: %[[FIRST:.*]] = arith.shrsi %{{.*}}, %c3

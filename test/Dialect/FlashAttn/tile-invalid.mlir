@@ -19,7 +19,7 @@ func.func @no_schedule(%q: memref<1x1x4x16xf32>, %o: memref<1x1x4x16xf32>) {
 // -----
 
 func.func @not_elementwise(%q: memref<1x1x4x16xf32>, %o: memref<1x1x4x16xf32>) {
-  flashattn.attention schedule(<tile_m = 4, tile_n = 8, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32>)
+  flashattn.attention schedule(<tile_m = 4, tile_n = 8, stages = 1, dot_type = f32, mapping = cpu>)
     ins(%q, %q, %q : memref<1x1x4x16xf32>, memref<1x1x4x16xf32>, memref<1x1x4x16xf32>)
     score_mod {
     ^bb0(%s: f32, %b: index, %h: index, %p: index, %k: index):

@@ -1,4 +1,4 @@
-// RUN: flash-opt %s -split-input-file "-flashattn-select-schedule=chip=sm_90a schedule='warps = 8'" -flashattn-tile -canonicalize -cse | FileCheck %s
+// RUN: flash-opt %s -split-input-file "-flashattn-select-schedule=chip=sm_90a schedule='stages = 2'" -flashattn-tile -canonicalize -cse | FileCheck %s
 // RUN: flash-opt %s -split-input-file "-flashattn-select-schedule=chip=sm_80" -flashattn-tile | FileCheck %s --check-prefix=OTHER
 // RUN: flash-opt %s -split-input-file "-flashattn-select-schedule=chip=cpu" -flashattn-tile | FileCheck %s --check-prefix=OTHER
 
@@ -66,7 +66,7 @@
 // CHECK: flashattn.store_tile %{{.*}} to %[[DV]][%[[B]], %[[H]], %[[STORED]], %c0] dims [2, 3] in_bounds [false, true]
 // CHECK: flashattn.program {{.*}} axes(batch, head, query_tile)
 // The sums: dk lacks the scale.
-// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in (%c1, %c8, %c1) axes(batch, head, key_tile) schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2, threads_per_row = 4, dot_type = bf16>) {
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in (%c1, %c8, %c1) axes(batch, head, key_tile) schedule(<tile_m = 128, tile_n = 128, stages = 2, dot_type = bf16, mapping = mma_sync<warps = 8>>) {
 // CHECK: %[[SUM:.*]] = flashattn.load_added %[[SUMS]][%[[B]], %{{.*}}, %c0] parts 1 : memref<1x2048x64xf32> -> vector<128x64xf32>
 // CHECK-NEXT: %[[SCALED:.*]] = arith.mulf %[[SUM]], %{{.*}}
 // CHECK-NEXT: %[[ROUNDED:.*]] = arith.truncf %[[SCALED]]

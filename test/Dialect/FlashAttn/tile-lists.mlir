@@ -2,7 +2,7 @@
 
 // M7: an attn_mask's key tiles are listed before the programs run, those of the mask's intervals that it
 // shows. Programs that share a block share a list; a batch or head that sees the same does too.
-#roles = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>
+#roles = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>
 // CHECK-LABEL: func @shared
 // CHECK-SAME: %[[Q:[a-z0-9]+]]: memref<?x8x?x64xf16>, %[[K:[a-z0-9]+]]: memref<?x2x?x64xf16>, %[[ATTN_MASK:[a-z0-9]+]]: memref<1x1x?x?xi1>
 // CHECK-DAG: %[[NQ:.*]] = memref.dim %[[Q]], %c2
@@ -50,7 +50,7 @@ func.func @shared(%q: memref<?x8x?x64xf16>, %k: memref<?x2x?x64xf16>, %attn_mask
 
 // Neighbouring heads in a block: their lists are one. Without a mask all queries have one too where
 // the keep is the same for them; every batch with a length of its own has its own.
-#heads = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = head, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>
+#heads = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = head, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>
 // CHECK-LABEL: func @heads
 // CHECK: flashattn.list_tiles tile [2, 64, 32] {{.*}} outs(%[[BOUNDS:.*]], %[[LIST:.*]] : memref<?x4x1x2xi32>, memref<?x4x1x?xi32>) within {
 // CHECK-NEXT: ^bb0(%[[LB:.*]]: index, %{{.*}}: index, %{{.*}}: index):
@@ -71,7 +71,7 @@ func.func @heads(%q: memref<?x8x?x64xf16>, %k: memref<?x2x?x64xf16>, %attn_mask:
 // -----
 
 // Few queries, whose keys come in parts, read attn_mask where they stand.
-#split = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, splits = 16>
+#split = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, splits = 16, mapping = mma_sync<warps = 4>>
 // CHECK-LABEL: func @parts
 // CHECK-SAME: %[[ATTN_MASK:[a-z0-9]+]]: memref<?x1x1x?xi1>
 // CHECK-NOT: {{flashattn.list_tiles|list\(}}

@@ -4,7 +4,7 @@
 // READS-BACK-LABEL: func @packed
 // Heads of a group share a tile: 16 positions of each of 4. The heads of a memref are split, so
 // that those past the group's last are out of bounds like the rows past Nq.
-#packed = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 4>
+#packed = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, pack = 4, mapping = mma_sync<warps = 4>>
 // CHECK-LABEL: func @packed
 // CHECK-SAME: %[[Q:[a-z0-9]+]]: memref<?x?x?x64xf16>, %[[K:[a-z0-9]+]]: memref<?x?x?x64xf16>, %[[V:[a-z0-9]+]]: memref<?x?x?x64xf16>, %[[O:[a-z0-9]+]]: memref<?x?x?x64xf16>, %[[LSE:[a-z0-9]+]]: memref<?x?x?xf32>
 // CHECK-DAG: %[[NQ:.*]] = memref.dim %[[Q]], %c2
@@ -41,7 +41,7 @@ func.func @packed(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref
 // -----
 
 // In bshd the heads of a position lie next to each other, and take turns in the rows.
-#packed = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 4>
+#packed = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, pack = 4, mapping = mma_sync<warps = 4>>
 // CHECK-LABEL: func @packed_bshd
 // CHECK: %[[QS:.*]] = memref.expand_shape %{{.*}} {{\[\[}}0], [1], [2, 3], [4]]
 // CHECK: flashattn.program (%[[B:.*]], %{{.*}}, %[[T:.*]]) in
@@ -62,7 +62,7 @@ func.func @packed_bshd(%q: memref<?x?x64x64xf16>, %k: memref<?x?x8x64xf16>, %v: 
 
 // A static number of heads is split to static ones only: it is forgotten where the key/value heads
 // are not known.
-#packed = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 4>
+#packed = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, pack = 4, mapping = mma_sync<warps = 4>>
 // CHECK-LABEL: func @packed_half_known
 // CHECK: memref.expand_shape %{{.*}} {{\[\[}}0], [1, 2], [3], [4]] output_shape {{.*}} : memref<?x?x2x64xf16, strided<[8192, 128, 64, 1]>> into memref<?x?x?x2x64xf16, strided<[8192, ?, 128, 64, 1]>>
 func.func @packed_half_known(%q: memref<?x64x2x64xf16, strided<[8192, 128, 64, 1]>>, %k: memref<?x?x?x64xf16>, %o: memref<?x64x2x64xf16>) {

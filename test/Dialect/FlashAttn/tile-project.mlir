@@ -5,7 +5,7 @@
 // nothing is known of the rows. The CPU pads the matrix as it copies it.
 // CHECK-LABEL: func @whole
 // CHECK-SAME: %[[O:[a-z0-9]+]]: memref<2x8x?x128xf16>, %[[W:[a-z0-9]+]]: memref<8x128x1024xf16>, %[[P:[a-z0-9]+]]: memref<2x?x1024xf16>
-// GPU: flashattn.program (%[[B:.*]], %[[I:.*]], %[[J:.*]]) in (%c2, %{{.*}}, %c8) axes(batch, query_tile, column_tile) schedule(<tile_m = 128, tile_n = 128, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>)
+// GPU: flashattn.program (%[[B:.*]], %[[I:.*]], %[[J:.*]]) in (%c2, %{{.*}}, %c8) axes(batch, query_tile, column_tile) schedule(<tile_m = 128, tile_n = 128, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>)
 // CPU: flashattn.program (%[[B:.*]], %[[I:.*]], %[[J:.*]]) in (%c2, %{{.*}}, %c2) axes(batch, query_tile, column_tile)
 // GPU: %[[SUM:.*]] = flashattn.tile_loop (%{{.*}}, %[[STEP:.*]]) in [(%c0, %c0, %c16, %c16)] iter_args(%[[ACC:.*]] = %{{.*}}) -> vector<128x128xf32>
 // GPU: %[[H:.*]] = arith.divui %[[STEP]], %c2

@@ -2,18 +2,18 @@
 
 // Parts of the keys: programs of their own whose outputs are one more batch each, and an op that
 // merges them.
-#split = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, splits = 16>
+#split = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, splits = 16, mapping = mma_sync<warps = 4>>
 // CHECK-LABEL: func @parts
 // CHECK-SAME: %[[Q:[a-z0-9]+]]: memref<?x8x3x64xf16>, %[[K:[a-z0-9]+]]: memref<?x2x?x64xf16>, %[[O:[a-z0-9]+]]: memref<?x8x3x64xf16>
 // CHECK-DAG: %[[NK:.*]] = memref.dim %[[K]], %c2
 // CHECK-DAG: %[[B:.*]] = memref.dim %[[Q]], %c0
 // CHECK-DAG: %[[PROGRAMS:.*]] = arith.muli %[[B]], %c8
 // CHECK-DAG: %[[TILES:.*]] = arith.ceildivui %[[NK]], %c32
-// CHECK: %[[S:.*]] = flashattn.count_splits %[[PROGRAMS]], %[[TILES]] schedule(<tile_m = 64, {{.*}}splits = 16>)
+// CHECK: %[[S:.*]] = flashattn.count_splits %[[PROGRAMS]], %[[TILES]] schedule(<tile_m = 64, {{.*}}splits = 16, mapping = {{.*}}>)
 // Where that is one part, the op's own program.
 // CHECK: %[[ONE:.*]] = arith.cmpi eq, %[[S]], %c1
 // CHECK: scf.if %[[ONE]] {
-// CHECK: flashattn.program (%{{.*}}, %{{.*}}, %{{.*}}) in (%[[B]], %c8, %c1) axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16>)
+// CHECK: flashattn.program (%{{.*}}, %{{.*}}, %{{.*}}) in (%[[B]], %c8, %c1) axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>)
 // CHECK: flashattn.store_tile %{{.*}} to %[[O]][
 // CHECK: } else {
 // One allocation for the outputs and, behind them, the log-sum-exps, each in two numbers.
@@ -27,7 +27,7 @@
 // CHECK: %[[OB:.*]] = memref.collapse_shape %[[OP]] {{\[\[}}0, 1], [2], [3], [4]]
 // CHECK: %[[LB:.*]] = memref.collapse_shape %[[LP]] {{\[\[}}0, 1], [2], [3]]
 // CHECK: %[[RB:.*]] = memref.collapse_shape %[[RP]] {{\[\[}}0, 1], [2], [3]]
-// CHECK: flashattn.program (%[[BATCH:.*]], %[[HEAD:.*]], %[[T:.*]]) in (%[[B]], %c8, %[[S]]) axes(batch, head, query_tile) schedule(<tile_m = 64, {{.*}}splits = 16>)
+// CHECK: flashattn.program (%[[BATCH:.*]], %[[HEAD:.*]], %[[T:.*]]) in (%[[B]], %c8, %[[S]]) axes(batch, head, query_tile) schedule(<tile_m = 64, {{.*}}splits = 16, mapping = {{.*}}>)
 // Its number counts the parts fastest.
 // CHECK: %[[TILE32:.*]] = arith.divui %{{.*}}, %{{.*}} : i32
 // CHECK: %[[TILE:.*]] = arith.index_castui %[[TILE32]]
@@ -62,19 +62,19 @@ func.func @parts(%q: memref<?x8x3x64xf16>, %k: memref<?x2x?x64xf16>, %o: memref<
 // -----
 
 // Parts in small blocks, and whole programs too, with half as many keys a tile and their share of the registers.
-#narrow = #flashattn.schedule<tile_m = 64, tile_n = 128, warps = 4, stages = 3, threads_per_row = 4, dot_type = f16, splits = 16, min_split_tiles = 1, small_blocks_per_sm = 3, hopper = <consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale_threshold = 4, l2_head_group = 1, blocks_per_sm = 2>>
+#narrow = #flashattn.schedule<tile_m = 64, tile_n = 128, stages = 3, dot_type = f16, splits = 16, min_split_tiles = 1, mapping = hopper<consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale_threshold = 4, l2_head_group = 1, blocks_per_sm = 2, small_blocks_per_sm = 3>>
 // CHECK-LABEL: func @narrow
 // CHECK: %[[TILES:.*]] = arith.ceildivui %{{.*}}, %c64
-// CHECK: %[[PARTS:.*]] = flashattn.count_splits %{{.*}}, %[[TILES]] schedule(<tile_m = 64, tile_n = 128, {{.*}}small_blocks_per_sm = 3,
+// CHECK: %[[PARTS:.*]] = flashattn.count_splits %{{.*}}, %[[TILES]] schedule(<tile_m = 64, tile_n = 128, {{.*}}small_blocks_per_sm = 3>>)
 // CHECK: %[[ONE:.*]] = arith.cmpi eq, %[[PARTS]], %c1
 // CHECK: scf.if %[[ONE]] {
 // CHECK: %[[WIDE:.*]] = arith.ceildivui %{{.*}}, %c128
-// CHECK: %[[NARROW:.*]] = flashattn.prefers_small_blocks %{{.*}}, %[[WIDE]] schedule(<{{.*}}small_blocks_per_sm = 3,
+// CHECK: %[[NARROW:.*]] = flashattn.prefers_small_blocks %{{.*}}, %[[WIDE]] schedule(<{{.*}}small_blocks_per_sm = 3>>)
 // CHECK: scf.if %[[NARROW]] {
-// CHECK: flashattn.program {{.*}} schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 3, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 120, producer_registers = 40, rescale_threshold = 4, l2_head_group = 1, blocks_per_sm = 3>>)
+// CHECK: flashattn.program {{.*}} schedule(<tile_m = 64, tile_n = 64, stages = 3, dot_type = f16, mapping = hopper<consumers = 1, along = query_tile, registers = 120, producer_registers = 40, rescale_threshold = 4, l2_head_group = 1, blocks_per_sm = 3>>)
 // CHECK: } else {
-// CHECK: flashattn.program {{.*}} schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 3, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale_threshold = 4, l2_head_group = 1, blocks_per_sm = 2>>)
-// CHECK: flashattn.program {{.*}} schedule(<tile_m = 64, tile_n = 64, {{.*}}splits = 16, min_split_tiles = 1, hopper = <consumers = 1, along = query_tile, registers = 120, producer_registers = 40, rescale_threshold = 4, l2_head_group = 1, blocks_per_sm = 3>>)
+// CHECK: flashattn.program {{.*}} schedule(<tile_m = 64, tile_n = 128, stages = 3, dot_type = f16, mapping = hopper<consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale_threshold = 4, l2_head_group = 1, blocks_per_sm = 2>>)
+// CHECK: flashattn.program {{.*}} schedule(<tile_m = 64, tile_n = 64, {{.*}}splits = 16, min_split_tiles = 1, mapping = hopper<consumers = 1, along = query_tile, registers = 120, producer_registers = 40, rescale_threshold = 4, l2_head_group = 1, blocks_per_sm = 3>>)
 // CHECK: flashattn.combine
 func.func @narrow(%q: memref<?x8x1x64xf16>, %k: memref<?x2x?x64xf16>, %o: memref<?x8x1x64xf16>) {
   flashattn.attention schedule(#narrow)
@@ -87,7 +87,7 @@ func.func @narrow(%q: memref<?x8x1x64xf16>, %k: memref<?x2x?x64xf16>, %o: memref
 
 // Heads that share a tile; the parts' outputs are [B, H, N] whatever the op's layout. A sink is for
 // who merges.
-#packed = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16, pack = 4, splits = 16>
+#packed = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = bf16, pack = 4, splits = 16, mapping = mma_sync<warps = 4>>
 // CHECK-LABEL: func @packed
 // CHECK-SAME: %[[SINKS:[a-z0-9]+]]: memref<8xf32>
 // CHECK: memref.expand_shape %{{.*}} {{\[\[}}0], [1], [2, 3], [4]] {{.*}} : memref<?x16x8x64xbf16> into memref<?x16x2x4x64xbf16>

@@ -4,12 +4,12 @@
 // With D = 256, slopes and a bias the sums of dk and dv are apart. Programs for dv keep keys alone, which leaves room for tiles of more
 // queries: products then read less of shared memory for each of theirs.
 // CHECK-LABEL: func @values
-// CHECK: flashattn.program {{.*}} axes(batch, head, key_tile) schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, {{.*}}separate_dk_dv = true
+// CHECK: flashattn.program {{.*}} axes(batch, head, key_tile) schedule(<tile_m = 64, tile_n = 64, stages = 2, {{.*}}algorithm = separate_dk_dv
 // CHECK: flashattn.load_tile {{.*}} -> vector<64x256xbf16>
 // CHECK: flashattn.tile_loop {{.*}} -> vector<64x256xf32>
-// CHECK: flashattn.program {{.*}} axes(batch, head, key_tile) schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 2, {{.*}}separate_dk_dv = true
+// CHECK: flashattn.program {{.*}} axes(batch, head, key_tile) schedule(<tile_m = 64, tile_n = 48, stages = 2, {{.*}}algorithm = separate_dk_dv
 // CHECK: flashattn.load_tile {{.*}} -> vector<48x256xbf16>
-// CHECK: flashattn.program {{.*}} axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 2,
+// CHECK: flashattn.program {{.*}} axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 48, stages = 2,
 func.func @values(%q: memref<1x2x?x256xbf16>, %lse: memref<1x2x?xf32>, %bias: memref<1x2x?x?xf32>, %dq: memref<1x2x?x256xbf16>, %dk: memref<1x2x?x256xbf16>, %dv: memref<1x2x?x256xbf16>) {
   flashattn.attention_backward softcap(50.0)
     ins(%q, %q, %q, %q, %lse, %q : memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?xf32>, memref<1x2x?x256xbf16>)
@@ -22,7 +22,7 @@ func.func @values(%q: memref<1x2x?x256xbf16>, %lse: memref<1x2x?xf32>, %bias: me
 
 // What an attn_mask shows is listed in tiles of one width.
 // CHECK-LABEL: func @lists
-// CHECK-COUNT-2: flashattn.program {{.*}} axes(batch, head, key_tile) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 3, {{.*}}separate_dk_dv = true
+// CHECK-COUNT-2: flashattn.program {{.*}} axes(batch, head, key_tile) schedule(<tile_m = 64, tile_n = 32, stages = 3, {{.*}}algorithm = separate_dk_dv
 func.func @lists(%q: memref<1x2x?x256xbf16>, %lse: memref<1x2x?xf32>, %attn_mask: memref<1x2x?x?xi1>, %dq: memref<1x2x?x256xbf16>, %dk: memref<1x2x?x256xbf16>, %dv: memref<1x2x?x256xbf16>) {
   flashattn.attention_backward softcap(50.0)
     ins(%q, %q, %q, %q, %lse, %q : memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?xf32>, memref<1x2x?x256xbf16>)
@@ -36,7 +36,7 @@ func.func @lists(%q: memref<1x2x?x256xbf16>, %lse: memref<1x2x?xf32>, %attn_mask
 // B5: the elements of a bias' gradient, in persistent blocks. A step is a batch, whose tiles all come anew; rows past
 // those that the sums of queries are padded to are there no more.
 // CHECK-LABEL: func @elements
-// CHECK: flashattn.program (%{{.*}}, %[[H:.*]], %[[I:.*]], %[[J:.*]]) in (%c1, %c2, %{{.*}}, %{{.*}}) axes(batch, head, query_tile, key_tile) schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 224, producer_registers = 56, rescale_threshold = 0, l2_head_group = 1, q_stages = 2>>)
+// CHECK: flashattn.program (%{{.*}}, %[[H:.*]], %[[I:.*]], %[[J:.*]]) in (%c1, %c2, %{{.*}}, %{{.*}}) axes(batch, head, query_tile, key_tile) schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 224, producer_registers = 56, rescale_threshold = 0, l2_head_group = 1, q_stages = 2>>)
 // CHECK: flashattn.tile_loop (%{{.*}}, %[[B:.*]]) in [(%c0, %{{.*}}, %[[END:.*]], %[[END]])]
 // CHECK: flashattn.load_tile %{{.*}}[%[[B]], %[[H]], %[[I]]] dims [2] in_bounds [true] : memref<{{.*}}xf32> -> vector<128xf32>
 // CHECK: flashattn.load_tile %{{.*}}[%[[B]], %[[H]], %[[I]], %c0] {{.*}} -> vector<128x128xf16>
@@ -53,7 +53,7 @@ func.func @elements(%q: memref<?x2x?x128xf16>, %lse: memref<?x2x?xf32>, %bias: m
 
 // The queries' sums are padded to whole tiles of 64 here.
 // CHECK-LABEL: func @narrow
-// CHECK: axes(batch, head, query_tile, key_tile) schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 1,
+// CHECK: axes(batch, head, query_tile, key_tile) schedule(<tile_m = 128, tile_n = 64, stages = 1,
 // One batch is a loop of one step.
 // CHECK: %[[END:.*]] = arith.addi %{{.*}}, %c1
 // CHECK: flashattn.load_tile %{{.*}} dims [2] in_bounds [false] : memref<{{.*}}xf32> -> vector<128xf32>
@@ -69,7 +69,7 @@ func.func @narrow(%q: memref<?x2x?x256xf16>, %lse: memref<?x2x?xf32>, %bias: mem
 
 // Columns are padded: 160 and 80 are as many as 192 and 128, of which there is room for one stage.
 // CHECK-LABEL: func @padded
-// CHECK: axes(batch, head, query_tile, key_tile) schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 1,
+// CHECK: axes(batch, head, query_tile, key_tile) schedule(<tile_m = 128, tile_n = 64, stages = 1,
 func.func @padded(%q: memref<?x2x?x160xf16>, %v: memref<?x2x?x80xf16>, %lse: memref<?x2x?xf32>, %bias: memref<?x2x?x?xf16>, %dq: memref<?x2x?x160xf16>, %dk: memref<?x2x?x160xf16>, %dv: memref<?x2x?x80xf16>, %d: memref<?x2x?x?xf16>) {
   flashattn.attention_backward
     ins(%q, %q, %v, %v, %lse, %v : memref<?x2x?x160xf16>, memref<?x2x?x160xf16>, memref<?x2x?x80xf16>, memref<?x2x?x80xf16>, memref<?x2x?xf32>, memref<?x2x?x80xf16>)
@@ -96,7 +96,7 @@ func.func @padded(%q: memref<?x2x?x160xf16>, %v: memref<?x2x?x80xf16>, %lse: mem
 // CHECK: memref.dealloc %[[ORDER]]
 func.func @turns(%q: memref<1x2x1000x128xf16>, %lse: memref<1x2x1000xf32>, %dq: memref<1x2x1000x128xf16>, %dk: memref<1x2x1000x128xf16>, %dv: memref<1x2x1000x128xf16>) {
   flashattn.attention_backward mask(#flashattn.window<left = 299, right = 0>) deterministic
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dq_reduce_stages = 1>>)
+      schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dq_reduce_stages = 1>>)
     ins(%q, %q, %q, %q, %lse, %q : memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000xf32>, memref<1x2x1000x128xf16>)
     outs(%dq, %dk, %dv : memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>)
   return
@@ -128,7 +128,7 @@ func.func @turns(%q: memref<1x2x1000x128xf16>, %lse: memref<1x2x1000xf32>, %dq: 
 // CHECK: arith.select %[[ANY]], %[[SUM]], %{{.*}} : vector<64x128xf32>
 func.func @first(%q: memref<1x2x1000x128xf16>, %lse: memref<1x2x1000xf32>, %dq: memref<1x2x1000x128xf16>, %dk: memref<1x2x1000x128xf16>, %dv: memref<1x2x1000x128xf16>) {
   flashattn.attention_backward mask(#flashattn.window<left = 299, right = 0>)
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dq_reduce_stages = 1>>)
+      schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dq_reduce_stages = 1>>)
     ins(%q, %q, %q, %q, %lse, %q : memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000xf32>, memref<1x2x1000x128xf16>)
     outs(%dq, %dk, %dv : memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>)
   return
@@ -142,7 +142,7 @@ func.func @first(%q: memref<1x2x1000x128xf16>, %lse: memref<1x2x1000xf32>, %dq: 
 // CHECK: %[[SUMS:.*]] = memref.alloc(%{{.*}}) : memref<4x2x?xf32>
 // CHECK: %[[NEGATED:.*]] = arith.negf
 // CHECK: flashattn.store_tile %[[NEGATED]] to %[[SUMS]]
-// CHECK: axes(batch, head, key_tile) schedule(<tile_m = 128, tile_n = 128, warps = 8,
+// CHECK: axes(batch, head, key_tile) schedule(<tile_m = 128, tile_n = 128,
 // CHECK: flashattn.tile_loop
 // CHECK: math.exp2
 // CHECK: %[[P:.*]] = arith.truncf
@@ -175,7 +175,7 @@ func.func @begin(%q: memref<1x2x?x64xf16>, %lse: memref<1x2x?xf32>, %dq: memref<
 // makes of that. dq has programs of its own, whose product runs beside what the next step makes of its two: nothing is
 // added up, whether sums must be deterministic or not.
 // CHECK-LABEL: func @split
-// CHECK: flashattn.program {{.*}} axes(batch, head, key_tile) schedule(<tile_m = 64, tile_n = 64, warps = 8
+// CHECK: flashattn.program {{.*}} axes(batch, head, key_tile) schedule(<tile_m = 64, tile_n = 64, stages = {{.*}}cooperative = 1
 // CHECK: flashattn.tile_loop
 // CHECK: %[[S:.*]] = vector.contract
 // CHECK: %[[DP:.*]] = vector.contract
@@ -187,7 +187,7 @@ func.func @begin(%q: memref<1x2x?x64xf16>, %lse: memref<1x2x?xf32>, %dq: memref<
 // CHECK-NEXT: vector.contract {{.*}} %[[P]],
 // CHECK-NEXT: vector.contract {{.*}} %[[DS]],
 // CHECK-NEXT: flashattn.tile_yield
-// CHECK: flashattn.program {{.*}} axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 48, warps = 4
+// CHECK: flashattn.program {{.*}} axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 48
 // CHECK: flashattn.tile_loop
 // CHECK: vector.contract
 // CHECK: flashattn.stage{{$}}
@@ -216,7 +216,7 @@ func.func @split(%q: memref<1x2x?x256xbf16>, %k: memref<1x2x?x256xbf16>, %v: mem
 // CHECK: vector.contract {{.*}} %[[P]],
 func.func @split_slopes(%q: memref<1x2x?x192xf16>, %k: memref<1x2x?x192xf16>, %v: memref<1x2x?x192xf16>, %o: memref<1x2x?x192xf16>, %do: memref<1x2x?x192xf16>, %lse: memref<1x2x?xf32>, %dq: memref<1x2x?x192xf16>, %dk: memref<1x2x?x192xf16>, %dv: memref<1x2x?x192xf16>) {
   flashattn.attention_backward softcap(50.0)
-    schedule(<tile_m = 64, tile_n = 48, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>)
+    schedule(<tile_m = 64, tile_n = 48, stages = 2, dot_type = f16, algorithm = split_dk_dv, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>)
     ins(%q, %k, %v, %o, %lse, %do : memref<1x2x?x192xf16>, memref<1x2x?x192xf16>, memref<1x2x?x192xf16>, memref<1x2x?x192xf16>, memref<1x2x?xf32>, memref<1x2x?x192xf16>)
     outs(%dq, %dk, %dv : memref<1x2x?x192xf16>, memref<1x2x?x192xf16>, memref<1x2x?x192xf16>)
   return

@@ -1,5 +1,5 @@
-// RUN: flash-opt %s -split-input-file "-flashattn-select-schedule=chip=sm_80 schedule='tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16'" -flashattn-tile -canonicalize -cse | FileCheck %s
-// RUN: flash-opt %s -split-input-file "-flashattn-select-schedule=chip=sm_80 schedule='tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16'" -flashattn-tile -flashattn-expand-rescale -canonicalize -cse | FileCheck %s --check-prefix=EXPANDED
+// RUN: flash-opt %s -split-input-file "-flashattn-select-schedule=chip=sm_80 schedule='tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 8>'" -flashattn-tile -canonicalize -cse | FileCheck %s
+// RUN: flash-opt %s -split-input-file "-flashattn-select-schedule=chip=sm_80 schedule='tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 8>'" -flashattn-tile -flashattn-expand-rescale -canonicalize -cse | FileCheck %s --check-prefix=EXPANDED
 // RUN: flash-opt %s -split-input-file -flashattn-select-schedule=chip=cpu -flashattn-tile -canonicalize -cse | FileCheck %s --check-prefix=CPU
 // RUN: flash-opt %s -split-input-file -flashattn-select-schedule=chip=sm_80 -flashattn-tile | flash-opt -split-input-file | FileCheck %s --check-prefix=READS-BACK
 

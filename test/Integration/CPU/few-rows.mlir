@@ -2,9 +2,9 @@
 
 // DEFINE: %{run} = flash-run %s --device=cpu --verify
 
-#two = #flashattn.schedule<tile_m = 2, tile_n = 20, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32>
-#four = #flashattn.schedule<tile_m = 4, tile_n = 48, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32>
-#eight = #flashattn.schedule<tile_m = 8, tile_n = 40, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32, pack = 2>
+#two = #flashattn.schedule<tile_m = 2, tile_n = 20, stages = 1, dot_type = f32, mapping = cpu>
+#four = #flashattn.schedule<tile_m = 4, tile_n = 48, stages = 1, dot_type = f32, mapping = cpu>
+#eight = #flashattn.schedule<tile_m = 8, tile_n = 40, stages = 1, dot_type = f32, pack = 2, mapping = cpu>
 
 // Widths that are no whole registers; columns that are no whole blocks: 8 keys and 8 and 4.
 // RUN: %{run} --function=two --input=2x4x5x24xf32 --input=2x2x77x24xf32 --input=2x2x77x40xf32 | FileCheck %s

@@ -57,7 +57,7 @@ func.func @static(%q: memref<1x2x64x1xbf16>, %k: memref<1x1x64x1xbf16>, %o: memr
 
 func.func @parts(%q: memref<?x?x?x1xf32>, %k: memref<?x?x?x1xf32>, %v: memref<?x?x?x1xf32>,
                  %o: memref<?x?x?x1xf32>, %lse: memref<?x?x?xf32>) {
-  flashattn.attention schedule(<tile_m = 16, tile_n = 32, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32, splits = 3>)
+  flashattn.attention schedule(<tile_m = 16, tile_n = 32, stages = 1, dot_type = f32, splits = 3, mapping = cpu>)
       ins(%q, %k, %v : memref<?x?x?x1xf32>, memref<?x?x?x1xf32>, memref<?x?x?x1xf32>)
       outs(%o, %lse : memref<?x?x?x1xf32>, memref<?x?x?xf32>)
   return

@@ -2,8 +2,8 @@
 
 // DEFINE: %{run} = flash-run %s --device=cpu --verify
 
-#pack = #flashattn.schedule<tile_m = 16, tile_n = 16, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32, pack = 4>
-#parts = #flashattn.schedule<tile_m = 32, tile_n = 16, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32, pack = 2, splits = 5, min_split_tiles = 1>
+#pack = #flashattn.schedule<tile_m = 16, tile_n = 16, stages = 1, dot_type = f32, pack = 4, mapping = cpu>
+#parts = #flashattn.schedule<tile_m = 32, tile_n = 16, stages = 1, dot_type = f32, pack = 2, splits = 5, min_split_tiles = 1, mapping = cpu>
 
 // Groups of one tile of heads, of one and a half, of a part of one, of one head; queries that fill no tile.
 // RUN: %{run} --function=plain --input=2x8x4x24xf32 --input=2x2x112x24xf32 --input=2x2x112x40xf32 | FileCheck %s

@@ -3,7 +3,7 @@
 // As many threads ask for all parts that there may be.
 // DEFINE: %{run} = env FLASHATTN_NUM_THREADS=61 flash-run %s --device=cpu --verify
 
-#split = #flashattn.schedule<tile_m = 16, tile_n = 16, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32, splits = 7, min_split_tiles = 1>
+#split = #flashattn.schedule<tile_m = 16, tile_n = 16, stages = 1, dot_type = f32, splits = 7, min_split_tiles = 1, mapping = cpu>
 
 // Lengths at which the parts have as many tiles each, the last one fewer, some none; no keys at all.
 // RUN: %{run} --function=plain --input=2x4x1x24xf32 --input=2x2x112x24xf32 --input=2x2x112x40xf32 | FileCheck %s

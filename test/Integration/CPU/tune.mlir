@@ -19,7 +19,7 @@
 // RUN: not flash-run %s --device=cpu --tune --schedule='depth = 1' --tuned-schedules=%t/pinned.json 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 // UNKNOWN: error: expected schedule fields tile_m, {{.*}} but got depth
 // RUN: not flash-run %s --device=cpu --tune --schedule='hopper = 3' --tuned-schedules=%t/pinned.json 2>&1 | FileCheck %s --check-prefix=ROLES
-// ROLES: error: expected schedule field hopper to be fields in <> but got '3'
+// ROLES: error: expected schedule field mapping to be cpu, mma_sync<...> or hopper<...> but got '3'
 // The compiler's own choice may be what is pinned.
 // DEFINE: %{own} = %python -c "import subprocess, sys; sys.exit(subprocess.call(sys.argv[2:] + ['--schedule=' + open(sys.argv[1]).read().strip()]))" %t/own.txt flash-run %s --device=cpu --tune
 // RUN: flash-run %s --device=cpu --emit=schedule --tuned-schedules=none | sed 's/.*attention: //' > %t/own.txt
@@ -28,18 +28,18 @@
 // ONLY-OWN: tune: best for cpu/16/16/f32/triangular: tile_m = {{.*}}, written to
 
 // What an earlier run has kept is tried beside what is pinned, and what becomes of it is said.
-// RUN: echo '{"version": 2, "schedules": {"cpu/16/16/f32/triangular": {"schedule": "tile_m = 64, tile_n = 1024, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32"}}}' > %t/slow.json
+// RUN: echo '{"version": 3, "schedules": {"cpu/16/16/f32/triangular": {"schedule": "tile_m = 64, tile_n = 1024, stages = 1, dot_type = f32, mapping = cpu"}}}' > %t/slow.json
 // RUN: %{own} --tuned-schedules=%t/slow.json --bench=0.01 | FileCheck %s --check-prefix=REPLACED
 // REPLACED: tune: tile_m = {{.*}} (the compiler's own choice)
 // REPLACED: tune: tile_m = 64, tile_n = 1024, {{.*}} (kept so far)
-// REPLACED: tune: the new schedule replaces tile_m = 64, tile_n = 1024, warps = 1,
+// REPLACED: tune: the new schedule replaces tile_m = 64, tile_n = 1024, stages
 // RUN: %{own} --tuned-schedules=%t/own.json --bench=0.001 | FileCheck %s --check-prefix=SAME --implicit-check-not=replaces
 // SAME: tune: tile_m = {{.*}} (the compiler's own choice) (kept so far)
 // RUN: not flash-run %s --device=cpu --tune --dump-dir=%t/many --tuned-schedules=%t/own.json 2>&1 | FileCheck %s --check-prefix=MANY
 // MANY: error: --dump-dir: expected one compilation but got --tune, which compiles many schedules
 
 // What is found is used, unless told not to; pins come first.
-// RUN: echo '{"version": 2, "schedules": {"cpu/16/16/f32/triangular": {"schedule": "tile_m = 4, tile_n = 8, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32"}}}' > %t/given.json
+// RUN: echo '{"version": 3, "schedules": {"cpu/16/16/f32/triangular": {"schedule": "tile_m = 4, tile_n = 8, stages = 1, dot_type = f32, mapping = cpu"}}}' > %t/given.json
 // RUN: flash-run %s --device=cpu --verify --tuned-schedules=%t/given.json --dump-dir=%t/dump | FileCheck %s --check-prefix=PASS
 // RUN: cat %t/dump/*-flashattn-tile.mlir | FileCheck %s --check-prefix=TUNED
 // RUN: flash-run %s --device=cpu --tuned-schedules=none --dump-dir=%t/none
@@ -52,10 +52,10 @@
 // A file that is none of these keeps nobody from computing, but is not written over.
 // RUN: echo '{"version": 1}' > %t/bad.json
 // RUN: flash-run %s --device=cpu --verify --tuned-schedules=%t/bad.json 2>&1 | FileCheck %s --check-prefix=BAD
-// BAD: warning: expected tuned schedules of version 2 in {{.*}}bad.json but got other content; delete the file and tune again
+// BAD: warning: expected tuned schedules of version 3 in {{.*}}bad.json but got other content; delete the file and tune again
 // BAD: verify o: {{.*}}PASS
 // RUN: not flash-run %s --device=cpu --tune --tuned-schedules=%t/bad.json --bench=0.001 2>&1 | FileCheck %s --check-prefix=KEPT
-// KEPT: error: expected tuned schedules of version 2
+// KEPT: error: expected tuned schedules of version 3
 // Before the trials: a file that cannot be written.
 // RUN: not flash-run %s --device=cpu --tune --tuned-schedules=/proc/flashattn/a.json --bench=0.001 2>&1 | FileCheck %s --check-prefix=NO-FOLDER --implicit-check-not="tune: "
 // NO-FOLDER: error: cannot make the folder of '/proc/flashattn/a.json': {{.+}}
@@ -83,7 +83,7 @@
 // RUN: flash-run %s --device=cpu --verify --schedule='tile_m = 8' --tuned-schedules=%t/given.json --dump-dir=%t/pinned | FileCheck %s --check-prefix=PINNED --implicit-check-not=tuned
 // RUN: cat %t/pinned/*-flashattn-tile.mlir | FileCheck %s --check-prefix=PIN
 // PINNED: verify {{.*}}PASS
-// PIN: schedule(<tile_m = 8, tile_n = {{[0-9]+}}, warps = 1, stages = 1, threads_per_row = 1, dot_type = f32>)
+// PIN: schedule(<tile_m = 8, tile_n = {{[0-9]+}}, stages = 1, dot_type = f32, mapping = cpu>)
 
 func.func @attention(%q: tensor<1x2x64x16xf32>, %k: tensor<1x2x64x16xf32>, %v: tensor<1x2x64x16xf32>)
     -> tensor<1x2x64x16xf32> {

@@ -16,7 +16,7 @@
 func.func @sinks(%q: tensor<1x16x70x64xbf16>, %k: tensor<1x2x210x64xbf16>, %v: tensor<1x2x210x64xbf16>) -> tensor<1x16x70x64xbf16> {
   %init = tensor.empty() : tensor<1x16x70x64xbf16>
   %o = flashattn.attention mask(#flashattn.any_of<[#flashattn.window<left = 127, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)
-      schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16, pack = 8, hopper = <consumers = 1, along = query_tile, registers = 104, producer_registers = 24, rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 4, q_stages = 2, dynamic_scheduler_max_len = 2147483647, compact_kv = 1>>)
+      schedule(<tile_m = 64, tile_n = 48, stages = 2, dot_type = bf16, pack = 8, mapping = hopper<consumers = 1, along = query_tile, registers = 104, producer_registers = 24, rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 4, q_stages = 2, dynamic_scheduler_max_len = 2147483647, compact_kv = 1>>)
       ins(%q, %k, %v : tensor<1x16x70x64xbf16>, tensor<1x2x210x64xbf16>, tensor<1x2x210x64xbf16>)
       outs(%init : tensor<1x16x70x64xbf16>) -> tensor<1x16x70x64xbf16>
   return %o : tensor<1x16x70x64xbf16>
@@ -26,7 +26,7 @@ func.func @sinks(%q: tensor<1x16x70x64xbf16>, %k: tensor<1x2x210x64xbf16>, %v: t
 func.func @one_tile(%q: tensor<1x8x40x64xf16>, %k: tensor<1x1x40x64xf16>, %v: tensor<1x1x40x64xf16>) -> tensor<1x8x40x64xf16> {
   %init = tensor.empty() : tensor<1x8x40x64xf16>
   %o = flashattn.attention mask(#flashattn.any_of<[#flashattn.window<left = 127, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)
-      schedule(<tile_m = 64, tile_n = 144, warps = 4, stages = 1, threads_per_row = 4, dot_type = f16, pack = 8, hopper = <consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale_threshold = 4, l2_head_group = 1, blocks_per_sm = 2, compact_kv = 1>>)
+      schedule(<tile_m = 64, tile_n = 144, stages = 1, dot_type = f16, pack = 8, mapping = hopper<consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale_threshold = 4, l2_head_group = 1, blocks_per_sm = 2, compact_kv = 1>>)
       ins(%q, %k, %v : tensor<1x8x40x64xf16>, tensor<1x1x40x64xf16>, tensor<1x1x40x64xf16>)
       outs(%init : tensor<1x8x40x64xf16>) -> tensor<1x8x40x64xf16>
   return %o : tensor<1x8x40x64xf16>
@@ -36,7 +36,7 @@ func.func @one_tile(%q: tensor<1x8x40x64xf16>, %k: tensor<1x1x40x64xf16>, %v: te
 func.func @both_sides(%q: tensor<2x2x75x32xbf16>, %k: tensor<2x2x75x32xbf16>, %v: tensor<2x2x75x32xbf16>) -> tensor<2x2x75x32xbf16> {
   %init = tensor.empty() : tensor<2x2x75x32xbf16>
   %o = flashattn.attention mask(#flashattn.window<left = 20, right = 13>)
-      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16, hopper = <consumers = 1, along = query_tile, registers = 104, producer_registers = 24, rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 4, compact_kv = 1>>)
+      schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = bf16, mapping = hopper<consumers = 1, along = query_tile, registers = 104, producer_registers = 24, rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 4, compact_kv = 1>>)
       ins(%q, %k, %v : tensor<2x2x75x32xbf16>, tensor<2x2x75x32xbf16>, tensor<2x2x75x32xbf16>)
       outs(%init : tensor<2x2x75x32xbf16>) -> tensor<2x2x75x32xbf16>
   return %o : tensor<2x2x75x32xbf16>
@@ -46,7 +46,7 @@ func.func @both_sides(%q: tensor<2x2x75x32xbf16>, %k: tensor<2x2x75x32xbf16>, %v
 func.func @three(%q: tensor<1x2x130x64xf16>, %k: tensor<1x1x330x64xf16>, %v: tensor<1x1x330x64xf16>) -> tensor<1x2x130x64xf16> {
   %init = tensor.empty() : tensor<1x2x130x64xf16>
   %o = flashattn.attention mask(#flashattn.any_of<[#flashattn.set<"(p, k)[nq, nk] : (p - k >= 0, 30 - p + k >= 0)">, #flashattn.set<"(p, k)[nq, nk] : (p - k - 100 >= 0, 120 - p + k >= 0)">, #flashattn.all_of<[#flashattn.sink<17>, #flashattn.causal]>]>)
-      schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, pack = 2, hopper = <consumers = 1, along = query_tile, registers = 104, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1, blocks_per_sm = 4, compact_kv = 1>>)
+      schedule(<tile_m = 64, tile_n = 48, stages = 2, dot_type = f16, pack = 2, mapping = hopper<consumers = 1, along = query_tile, registers = 104, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1, blocks_per_sm = 4, compact_kv = 1>>)
       ins(%q, %k, %v : tensor<1x2x130x64xf16>, tensor<1x1x330x64xf16>, tensor<1x1x330x64xf16>)
       outs(%init : tensor<1x2x130x64xf16>) -> tensor<1x2x130x64xf16>
   return %o : tensor<1x2x130x64xf16>
@@ -56,7 +56,7 @@ func.func @three(%q: tensor<1x2x130x64xf16>, %k: tensor<1x1x330x64xf16>, %v: ten
 func.func @panels(%q: tensor<1x2x40x128xbf16>, %k: tensor<1x2x130x128xbf16>, %v: tensor<1x2x130x64xbf16>) -> tensor<1x2x40x64xbf16> {
   %init = tensor.empty() : tensor<1x2x40x64xbf16>
   %o = flashattn.attention mask(#flashattn.any_of<[#flashattn.window<left = 50, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)
-      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16, hopper = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 1, l2_head_group = 1, compact_kv = 1>>)
+      schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = bf16, mapping = hopper<consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 1, l2_head_group = 1, compact_kv = 1>>)
       ins(%q, %k, %v : tensor<1x2x40x128xbf16>, tensor<1x2x130x128xbf16>, tensor<1x2x130x64xbf16>)
       outs(%init : tensor<1x2x40x64xbf16>) -> tensor<1x2x40x64xbf16>
   return %o : tensor<1x2x40x64xbf16>
@@ -66,7 +66,7 @@ func.func @panels(%q: tensor<1x2x40x128xbf16>, %k: tensor<1x2x130x128xbf16>, %v:
 func.func @before(%q: tensor<1x2x90x64xf16>, %k: tensor<1x2x30x64xf16>, %v: tensor<1x2x30x64xf16>) -> tensor<1x2x90x64xf16> {
   %init = tensor.empty() : tensor<1x2x90x64xf16>
   %o = flashattn.attention mask(#flashattn.any_of<[#flashattn.window<left = 50, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)
-      schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 104, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1, blocks_per_sm = 4, compact_kv = 1>>)
+      schedule(<tile_m = 64, tile_n = 48, stages = 2, dot_type = f16, mapping = hopper<consumers = 1, along = query_tile, registers = 104, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1, blocks_per_sm = 4, compact_kv = 1>>)
       ins(%q, %k, %v : tensor<1x2x90x64xf16>, tensor<1x2x30x64xf16>, tensor<1x2x30x64xf16>)
       outs(%init : tensor<1x2x90x64xf16>) -> tensor<1x2x90x64xf16>
   return %o : tensor<1x2x90x64xf16>
@@ -76,7 +76,7 @@ func.func @before(%q: tensor<1x2x90x64xf16>, %k: tensor<1x2x30x64xf16>, %v: tens
 func.func @chunks(%q: tensor<1x2x130x64xf16>, %k: tensor<1x2x130x64xf16>, %v: tensor<1x2x130x64xf16>) -> tensor<1x2x130x64xf16> {
   %init = tensor.empty() : tensor<1x2x130x64xf16>
   %o = flashattn.attention mask(affine_set<(p, k)[nq, nk] : (k - 40 * (p floordiv 40) >= 0, p - k >= 0)>) softcap(20.0)
-      schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 1, along = query_tile, registers = 104, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1, blocks_per_sm = 4, compact_kv = 1>>)
+      schedule(<tile_m = 64, tile_n = 48, stages = 2, dot_type = f16, mapping = hopper<consumers = 1, along = query_tile, registers = 104, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1, blocks_per_sm = 4, compact_kv = 1>>)
       ins(%q, %k, %v : tensor<1x2x130x64xf16>, tensor<1x2x130x64xf16>, tensor<1x2x130x64xf16>)
       outs(%init : tensor<1x2x130x64xf16>) -> tensor<1x2x130x64xf16>
   return %o : tensor<1x2x130x64xf16>
@@ -86,7 +86,7 @@ func.func @chunks(%q: tensor<1x2x130x64xf16>, %k: tensor<1x2x130x64xf16>, %v: te
 func.func @consumers(%q: tensor<1x8x300x128xbf16>, %k: tensor<1x2x310x128xbf16>, %v: tensor<1x2x310x128xbf16>) -> tensor<1x8x300x128xbf16> {
   %init = tensor.empty() : tensor<1x8x300x128xbf16>
   %o = flashattn.attention mask(#flashattn.any_of<[#flashattn.window<left = 100, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)
-      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 3, threads_per_row = 4, dot_type = bf16, pack = 4, hopper = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 8, q_stages = 2, dynamic_scheduler_max_len = 2147483647, compact_kv = 1>>)
+      schedule(<tile_m = 64, tile_n = 64, stages = 3, dot_type = bf16, pack = 4, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 8, q_stages = 2, dynamic_scheduler_max_len = 2147483647, compact_kv = 1>>)
       ins(%q, %k, %v : tensor<1x8x300x128xbf16>, tensor<1x2x310x128xbf16>, tensor<1x2x310x128xbf16>)
       outs(%init : tensor<1x8x300x128xbf16>) -> tensor<1x8x300x128xbf16>
   return %o : tensor<1x8x300x128xbf16>
@@ -95,7 +95,7 @@ func.func @consumers(%q: tensor<1x8x300x128xbf16>, %k: tensor<1x2x310x128xbf16>,
 func.func @heads(%q: tensor<1x8x300x128xbf16>, %k: tensor<1x2x310x128xbf16>, %v: tensor<1x2x310x128xbf16>) -> tensor<1x8x300x128xbf16> {
   %init = tensor.empty() : tensor<1x8x300x128xbf16>
   %o = flashattn.attention mask(#flashattn.any_of<[#flashattn.window<left = 100, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)
-      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 3, threads_per_row = 4, dot_type = bf16, hopper = <consumers = 2, along = head, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 8, q_stages = 2, dynamic_scheduler_max_len = 2147483647, compact_kv = 1>>)
+      schedule(<tile_m = 64, tile_n = 64, stages = 3, dot_type = bf16, mapping = hopper<consumers = 2, along = head, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 8, q_stages = 2, dynamic_scheduler_max_len = 2147483647, compact_kv = 1>>)
       ins(%q, %k, %v : tensor<1x8x300x128xbf16>, tensor<1x2x310x128xbf16>, tensor<1x2x310x128xbf16>)
       outs(%init : tensor<1x8x300x128xbf16>) -> tensor<1x8x300x128xbf16>
   return %o : tensor<1x8x300x128xbf16>

@@ -20,7 +20,7 @@
 func.func @some(%q: tensor<1x6x150x80xf16>, %k: tensor<1x3x200x80xf16>, %v: tensor<1x3x200x80xf16>) -> tensor<1x6x150x80xf16> {
   %init = tensor.empty() : tensor<1x6x150x80xf16>
   %o = flashattn.attention mask(#flashattn.causal)
-      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 0, q_register_columns = 32>>)
+      schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 0, q_register_columns = 32>>)
       ins(%q, %k, %v : tensor<1x6x150x80xf16>, tensor<1x3x200x80xf16>, tensor<1x3x200x80xf16>)
       outs(%init : tensor<1x6x150x80xf16>) -> tensor<1x6x150x80xf16>
   return %o : tensor<1x6x150x80xf16>
@@ -30,7 +30,7 @@ func.func @some(%q: tensor<1x6x150x80xf16>, %k: tensor<1x3x200x80xf16>, %v: tens
 func.func @all(%q: tensor<2x4x200x64xbf16>, %k: tensor<2x1x300x64xbf16>, %v: tensor<2x1x300x64xbf16>) -> tensor<2x4x200x64xbf16> {
   %init = tensor.empty() : tensor<2x4x200x64xbf16>
   %o = flashattn.attention mask(#flashattn.window<left = 100, right = 0>)
-      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = bf16, pack = 4, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 0, q_stages = 2, dynamic_scheduler_max_len = 1000, q_register_columns = 256>>)
+      schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = bf16, pack = 4, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 0, q_stages = 2, dynamic_scheduler_max_len = 1000, q_register_columns = 256>>)
       ins(%q, %k, %v : tensor<2x4x200x64xbf16>, tensor<2x1x300x64xbf16>, tensor<2x1x300x64xbf16>)
       outs(%init : tensor<2x4x200x64xbf16>) -> tensor<2x4x200x64xbf16>
   return %o : tensor<2x4x200x64xbf16>
@@ -40,7 +40,7 @@ func.func @all(%q: tensor<2x4x200x64xbf16>, %k: tensor<2x1x300x64xbf16>, %v: ten
 func.func @recompute(%q: tensor<1x2x200x64xf16>, %k: tensor<1x1x500x64xf16>, %v: tensor<1x1x500x64xf16>) -> tensor<1x2x200x64xf16> {
   %init = tensor.empty() : tensor<1x2x200x64xf16>
   %o = flashattn.attention scale(20.0)
-      schedule(<tile_m = 64, tile_n = 96, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1, lazy_rescale = 1, q_register_columns = 48>>)
+      schedule(<tile_m = 64, tile_n = 96, stages = 2, dot_type = f16, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1, lazy_rescale = 1, q_register_columns = 48>>)
       ins(%q, %k, %v : tensor<1x2x200x64xf16>, tensor<1x1x500x64xf16>, tensor<1x1x500x64xf16>)
       outs(%init : tensor<1x2x200x64xf16>) -> tensor<1x2x200x64xf16>
   return %o : tensor<1x2x200x64xf16>
@@ -50,7 +50,7 @@ func.func @recompute(%q: tensor<1x2x200x64xf16>, %k: tensor<1x1x500x64xf16>, %v:
 func.func @panels(%q: tensor<1x2x100x96xf16>, %k: tensor<1x2x100x96xf16>, %v: tensor<1x2x100x128xf16>) -> tensor<1x2x100x128xf16> {
   %init = tensor.empty() : tensor<1x2x100x128xf16>
   %o = flashattn.attention mask(#flashattn.causal)
-      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 0, q_register_columns = 128>>)
+      schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 0, q_register_columns = 128>>)
       ins(%q, %k, %v : tensor<1x2x100x96xf16>, tensor<1x2x100x96xf16>, tensor<1x2x100x128xf16>)
       outs(%init : tensor<1x2x100x128xf16>) -> tensor<1x2x100x128xf16>
   return %o : tensor<1x2x100x128xf16>

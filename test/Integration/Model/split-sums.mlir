@@ -19,7 +19,7 @@ func.func @causal(%q: tensor<1x4x150x256xbf16>, %k: tensor<1x2x150x256xbf16>, %v
   %dki = tensor.empty() : tensor<1x2x150x256xbf16>
   %dvi = tensor.empty() : tensor<1x2x150x256xbf16>
   %r:3 = flashattn.attention_backward mask(#flashattn.causal)
-      schedule(<tile_m = 64, tile_n = 48, warps = 8, stages = 2, threads_per_row = 4, dot_type = bf16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>)
+      schedule(<tile_m = 64, tile_n = 48, stages = 2, dot_type = bf16, algorithm = split_dk_dv, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>)
       ins(%q, %k, %v, %o, %lse, %d_o : tensor<1x4x150x256xbf16>, tensor<1x2x150x256xbf16>, tensor<1x2x150x256xbf16>, tensor<1x4x150x256xbf16>, tensor<1x4x150xf32>, tensor<1x4x150x256xbf16>)
        outs(%dqi, %dki, %dvi : tensor<1x4x150x256xbf16>, tensor<1x2x150x256xbf16>, tensor<1x2x150x256xbf16>) -> tensor<1x4x150x256xbf16>, tensor<1x2x150x256xbf16>, tensor<1x2x150x256xbf16>
   return %r#0, %r#1, %r#2 : tensor<1x4x150x256xbf16>, tensor<1x2x150x256xbf16>, tensor<1x2x150x256xbf16>
@@ -31,7 +31,7 @@ func.func @window(%q: tensor<1x2x200x256xf16>, %k: tensor<1x1x130x256xf16>, %v: 
   %dki = tensor.empty() : tensor<1x1x130x256xf16>
   %dvi = tensor.empty() : tensor<1x1x130x136xf16>
   %r:3 = flashattn.attention_backward mask(#flashattn.window<left = 40, right = 3>)
-      schedule(<tile_m = 64, tile_n = 48, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>)
+      schedule(<tile_m = 64, tile_n = 48, stages = 2, dot_type = f16, algorithm = split_dk_dv, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>)
       ins(%q, %k, %v, %o, %lse, %d_o : tensor<1x2x200x256xf16>, tensor<1x1x130x256xf16>, tensor<1x1x130x136xf16>, tensor<1x2x200x136xf16>, tensor<1x2x200xf32>, tensor<1x2x200x136xf16>)
        outs(%dqi, %dki, %dvi : tensor<1x2x200x256xf16>, tensor<1x1x130x256xf16>, tensor<1x1x130x136xf16>) -> tensor<1x2x200x256xf16>, tensor<1x1x130x256xf16>, tensor<1x1x130x136xf16>
   return %r#0, %r#1, %r#2 : tensor<1x2x200x256xf16>, tensor<1x1x130x256xf16>, tensor<1x1x130x136xf16>
@@ -43,7 +43,7 @@ func.func @lengths(%q: tensor<2x2x70x256xbf16>, %k: tensor<2x1x140x256xbf16>, %v
   %dki = tensor.empty() : tensor<2x1x140x256xbf16>
   %dvi = tensor.empty() : tensor<2x1x140x256xbf16>
   %r:4 = flashattn.attention_backward mask(#flashattn.causal) align(top_left)
-      schedule(<tile_m = 64, tile_n = 48, warps = 8, stages = 2, threads_per_row = 4, dot_type = bf16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>)
+      schedule(<tile_m = 64, tile_n = 48, stages = 2, dot_type = bf16, algorithm = split_dk_dv, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>)
       ins(%q, %k, %v, %o, %lse, %d_o : tensor<2x2x70x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2x2x70x256xbf16>, tensor<2x2x70xf32>, tensor<2x2x70x256xbf16>) bias(%bias : tensor<2x2x1x140xf32>) sink_logits(%sinks : tensor<2xf32>) kv_len(%len : tensor<2xi32>)
        outs(%dqi, %dki, %dvi : tensor<2x2x70x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2x1x140x256xbf16>) d_sink_logits(%dsi : tensor<2xf32>) -> tensor<2x2x70x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2xf32>
   return %r#0, %r#1, %r#2, %r#3 : tensor<2x2x70x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2xf32>
@@ -55,7 +55,7 @@ func.func @hidden(%q: tensor<2x2x70x256xbf16>, %k: tensor<2x1x140x256xbf16>, %v:
   %dki = tensor.empty() : tensor<2x1x140x256xbf16>
   %dvi = tensor.empty() : tensor<2x1x140x256xbf16>
   %r:3 = flashattn.attention_backward mask(#flashattn.causal)
-      schedule(<tile_m = 64, tile_n = 48, warps = 8, stages = 2, threads_per_row = 4, dot_type = bf16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>)
+      schedule(<tile_m = 64, tile_n = 48, stages = 2, dot_type = bf16, algorithm = split_dk_dv, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>)
       ins(%q, %k, %v, %o, %lse, %d_o : tensor<2x2x70x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2x2x70x256xbf16>, tensor<2x2x70xf32>, tensor<2x2x70x256xbf16>) kv_len(%len : tensor<2xi32>)
        outs(%dqi, %dki, %dvi : tensor<2x2x70x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2x1x140x256xbf16>) -> tensor<2x2x70x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2x1x140x256xbf16>
   return %r#0, %r#1, %r#2 : tensor<2x2x70x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2x1x140x256xbf16>
@@ -66,7 +66,7 @@ func.func @kept(%q: tensor<1x2x130x256xbf16>, %k: tensor<1x1x200x256xbf16>, %v: 
   %dki = tensor.empty() : tensor<1x1x200x256xbf16>
   %dvi = tensor.empty() : tensor<1x1x200x256xbf16>
   %r:3 = flashattn.attention_backward mask(#flashattn.causal)
-      schedule(<tile_m = 64, tile_n = 48, warps = 8, stages = 2, threads_per_row = 4, dot_type = bf16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>)
+      schedule(<tile_m = 64, tile_n = 48, stages = 2, dot_type = bf16, algorithm = split_dk_dv, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>)
       ins(%q, %k, %v, %o, %lse, %d_o : tensor<1x2x130x256xbf16>, tensor<1x1x200x256xbf16>, tensor<1x1x200x256xbf16>, tensor<1x2x130x256xbf16>, tensor<1x2x130xf32>, tensor<1x2x130x256xbf16>) attn_mask(%attn_mask : tensor<1x1x130x200xi1>)
        outs(%dqi, %dki, %dvi : tensor<1x2x130x256xbf16>, tensor<1x1x200x256xbf16>, tensor<1x1x200x256xbf16>) -> tensor<1x2x130x256xbf16>, tensor<1x1x200x256xbf16>, tensor<1x1x200x256xbf16>
   return %r#0, %r#1, %r#2 : tensor<1x2x130x256xbf16>, tensor<1x1x200x256xbf16>, tensor<1x1x200x256xbf16>
@@ -78,7 +78,7 @@ func.func @capped(%q: tensor<1x2x150x192xf16>, %k: tensor<1x1x90x192xf16>, %v: t
   %dki = tensor.empty() : tensor<1x1x90x192xf16>
   %dvi = tensor.empty() : tensor<1x1x90x192xf16>
   %r:3 = flashattn.attention_backward mask(#flashattn.causal) softcap(8.0)
-      schedule(<tile_m = 64, tile_n = 48, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>)
+      schedule(<tile_m = 64, tile_n = 48, stages = 2, dot_type = f16, algorithm = split_dk_dv, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>)
       ins(%q, %k, %v, %o, %lse, %d_o : tensor<1x2x150x192xf16>, tensor<1x1x90x192xf16>, tensor<1x1x90x192xf16>, tensor<1x2x150x192xf16>, tensor<1x2x150xf32>, tensor<1x2x150x192xf16>)
        outs(%dqi, %dki, %dvi : tensor<1x2x150x192xf16>, tensor<1x1x90x192xf16>, tensor<1x1x90x192xf16>) -> tensor<1x2x150x192xf16>, tensor<1x1x90x192xf16>, tensor<1x1x90x192xf16>
   return %r#0, %r#1, %r#2 : tensor<1x2x150x192xf16>, tensor<1x1x90x192xf16>, tensor<1x1x90x192xf16>

@@ -37,7 +37,7 @@
 func.func @attention(%q: !t, %k: !k, %v: !k) -> !t {
   %init = tensor.empty() : !t
   %o = flashattn.attention
-      schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 15, l2_head_group = 1, lazy_rescale = 1>>)
+      schedule(<tile_m = 64, tile_n = 128, stages = 2, dot_type = f16, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 15, l2_head_group = 1, lazy_rescale = 1>>)
       ins(%q, %k, %v : !t, !k, !k) outs(%init : !t) -> !t
   return %o : !t
 }

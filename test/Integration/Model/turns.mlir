@@ -15,7 +15,7 @@ func.func @causal(%q: tensor<1x4x400x128xbf16>, %k: tensor<1x2x400x128xbf16>, %v
   %dq_init = tensor.empty() : tensor<1x4x400x128xbf16>
   %dk_init = tensor.empty() : tensor<1x2x400x128xbf16>
   %dq, %dk, %dv = flashattn.attention_backward mask(#flashattn.causal) deterministic
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = bf16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 4, dq_reduce_stages = 1>>)
+      schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = bf16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 4, dq_reduce_stages = 1>>)
       ins(%q, %k, %v, %o, %lse, %d_o : tensor<1x4x400x128xbf16>, tensor<1x2x400x128xbf16>, tensor<1x2x400x128xbf16>, tensor<1x4x400x128xbf16>, tensor<1x4x400xf32>, tensor<1x4x400x128xbf16>)
       outs(%dq_init, %dk_init, %dk_init : tensor<1x4x400x128xbf16>, tensor<1x2x400x128xbf16>, tensor<1x2x400x128xbf16>) -> tensor<1x4x400x128xbf16>, tensor<1x2x400x128xbf16>, tensor<1x2x400x128xbf16>
   return %dq, %dk, %dv : tensor<1x4x400x128xbf16>, tensor<1x2x400x128xbf16>, tensor<1x2x400x128xbf16>
@@ -27,7 +27,7 @@ func.func @window(%q: tensor<1x2x500x64xf16>, %k: tensor<1x2x500x64xf16>, %v: te
   %dq_init = tensor.empty() : tensor<1x2x500x64xf16>
   %dk_init = tensor.empty() : tensor<1x2x500x64xf16>
   %dq, %dk, %dv = flashattn.attention_backward mask(#flashattn.window<left = 200, right = 30>) deterministic
-      schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dq_reduce_stages = 2>>)
+      schedule(<tile_m = 128, tile_n = 128, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dq_reduce_stages = 2>>)
       ins(%q, %k, %v, %o, %lse, %d_o : tensor<1x2x500x64xf16>, tensor<1x2x500x64xf16>, tensor<1x2x500x64xf16>, tensor<1x2x500x64xf16>, tensor<1x2x500xf32>, tensor<1x2x500x64xf16>)
       outs(%dq_init, %dk_init, %dk_init : tensor<1x2x500x64xf16>, tensor<1x2x500x64xf16>, tensor<1x2x500x64xf16>) -> tensor<1x2x500x64xf16>, tensor<1x2x500x64xf16>, tensor<1x2x500x64xf16>
   return %dq, %dk, %dv : tensor<1x2x500x64xf16>, tensor<1x2x500x64xf16>, tensor<1x2x500x64xf16>
@@ -39,7 +39,7 @@ func.func @lengths(%q: tensor<3x2x150x128xf16>, %k: tensor<3x1x300x128xf16>, %v:
   %dq_init = tensor.empty() : tensor<3x2x150x128xf16>
   %dk_init = tensor.empty() : tensor<3x1x300x128xf16>
   %dq, %dk, %dv = flashattn.attention_backward deterministic
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dq_reduce_stages = 1>>)
+      schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dq_reduce_stages = 1>>)
       ins(%q, %k, %v, %o, %lse, %d_o : tensor<3x2x150x128xf16>, tensor<3x1x300x128xf16>, tensor<3x1x300x128xf16>, tensor<3x2x150x128xf16>, tensor<3x2x150xf32>, tensor<3x2x150x128xf16>) kv_len(%len : tensor<3xi32>)
       outs(%dq_init, %dk_init, %dk_init : tensor<3x2x150x128xf16>, tensor<3x1x300x128xf16>, tensor<3x1x300x128xf16>) -> tensor<3x2x150x128xf16>, tensor<3x1x300x128xf16>, tensor<3x1x300x128xf16>
   return %dq, %dk, %dv : tensor<3x2x150x128xf16>, tensor<3x1x300x128xf16>, tensor<3x1x300x128xf16>

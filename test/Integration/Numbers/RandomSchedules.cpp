@@ -20,15 +20,21 @@ const DrawnField fields[] = {
     {"tile_m", {"16", "32", "48", "64", "80", "128"}, DrawnField::WithoutRoles},
     {"tile_m", {"64", "128"}, DrawnField::Backward},
     {"tile_n", {"16", "32", "48", "64", "80", "96", "112", "128", "176", "192", "256"}},
-    {"warps", {"1", "2", "4", "8"}, DrawnField::WithoutRoles},
     {"stages", {"1", "2", "3", "4", "5", "8"}},
     {"pack", {"2", "3"}, DrawnField::WithRoles},
     {"splits", {"2", "3", "8", "64"}, DrawnField::Forward},
-    {"q_in_registers", {"false", "true"}, DrawnField::WithoutRoles},
-    {"separate_dk_dv", {"false", "true"}, DrawnField::Backward},
+    {"algorithm",
+     {"separate_dq", "accumulate_dq", "split_dk_dv", "separate_dk_dv"},
+     DrawnField::Backward},
 };
 
-const DrawnField roleFields[] = {
+const DrawnField mmaSyncFields[] = {
+    {"warps", {"1", "2", "4", "8"}},
+    {"q_in_registers", {"false", "true"}},
+};
+
+const DrawnField hopperFields[] = {
+    {"cooperative", {"0", "1"}, DrawnField::Backward},
     {"along", {"query_tile", "head"}, DrawnField::Forward},
     {"registers", {"104", "128", "152", "160", "208", "232", "240"}},
     {"producer_registers", {"24", "32", "40", "48"}},
@@ -44,7 +50,8 @@ const DrawnField roleFields[] = {
     {"q_register_columns", {"0", "16", "64", "256"}, DrawnField::Forward},
 };
 
-static std::string drawText(std::mt19937 &random, bool isWarpSpecialized, bool isBackward) {
+static std::string drawText(std::mt19937 &random, bool isWarpSpecialized, bool hasWarps,
+                            bool isBackward) {
   auto drawOne = [&](const DrawnField &field) {
     StringRef value = field.values[random() % field.values.size()];
     return llvm::formatv("{0} = {1}", field.name, value).str();
@@ -65,10 +72,13 @@ static std::string drawText(std::mt19937 &random, bool isWarpSpecialized, bool i
   };
   SmallVector<std::string> text = draw(fields, 3);
   if (isWarpSpecialized) {
-    std::string roles = llvm::formatv("hopper = <consumers = {0}", 1 + random() % 4);
-    for (const std::string &field : draw(roleFields, 4))
-      roles += ", " + field;
-    text.push_back(roles + ">");
+    std::string hopper = llvm::formatv("mapping = hopper<consumers = {0}", 1 + random() % 4);
+    for (const std::string &field : draw(hopperFields, 4))
+      hopper += ", " + field;
+    text.push_back(hopper + ">");
+  } else if (hasWarps) {
+    if (SmallVector<std::string> mmaSync = draw(mmaSyncFields, 3); !mmaSync.empty())
+      text.push_back("mapping = mma_sync<" + llvm::join(mmaSync, ", ") + ">");
   }
   return llvm::join(text, ", ");
 }
@@ -94,7 +104,8 @@ bool flashattn::drawSchedule(AttentionOpInterface op, const Machine &machine,
   bool mayHaveRoles = machine.hasWarpgroups() && !op.getElementType().isF32() &&
                       !(op.getPageTable() && op.getLeftpadK());
   for (unsigned i = 0; i < kMostDraws; ++i) {
-    std::string text = drawText(random, mayHaveRoles && random() % 8 != 0, backward != nullptr);
+    bool isWarpSpecialized = mayHaveRoles && random() % 8 != 0;
+    std::string text = drawText(random, isWarpSpecialized, !machine.isCPU(), backward != nullptr);
     if (text.empty())
       continue;
     if (backward ? setSchedule(backward, machine, text)

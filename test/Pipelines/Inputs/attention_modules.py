@@ -201,18 +201,19 @@ def gradient_modules():
 
 def pinned_modules():
     """Schedules that the compiler does not choose itself for these."""
-    warps = "tile_m = 64, tile_n = 64, warps = 4, stages = {}, threads_per_row = 4, dot_type = f16"
-    roles = (
-        "hopper = <consumers = {}, along = {}, registers = {}, producer_registers = 32, rescale_threshold = {}, "
+    tiles = "tile_m = 64, tile_n = 64, stages = {}, dot_type = f16, "
+    warps = "mapping = mma_sync<warps = 4>"
+    hopper = (
+        "mapping = hopper<consumers = {}, along = {}, registers = {}, producer_registers = 32, rescale_threshold = {}, "
         "l2_head_group = {}, blocks_per_sm = {}>"
     )
     schedules = {
-        "one stage": warps.format(1),
-        "two stages": warps.format(2),
-        "parts": warps.format(2) + ", splits = 4",
-        "packed": warps.format(2) + ", pack = 8, " + roles.format(1, "query_tile", 128, 1, 1, 3),
-        "consumers of heads": warps.format(3) + ", " + roles.format(2, "head", 216, 4, 4, 1),
-        "consumers of queries": warps.format(2) + ", " + roles.format(3, "query_tile", 160, 1, 8, 1),
+        "one stage": tiles.format(1) + warps,
+        "two stages": tiles.format(2) + warps,
+        "parts": tiles.format(2) + "splits = 4, " + warps,
+        "packed": tiles.format(2) + "pack = 8, " + hopper.format(1, "query_tile", 128, 1, 1, 3),
+        "consumers of heads": tiles.format(3) + hopper.format(2, "head", 216, 4, 4, 1),
+        "consumers of queries": tiles.format(2) + hopper.format(3, "query_tile", 160, 1, 8, 1),
     }
     for name, schedule in schedules.items():
         for mask in ("none", "causal", "narrow sinks"):

@@ -39,9 +39,9 @@ SHAPES = {"none": ("Full", 0), "causal": ("Triangular", 0), "window": ("Banded",
           "narrow values causal": ("Triangular", 0)}
 
 # Heads of a group in one tile's rows, in both layouts.
-PACKED = (" schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4, "
-          "dot_type = ELEMENT, pack = 8, hopper = <consumers = 1, along = query_tile, "
-          "registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 3>>)")
+PACKED = (" schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = ELEMENT, pack = 8, "
+          "mapping = hopper<consumers = 1, along = query_tile, registers = 128, producer_registers = 32, "
+          "rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 3>>)")
 PACKS = {"packed": MASKS["sinks"] + PACKED, "packed bshd": MASKS["sinks"] + " layout(bshd)" + PACKED}
 
 # So few that the keys come in parts.
@@ -75,9 +75,9 @@ SCORES = {
 FIXED = {f"8192 {mask}": MASKS[mask] for mask in ("causal", "window")}
 
 # Programs whose consumers have one of the sums each.
-SPLIT = (" schedule(<tile_m = 64, tile_n = 48, warps = 8, stages = 2, threads_per_row = 4, dot_type = f16, "
-         "hopper = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, "
-         "rescale_threshold = 0, l2_head_group = 4>>)")
+SPLIT = (" schedule(<tile_m = 64, tile_n = 48, stages = 2, dot_type = f16, algorithm = split_dk_dv, "
+         "mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, "
+         "producer_registers = 24, rescale_threshold = 0, l2_head_group = 4>>)")
 SPLITS = {"split": (MASKS["none"] + SPLIT, {}), "split causal": (MASKS["causal"] + SPLIT, {}),
           "split sinks": (MASKS["sinks"] + SPLIT, {}),
           "split attn_mask": (MASKS["causal"] + SPLIT, {"attn_mask": ATTN_MASK}),
@@ -137,8 +137,9 @@ def row_classes(chip):
                and bits[case.element] == row[0] and case.dim <= int(row[1]),
                dict(zip(names, row[2:])))
     for row in table("Ampere", "GRADIENTS"):
-        names = ("tile_m", "tile_n", "warps", "column_warps", "stages", "dq_tile_m", "separate_dk_dv")
+        names = ("tile_m", "tile_n", "warps", "column_warps", "stages", "dq_tile_m", "algorithm")
         fields = dict(zip(names, row[2:]))
+        fields["algorithm"] = re.sub(r"(?<!^)([A-Z])", r"_\1", fields["algorithm"]).lower()
         if fields["dq_tile_m"] in ("0", fields["tile_m"]):
             fields["dq_tile_m"] = "none"
         yield (row, lambda case, row=row: case.op == "gradients" and bits[case.element] == row[0]
@@ -150,7 +151,7 @@ def row_classes(chip):
 
 def row_of(case, text, classes):
     """The number of the row that a case's schedule is of; None for none."""
-    left_out = {"dq_tile_m": "none", "separate_dk_dv": "false", "dynamic_scheduler_max_len": "0", "compact_kv": "0", "min_split_tiles": "2",
+    left_out = {"dq_tile_m": "none", "dynamic_scheduler_max_len": "0", "compact_kv": "0", "min_split_tiles": "2",
                 "small_blocks_per_sm": "0", "q_register_columns": "0"}
     fields = dict(re.findall(r"(\w+) = (\w+)", text))
     # Where sums of rows are products, which take registers, tiles are no wider than this.
@@ -411,8 +412,8 @@ def check_roles(case, chip, schedule, found):
     if "hopper" not in schedule:
         return [f"a schedule without warp specialization: {schedule}"]
     # Where warpgroups share the keys of a program, it makes dq too, unless each has a sum; dk and dv may be apart.
-    shares = "tile_m = 128, " in schedule and "warps = 8" in schedule
-    expected = 1 if shares else 3 if "separate_dk_dv = true" in schedule else 2
+    shares = "algorithm = accumulate_dq" in schedule
+    expected = 1 if shares else 3 if "algorithm = separate_dk_dv" in schedule else 2
     return [] if found == expected else [f"expected {expected} kernels with products but got {found}"]
 
 

@@ -17,7 +17,7 @@ LogicalResult ProjectOp::verify() {
 }
 
 int64_t ProjectOp::getStepDepth(ScheduleAttr schedule) {
-  bool onCPU = schedule.getThreadsPerRow() == 1;
+  bool onCPU = !schedule.getMapping().isOnGPU();
   // As many columns as pay for loading the accumulators. On a GPU, these are a multiple of the 16
   // that mma.sync processes at a time, and fewer in f32, whose operands are kept as two halves and
   // whose sums mma.sync rounds toward zero (A9).

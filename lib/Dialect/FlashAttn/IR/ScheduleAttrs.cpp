@@ -1,4 +1,4 @@
-//===- ScheduleAttrs.cpp - schedules --------------------------------------===//
+//===- ScheduleAttrs.cpp - schedules and mappings -------------------------===//
 
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "mlir/IR/DialectImplementation.h"
@@ -35,11 +35,16 @@ struct FieldPrinter {
     if (value)
       begin(info.name) << (*value ? "true" : "false");
   }
-  void operator()(const FieldInfo &info, const std::optional<HopperFields> &hopper) {
-    if (!hopper)
+  void operator()(const FieldInfo &info, std::optional<BackwardAlgorithm> algorithm) {
+    if (algorithm)
+      begin(info.name) << stringifyBackwardAlgorithm(*algorithm);
+  }
+  void operator()(const FieldInfo &info, const MappingFields &mapping) {
+    begin(info.name) << getMappingName(mapping);
+    if (std::holds_alternative<CPUFields>(mapping))
       return;
-    begin(info.name) << '<';
-    visitHopperFields(*hopper, FieldPrinter{os});
+    os << '<';
+    visitMappingFields(mapping, FieldPrinter{os});
     os << '>';
   }
 };
@@ -80,7 +85,7 @@ struct ScheduleFieldParser {
   }
   static ParseResult addNewName(InFlightDiagnostic error, StringRef word) {
     if (StringRef name = getNewFieldName(word); !name.empty())
-      error << ", which is now named '" << name << "'";
+      error << ", which is now '" << name << "'";
     return error;
   }
   /// Parses the word at the position of a field; "none" if there is no word.
@@ -99,6 +104,17 @@ struct ScheduleFieldParser {
     result = failure(failed(found));
     axis = found.value_or(axis);
   }
+  void operator()(const FieldInfo &info, std::optional<BackwardAlgorithm> &algorithm) {
+    if (!begin(info.name, /*isOptional=*/true))
+      return;
+    llvm::SMLoc location = parser.getCurrentLocation();
+    std::string word = readWord();
+    algorithm = symbolizeBackwardAlgorithm(word);
+    if (!algorithm)
+      result = parser.emitError(location) << "expected algorithm separate_dq, accumulate_dq, "
+                                             "split_dk_dv or separate_dk_dv but got "
+                                          << word;
+  }
   void operator()(const FieldInfo &info, FloatType &type) {
     if (begin(info.name, /*isOptional=*/false))
       result = parser.parseType(type);
@@ -110,19 +126,33 @@ struct ScheduleFieldParser {
     if (!*value)
       result = parser.parseKeyword("false");
   }
-  void operator()(const FieldInfo &info, std::optional<HopperFields> &hopper) {
-    if (!begin(info.name, /*isOptional=*/true))
+  void operator()(const FieldInfo &info, MappingFields &mapping) {
+    if (!begin(info.name, /*isOptional=*/false))
       return;
+    llvm::SMLoc location = parser.getCurrentLocation();
+    std::string name = readWord();
+    std::optional<MappingFields> made = makeMapping(name);
+    if (!made) {
+      result = parser.emitError(location)
+               << "expected mapping cpu, mma_sync or hopper but got " << name;
+      return;
+    }
+    mapping = *made;
+    if (!std::holds_alternative<CPUFields>(mapping))
+      result = parseFields(parser, mapping);
+  }
+  /// Parses the fields of a mapping in angle brackets.
+  static ParseResult parseFields(AsmParser &parser, MappingFields &mapping) {
     ScheduleFieldParser inner{parser};
     inner.result = parser.parseLess();
-    visitHopperFields(hopper.emplace(), inner);
-    result = inner.finish();
+    visitMappingFields(mapping, inner);
+    return inner.finish();
   }
   /// Parses the closing `>`.
   ParseResult finish() {
     if (failed(result))
       return failure();
-    if (!hasComma)
+    if (!hasComma && failed(parser.parseOptionalComma()))
       return parser.parseGreater();
     llvm::SMLoc location = parser.getCurrentLocation();
     std::string word = readWord();
@@ -157,13 +187,16 @@ std::string flashattn::formatFields(const ScheduleFields &fields) {
 
 StringRef mlir::flashattn::getNewFieldName(StringRef old) {
   return llvm::StringSwitch<StringRef>(old)
-      .Case("lanes", "threads_per_row")
+      .Cases({"lanes", "threads_per_row"}, "mapping")
+      .Case("warps", "mapping = mma_sync<warps = ...>")
+      .Case("column_warps", "mapping = mma_sync<column_warps = ...>")
+      .Cases({"queries_in_registers", "q_in_registers"}, "mapping = mma_sync<q_in_registers = ...>")
+      .Cases({"roles", "hopper"}, "mapping = hopper<...>")
+      .Cases({"narrow_blocks", "small_blocks_per_sm"},
+             "mapping = hopper<small_blocks_per_sm = ...>")
+      .Cases({"apart", "separate_dk_dv"}, "algorithm = separate_dk_dv")
       .Case("min_part_tiles", "min_split_tiles")
-      .Case("narrow_blocks", "small_blocks_per_sm")
       .Case("tile_q", "dq_tile_m")
-      .Case("queries_in_registers", "q_in_registers")
-      .Case("apart", "separate_dk_dv")
-      .Case("roles", "hopper")
       .Case("rescale", "rescale_threshold")
       .Case("section", "l2_head_group")
       .Case("blocks", "blocks_per_sm")
@@ -177,34 +210,147 @@ StringRef mlir::flashattn::getNewFieldName(StringRef old) {
       .Default("");
 }
 
+StringRef flashattn::getMappingName(const MappingFields &mapping) {
+  return std::holds_alternative<CPUFields>(mapping)       ? "cpu"
+         : std::holds_alternative<MmaSyncFields>(mapping) ? "mma_sync"
+                                                          : "hopper";
+}
+
+std::optional<MappingFields> flashattn::makeMapping(StringRef name) {
+  for (MappingFields made :
+       {MappingFields(CPUFields()), MappingFields(MmaSyncFields()), MappingFields(HopperFields())})
+    if (getMappingName(made) == name)
+      return made;
+  return std::nullopt;
+}
+
+bool MmaSyncFields::operator==(const MmaSyncFields &o) const {
+  auto tie = [](const MmaSyncFields &f) {
+    return std::tie(f.warps, f.columnWarps, f.qInRegisters);
+  };
+  return tie(*this) == tie(o);
+}
+
 bool HopperFields::operator==(const HopperFields &o) const {
   auto tie = [](const HopperFields &f) {
-    return std::tie(f.consumers, f.along, f.registers, f.producerRegisters, f.rescaleThreshold,
-                    f.l2HeadGroup, f.blocksPerSM, f.qStages, f.lazyRescale,
-                    f.dynamicSchedulerMaxLen, f.dqReduceStages, f.compactKV, f.prefetchKiBPerSM,
-                    f.qRegisterColumns);
+    return std::tie(f.consumers, f.cooperative, f.along, f.registers, f.producerRegisters,
+                    f.rescaleThreshold, f.l2HeadGroup, f.blocksPerSM, f.smallBlocksPerSM, f.qStages,
+                    f.lazyRescale, f.dynamicSchedulerMaxLen, f.dqReduceStages, f.compactKV,
+                    f.prefetchKiBPerSM, f.qRegisterColumns);
   };
   return tie(*this) == tie(o);
 }
 
 bool ScheduleFields::operator==(const ScheduleFields &o) const {
   auto tie = [](const ScheduleFields &f) {
-    return std::tie(f.tileM, f.tileN, f.warps, f.stages, f.threadsPerRow, f.dotType, f.pack,
-                    f.splits, f.minSplitTiles, f.smallBlocksPerSM, f.dqTileM, f.columnWarps,
-                    f.qInRegisters, f.separateDkDv, f.hopper);
+    return std::tie(f.tileM, f.tileN, f.stages, f.dotType, f.pack, f.splits, f.minSplitTiles,
+                    f.dqTileM, f.algorithm, f.mapping);
   };
   return tie(*this) == tie(o);
 }
 
-HopperFields HopperAttr::getFields() const {
-  return {getConsumers(),        getAlong(),
-          getRegisters(),        getProducerRegisters(),
-          getRescaleThreshold(), getL2HeadGroup(),
-          getBlocksPerSM(),      getQStages(),
-          getLazyRescale(),      getDynamicSchedulerMaxLen(),
-          getDqReduceStages(),   getCompactKV(),
-          getPrefetchKiBPerSM(), getQRegisterColumns()};
+MappingAttrInterface ScheduleFields::getMapping(MLIRContext *context) const {
+  if (const MmaSyncFields *mmaSync = getMmaSync())
+    return MmaSyncAttr::get(context, *mmaSync);
+  if (const HopperFields *hopper = getHopper())
+    return HopperAttr::get(context, *hopper);
+  return CPUAttr::get(context);
 }
+
+//===----------------------------------------------------------------------===//
+// CPU
+//===----------------------------------------------------------------------===//
+
+int64_t CPUAttr::getWarps() const { return 1; }
+int64_t CPUAttr::getThreadsPerRow() const { return 1; }
+int64_t CPUAttr::padColumns(int64_t columns) const { return std::max<int64_t>(columns, 2); }
+bool CPUAttr::isOnGPU() const { return false; }
+
+//===----------------------------------------------------------------------===//
+// mma.sync
+//===----------------------------------------------------------------------===//
+
+/// Threads that share a row of an `mma.sync` or `wgmma` accumulator, and the columns of a product.
+static constexpr int64_t kQuad = 4, kProductColumns = 16;
+
+MmaSyncFields MmaSyncAttr::getFields() const {
+  return {getWarps(), getColumnWarps(), getQInRegisters()};
+}
+
+int64_t MmaSyncAttr::getThreadsPerRow() const { return kQuad; }
+int64_t MmaSyncAttr::padColumns(int64_t columns) const {
+  return llvm::alignTo(columns, kProductColumns);
+}
+
+/// Parses the fields of `#flashattn.mma_sync` or `#flashattn.hopper`.
+template <typename AttrT, typename Fields> static Attribute parseMapping(AsmParser &parser) {
+  MappingFields fields = Fields();
+  if (ScheduleFieldParser::parseFields(parser, fields))
+    return {};
+  return AttrT::getChecked([&] { return parser.emitError(parser.getNameLoc()); },
+                           parser.getContext(), std::get<Fields>(fields));
+}
+
+static void printMapping(AsmPrinter &printer, const MappingFields &fields) {
+  printer << '<';
+  visitMappingFields(fields, FieldPrinter{printer.getStream()});
+  printer << '>';
+}
+
+Attribute MmaSyncAttr::parse(AsmParser &parser, Type) {
+  return parseMapping<MmaSyncAttr, MmaSyncFields>(parser);
+}
+
+void MmaSyncAttr::print(AsmPrinter &printer) const { printMapping(printer, getFields()); }
+
+LogicalResult MmaSyncAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t warps,
+                                  int64_t columnWarps, std::optional<bool> qInRegisters) {
+  MmaSyncFields fields{warps, columnWarps, qInRegisters};
+  FieldVerifier verifier{emitError};
+  visitMmaSyncFields(fields, verifier);
+  if (failed(verifier.result))
+    return failure();
+  if (!llvm::isPowerOf2_64(columnWarps))
+    return emitError() << "expected schedule field 'column_warps' to be a power of 2 but got "
+                       << columnWarps;
+  if (warps % columnWarps != 0)
+    return emitError() << "expected schedule field 'warps' to be a multiple of 'column_warps', "
+                       << columnWarps << ", but got " << warps;
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Hopper
+//===----------------------------------------------------------------------===//
+
+HopperFields HopperAttr::getFields() const {
+  return {getConsumers(),       getCooperative(),       getAlong(),
+          getRegisters(),       getProducerRegisters(), getRescaleThreshold(),
+          getL2HeadGroup(),     getBlocksPerSM(),       getSmallBlocksPerSM(),
+          getQStages(),         getLazyRescale(),       getDynamicSchedulerMaxLen(),
+          getDqReduceStages(),  getCompactKV(),         getPrefetchKiBPerSM(),
+          getQRegisterColumns()};
+}
+
+int64_t HopperAttr::getWarps() const {
+  constexpr int64_t kWarpsOfGroup = 4;
+  return isCooperative() ? kWarpsOfGroup * getConsumers() : kWarpsOfGroup;
+}
+
+int64_t HopperAttr::getThreadsPerRow() const { return kQuad; }
+int64_t HopperAttr::padColumns(int64_t columns) const {
+  return llvm::alignTo(columns, kProductColumns);
+}
+int64_t HopperAttr::getLag() const { return 1; }
+std::optional<int64_t> HopperAttr::getThresholdOfRescale() const { return getRescaleThreshold(); }
+bool HopperAttr::rescalesLazily() const { return getLazyRescale() != 0; }
+bool HopperAttr::loadsKeyValuesAhead() const { return true; }
+bool HopperAttr::mayRunWithoutTile() const { return true; }
+bool HopperAttr::hasRegistersForBases() const { return false; }
+bool HopperAttr::keepsRowLimits() const { return true; }
+bool HopperAttr::hidesPairsAtOnce() const { return true; }
+bool HopperAttr::addsByBulkCopy() const { return true; }
+bool HopperAttr::hasSpaceForWideTiles() const { return true; }
 
 HopperAttr HopperAttr::withoutDynamicScheduler(int64_t l2HeadGroup) const {
   HopperFields fields = getFields();
@@ -215,34 +361,25 @@ HopperAttr HopperAttr::withoutDynamicScheduler(int64_t l2HeadGroup) const {
 }
 
 Attribute HopperAttr::parse(AsmParser &parser, Type) {
-  HopperFields fields;
-  ScheduleFieldParser visitor{parser};
-  visitor.result = parser.parseLess();
-  visitHopperFields(fields, visitor);
-  if (visitor.finish())
-    return {};
-  return getChecked([&] { return parser.emitError(parser.getNameLoc()); }, parser.getContext(),
-                    fields);
+  return parseMapping<HopperAttr, HopperFields>(parser);
 }
 
-void HopperAttr::print(AsmPrinter &printer) const {
-  HopperFields fields = getFields();
-  printer << '<';
-  visitHopperFields(fields, FieldPrinter{printer.getStream()});
-  printer << '>';
-}
+void HopperAttr::print(AsmPrinter &printer) const { printMapping(printer, getFields()); }
 
 LogicalResult HopperAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t consumers,
-                                 ProgramAxis along, int64_t registers, int64_t producerRegisters,
-                                 int64_t rescaleThreshold, int64_t l2HeadGroup, int64_t blocksPerSM,
+                                 int64_t cooperative, ProgramAxis along, int64_t registers,
+                                 int64_t producerRegisters, int64_t rescaleThreshold,
+                                 int64_t l2HeadGroup, int64_t blocksPerSM, int64_t smallBlocksPerSM,
                                  int64_t qStages, int64_t lazyRescale,
                                  int64_t dynamicSchedulerMaxLen, int64_t dqReduceStages,
                                  int64_t compactKV, int64_t prefetchKiBPerSM,
                                  int64_t qRegisterColumns) {
-  HopperFields fields{
-      consumers,      along,       registers,        producerRegisters, rescaleThreshold,
-      l2HeadGroup,    blocksPerSM, qStages,          lazyRescale,       dynamicSchedulerMaxLen,
-      dqReduceStages, compactKV,   prefetchKiBPerSM, qRegisterColumns};
+  HopperFields fields{consumers,       cooperative,       along,
+                      registers,       producerRegisters, rescaleThreshold,
+                      l2HeadGroup,     blocksPerSM,       smallBlocksPerSM,
+                      qStages,         lazyRescale,       dynamicSchedulerMaxLen,
+                      dqReduceStages,  compactKV,         prefetchKiBPerSM,
+                      qRegisterColumns};
   FieldVerifier verifier{emitError};
   visitHopperFields(fields, verifier);
   if (failed(verifier.result))
@@ -256,41 +393,54 @@ LogicalResult HopperAttr::verify(function_ref<InFlightDiagnostic()> emitError, i
     return emitError() << "expected schedule field 'q_register_columns' to be a multiple of 16, "
                           "the depth of a wgmma, but got "
                        << qRegisterColumns;
+  if (cooperative && consumers < 2)
+    return emitError() << "expected schedule field 'consumers' to be at least 2 with 'cooperative' "
+                          "but got "
+                       << consumers;
   if (along != ProgramAxis::QueryTile && along != ProgramAxis::Head)
     return emitError() << "expected schedule field 'along' to be query_tile or head but got "
                        << stringifyProgramAxis(along);
   return success();
 }
 
+//===----------------------------------------------------------------------===//
+// Schedules
+//===----------------------------------------------------------------------===//
+
 ScheduleAttr ScheduleAttr::getVerified(function_ref<InFlightDiagnostic()> emitError,
                                        MLIRContext *context, const ScheduleFields &fields) {
-  if (fields.hopper && !HopperAttr::getChecked(emitError, context, *fields.hopper))
+  const HopperFields *hopper = fields.getHopper();
+  const MmaSyncFields *mmaSync = fields.getMmaSync();
+  if ((hopper && !HopperAttr::getChecked(emitError, context, *hopper)) ||
+      (mmaSync && !MmaSyncAttr::getChecked(emitError, context, *mmaSync)))
     return {};
   return getChecked(emitError, context, fields);
 }
 
 ScheduleFields ScheduleAttr::getFields() const {
-  std::optional<HopperFields> hopper;
+  MappingFields mapping;
   if (getHopper())
-    hopper = getHopper().getFields();
-  return {
-      getTileM(),   getTileN(),       getWarps(),        getStages(),        getThreadsPerRow(),
-      getDotType(), getPack(),        getSplits(),       getMinSplitTiles(), getSmallBlocksPerSM(),
-      getDqTileM(), getColumnWarps(), getQInRegisters(), getSeparateDkDv(),  hopper};
+    mapping = getHopper().getFields();
+  else if (getMmaSync())
+    mapping = getMmaSync().getFields();
+  return {getTileM(),  getTileN(),         getStages(),  getDotType(),   getPack(),
+          getSplits(), getMinSplitTiles(), getDqTileM(), getAlgorithm(), mapping};
 }
 
 ScheduleAttr ScheduleAttr::withHopper(HopperAttr hopper) const {
   ScheduleFields fields = getFields();
-  fields.hopper = hopper.getFields();
+  fields.mapping = hopper.getFields();
   return get(getContext(), fields);
 }
 
 ScheduleAttr ScheduleAttr::withoutHopper() const {
   ScheduleFields fields = getFields();
-  fields.hopper.reset();
-  fields.warps = getWarpsOfRows();
-  fields.columnWarps = 1;
-  fields.smallBlocksPerSM = 0;
+  if (!fields.isOnCPU()) {
+    MmaSyncFields mmaSync;
+    mmaSync.warps = getWarpsOfRows();
+    mmaSync.qInRegisters = getQInRegisters();
+    fields.mapping = mmaSync;
+  }
   fields.stages = std::min<int64_t>(fields.stages, 2);
   return get(getContext(), fields);
 }
@@ -300,7 +450,8 @@ ScheduleAttr ScheduleAttr::withSplits(int64_t splits) const {
   fields.splits = splits;
   if (splits == 1) {
     fields.minSplitTiles = ScheduleFields().minSplitTiles;
-    fields.smallBlocksPerSM = 0;
+    if (HopperFields *hopper = fields.getHopper())
+      hopper->smallBlocksPerSM = 0;
   }
   return get(getContext(), fields);
 }
@@ -310,7 +461,7 @@ ScheduleAttr ScheduleAttr::withSmallBlocks() const {
   // kMost are the limits of a thread; the target decides whether the registers suffice.
   constexpr int64_t kEach = 8, kProducer = 40, kLeast = 24, kMost = 248;
   ScheduleFields fields = withSplits(1).getFields();
-  HopperFields &hopper = *fields.hopper;
+  HopperFields &hopper = *fields.getHopper();
   // Registers of a consumer plus a producer thread. At launch each has half, a multiple of 8.
   int64_t all = hopper.blocksPerSM * (hopper.registers + hopper.producerRegisters);
   int64_t given = all / getSmallBlocksPerSM() / (2 * kEach) * (2 * kEach);
@@ -347,32 +498,12 @@ int64_t ScheduleAttr::countProgramsPerBlock(ProgramAxis axis) const {
   return isWarpSpecialized() && getHopper().getAlong() == axis ? getConsumers() : 1;
 }
 
-std::optional<int64_t> ScheduleAttr::getRescaleThreshold() const {
-  if (!isWarpSpecialized())
-    return std::nullopt;
-  return getHopper().getRescaleThreshold();
-}
-
-bool ScheduleAttr::rescalesLazily() const {
-  return isWarpSpecialized() && getHopper().getLazyRescale() != 0;
-}
-
 bool ScheduleAttr::hasReduceWarps() const {
   return isWarpSpecialized() && getHopper().getDqReduceStages() != 0;
 }
 
 bool ScheduleAttr::beginsWithDeltas() const {
   return isWarpSpecialized() && addsQueries() && getTileN() == getTileM();
-}
-
-bool ScheduleAttr::sharesProgram() const {
-  constexpr int64_t kWarpsOfGroup = 4;
-  return getHopper() && getWarps() > kWarpsOfGroup;
-}
-
-bool ScheduleAttr::splitsSums() const {
-  constexpr int64_t kRowsOfWarp = 16;
-  return sharesProgram() && getTileM() < kRowsOfWarp * getWarps();
 }
 
 int64_t ScheduleAttr::getWarpsOfRows() const {
@@ -386,8 +517,12 @@ int64_t ScheduleAttr::countColumnParts() const {
 
 ScheduleAttr ScheduleAttr::forQueryTiles() const {
   ScheduleFields fields = getFields();
-  fields.warps = getWarpsOfRows();
-  fields.columnWarps = 1;
+  if (MmaSyncFields *mmaSync = fields.getMmaSync())
+    mmaSync->columnWarps = 1;
+  if (splitsSums()) {
+    fields.algorithm = BackwardAlgorithm::SeparateDq;
+    fields.getHopper()->cooperative = 0;
+  }
   if (fields.dqTileM)
     fields.tileM = std::exchange(fields.dqTileM, 0);
   return get(getContext(), fields);
@@ -402,21 +537,21 @@ int64_t ScheduleAttr::getVisitedKeys() const {
 ScheduleAttr ScheduleAttr::forWideSteps() const {
   constexpr int64_t kWide = 64, kStages = 2;
   ScheduleFields fields = getFields();
-  bool hasSpace =
-      splitsSums() || compactsKV() || (getHopper() && getSeparateDkDv().value_or(false));
+  bool hasSpace = splitsSums() || compactsKV() || (isWarpSpecialized() && separatesDkDv());
   if (compactsKV()) {
     fields.pack = 1;
-    fields.hopper->compactKV = fields.hopper->dynamicSchedulerMaxLen = 0;
-    fields.hopper->qStages = 1;
+    HopperFields &hopper = *fields.getHopper();
+    hopper.compactKV = hopper.dynamicSchedulerMaxLen = 0;
+    hopper.qStages = 1;
     // Two accumulators fit if at most two blocks share the registers of all blocks.
-    if (int64_t all = fields.hopper->blocksPerSM; all > 2) {
+    if (int64_t all = hopper.blocksPerSM; all > 2) {
       auto share = [&](int64_t &registers) {
         constexpr int64_t kUnit = 8, kMost = 256; // limits of the schedule's fields
         registers = std::min(kMost, registers * all / 2 / kUnit * kUnit);
       };
-      fields.hopper->blocksPerSM = 2;
-      share(fields.hopper->registers);
-      share(fields.hopper->producerRegisters);
+      hopper.blocksPerSM = 2;
+      share(hopper.registers);
+      share(hopper.producerRegisters);
     }
   }
   if (hasSpace && fields.tileN < kWide) {
@@ -427,12 +562,27 @@ ScheduleAttr ScheduleAttr::forWideSteps() const {
   return get(getContext(), fields);
 }
 
-bool ScheduleAttr::addsQueries() const {
-  if (getHopper())
-    return sharesProgram() && !splitsSums();
-  constexpr int64_t kFewestKeys = 128;
-  return getThreadsPerRow() > 1 && getTileM() >= kFewestKeys && !getDqTileM() &&
-         !getSeparateDkDv().value_or(false) && !getDotType().isF32();
+ScheduleAttr ScheduleAttr::forBiasElements(int64_t d, int64_t dv) const {
+  if (!isWarpSpecialized())
+    return {};
+  // Two warpgroups share a tile, of which a thread holds scores, dP and a sum. Programs are short,
+  // with one step per pair of batch and head that they sum, so that blocks are persistent and
+  // prefetch the tiles of the next program. Two stages take 213 KB with D = Dv = 128, and one stage
+  // as much with 256; in shared memory, columns are whole panels of 64.
+  constexpr int64_t kConsumers = 2, kRows = 64, kTwoStages = 256, kPanel = 64;
+  HopperFields hopper;
+  hopper.consumers = kConsumers;
+  hopper.cooperative = 1;
+  hopper.registers = 224;
+  hopper.producerRegisters = 56;
+  hopper.qStages = 2;
+  ScheduleFields fields;
+  fields.tileM = kConsumers * kRows;
+  fields.tileN = kRows;
+  fields.stages = llvm::alignTo(d, kPanel) + llvm::alignTo(dv, kPanel) <= kTwoStages ? 2 : 1;
+  fields.dotType = getDotType();
+  fields.mapping = hopper;
+  return get(getContext(), fields);
 }
 
 Attribute ScheduleAttr::parse(AsmParser &parser, Type) {
@@ -451,61 +601,45 @@ void ScheduleAttr::print(AsmPrinter &printer) const {
 }
 
 LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t tileM,
-                                   int64_t tileN, int64_t warps, int64_t stages,
-                                   int64_t threadsPerRow, FloatType dotType, int64_t pack,
-                                   int64_t splits, int64_t minSplitTiles, int64_t smallBlocksPerSM,
-                                   int64_t dqTileM, int64_t columnWarps,
-                                   std::optional<bool> qInRegisters,
-                                   std::optional<bool> separateDkDv, HopperAttr hopper) {
-  ScheduleFields fields{tileM,
-                        tileN,
-                        warps,
-                        stages,
-                        threadsPerRow,
-                        dotType,
-                        pack,
-                        splits,
-                        minSplitTiles,
-                        smallBlocksPerSM,
-                        dqTileM,
-                        columnWarps,
-                        qInRegisters,
-                        separateDkDv,
-                        /*hopper=*/std::nullopt};
+                                   int64_t tileN, int64_t stages, FloatType dotType, int64_t pack,
+                                   int64_t splits, int64_t minSplitTiles, int64_t dqTileM,
+                                   std::optional<BackwardAlgorithm> algorithm,
+                                   MappingAttrInterface mapping) {
+  ScheduleFields fields{tileM,  tileN,         stages,  dotType,   pack,
+                        splits, minSplitTiles, dqTileM, algorithm, CPUFields()};
   FieldVerifier verifier{emitError};
   visitScheduleFields(fields, verifier);
   if (failed(verifier.result))
     return failure();
+  int64_t threadsPerRow = mapping.getThreadsPerRow();
   if (tileM % pack != 0)
     return emitError() << "expected schedule field 'tile_m' to be a multiple of 'pack', " << pack
                        << ", but got " << tileM;
   if (tileN % threadsPerRow != 0)
-    return emitError() << "expected schedule field 'tile_n' to be a multiple of 'threads_per_row', "
-                       << threadsPerRow << ", but got " << tileN;
+    return emitError() << "expected schedule field 'tile_n' to be a multiple of " << threadsPerRow
+                       << ", the threads that share a row, but got " << tileN;
   if (getTypeName(dotType).empty())
     return emitError() << "expected schedule field 'dot_type' to be f16, bf16 or f32 but got "
                        << dotType;
   if (splits == 1 && minSplitTiles != ScheduleFields().minSplitTiles)
     return emitError() << "expected no schedule field 'min_split_tiles' without splits but got "
                        << minSplitTiles;
-  if (smallBlocksPerSM != 0 && (splits == 1 || !hopper || hopper.getConsumers() != 1))
+  auto hopper = dyn_cast<HopperAttr>(mapping);
+  bool isShared =
+      algorithm == BackwardAlgorithm::AccumulateDq || algorithm == BackwardAlgorithm::SplitDkDv;
+  if (algorithm == BackwardAlgorithm::SplitDkDv && !hopper)
+    return emitError() << "expected mapping 'hopper' with algorithm split_dk_dv but got "
+                       << mapping;
+  if (hopper && isShared && !hopper.isCooperative())
+    return emitError() << "expected schedule field 'cooperative' 1 with algorithm "
+                       << stringifyBackwardAlgorithm(*algorithm) << " but got 0";
+  int64_t smallBlocksPerSM = hopper ? hopper.getSmallBlocksPerSM() : 0;
+  if (smallBlocksPerSM != 0 && (splits == 1 || hopper.getConsumers() != 1))
     return emitError() << "expected no schedule field 'small_blocks_per_sm' unless 'splits' is "
                           "above 1 and 'consumers' is 1 but got "
                        << smallBlocksPerSM;
   if (smallBlocksPerSM != 0 && tileN % (2 * threadsPerRow) != 0)
-    return emitError()
-           << "expected schedule field 'tile_n' to be a multiple of twice 'threads_per_row', "
-           << 2 * threadsPerRow << ", with 'small_blocks_per_sm' but got " << tileN;
-  if (hopper && qInRegisters)
-    return emitError() << "expected no schedule field 'q_in_registers' with 'hopper' but got both";
-  if (!llvm::isPowerOf2_64(columnWarps))
-    return emitError() << "expected schedule field 'column_warps' to be a power of 2 but got "
-                       << columnWarps;
-  if (warps % columnWarps != 0)
-    return emitError() << "expected schedule field 'warps' to be a multiple of 'column_warps', "
-                       << columnWarps << ", but got " << warps;
-  if (hopper && columnWarps != 1)
-    return emitError() << "expected schedule field 'column_warps' to be 1 with 'hopper' but got "
-                       << columnWarps;
+    return emitError() << "expected schedule field 'tile_n' to be a multiple of "
+                       << 2 * threadsPerRow << " with 'small_blocks_per_sm' but got " << tileN;
   return success();
 }

@@ -49,7 +49,8 @@ Value BackwardBuilder::hideMissingKeys(Value rows, const Sequence &sequence, Val
 
 /// Returns the key tiles that several programs share, if sums may be added in any order.
 std::optional<KeyParts> BackwardBuilder::findParts() {
-  bool canAdd = schedule.isWarpSpecialized() && (schedule.addsQueries() || schedule.compactsKV());
+  bool canAdd =
+      schedule.getMapping().addsByBulkCopy() && (schedule.addsQueries() || schedule.compactsKV());
   if (!canAdd || op.getAttnMask() || op.getDeterministic())
     return std::nullopt;
   ScheduleAttr own = schedule;
@@ -360,7 +361,9 @@ void BackwardBuilder::buildQueryTile(const QuerySums &sums, const QueryTiles &of
 ScheduleAttr BackwardBuilder::getSumSchedule(int64_t rows) const {
   ScheduleFields fields = schedule.withoutHopper().getFields();
   fields.tileM = rows;
-  fields.warps = rows / 16;
+  fields.algorithm.reset();
+  if (MmaSyncFields *mmaSync = fields.getMmaSync())
+    mmaSync->warps = rows / 16;
   return ScheduleAttr::get(b.getContext(), fields);
 }
 
@@ -427,7 +430,7 @@ void BackwardBuilder::useSchedule(ScheduleAttr of) {
 
 void BackwardBuilder::build() {
   ScheduleAttr own = schedule;
-  bool isApart = schedule.getSeparateDkDv().value_or(false);
+  bool isApart = schedule.separatesDkDv();
   // Programs for dk and for dv use the same lists.
   bool shareLists = isApart && TileLists::areUsed(op, TileAxis::Queries);
   ScheduleAttr wide = shareLists ? own : own.forWideSteps(), ofQueries = own.forQueryTiles();
@@ -452,7 +455,7 @@ void BackwardBuilder::build() {
   };
   QuerySums sums(b, op, operands, getAdding(), /*negates=*/schedule.beginsWithDeltas(),
                  parts ? parts->getSums() : Value(), findFirst, countedQueries);
-  bool isRepeated = schedule.isWarpSpecialized();
+  bool isRepeated = !schedule.getMapping().hasRegistersForBases();
   if (!isRepeated)
     buildLargeRows(b, op, operands, sums, countedQueries);
   useSchedule(wide);

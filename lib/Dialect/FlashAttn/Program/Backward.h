@@ -84,7 +84,7 @@ private:
   }
   /// Returns the number of adjacent elements of a thread that are added together: 4 by bulk copies,
   /// otherwise 1.
-  int64_t getAdjacent() const { return schedule.isWarpSpecialized() ? 4 : 1; }
+  int64_t getAdjacent() const { return schedule.getMapping().addsByBulkCopy() ? 4 : 1; }
   Value hideMissingKeys(Value rows, const Sequence &sequence, Value firstKey) const;
   /// Returns the f32 `sum` times `factor`, in the operands' type.
   Value finish(Value sum, const Factor &factor) const;

@@ -31,11 +31,12 @@ public:
     // Many small programs, because there is little work and each program iterates in order.
     ScheduleFields fields = op.getScheduleAttr().withoutHopper().getFields();
     fields.stages = 1;
+    fields.algorithm.reset();
     fields.tileN = std::max(fields.tileM, fields.tileN);
-    if (fields.threadsPerRow > 1) {
+    if (MmaSyncFields *mmaSync = fields.getMmaSync()) {
       fields.tileN = std::gcd<int64_t>(fields.tileM, 64);
       fields.tileM = 16;
-      fields.warps = 1;
+      mmaSync->warps = 1;
     }
     small = ScheduleAttr::get(b.getContext(), fields);
   }
@@ -112,8 +113,8 @@ public:
                       const QuerySums &sums, bool repeats = false);
 
   void build();
-  /// Whether its programs have warp specialization.
-  bool isWarpSpecialized() const { return schedule.isWarpSpecialized(); }
+  /// Whether its programs use the bases of large rows.
+  bool usesBases() const { return schedule.getMapping().hasRegistersForBases(); }
 
 private:
   bool isSame(unsigned dim) const {
@@ -151,36 +152,16 @@ private:
 
 } // namespace
 
-/// Returns the schedule of programs that compute elements, if the op's schedule has warp
-/// specialization. Two warpgroups share a tile, of which a thread holds scores, dP and a sum.
-/// Programs are short, with one step per pair of batch and head that they sum, so that blocks are
-/// persistent and prefetch the tiles of the next program. Two stages take 213 KB with D = Dv = 128,
-/// and one stage as much with 256; in shared memory, columns are whole panels of 64.
-static ScheduleAttr getElementSchedule(AttentionBackwardOp op) {
-  constexpr int64_t kConsumers = 2, kWarps = 4, kRows = 64, kTwoStages = 256, kPanel = 64;
-  ScheduleFields fields = getScheduleBeside(op).getFields();
-  fields.tileM = kConsumers * kRows;
-  fields.tileN = kRows;
-  fields.warps = kConsumers * kWarps;
-  int64_t columns = llvm::alignTo(op.getD(), kPanel) + llvm::alignTo(op.getDv(), kPanel);
-  fields.stages = columns <= kTwoStages ? 2 : 1;
-  fields.hopper = HopperFields();
-  fields.hopper->consumers = kConsumers;
-  fields.hopper->registers = 224;
-  fields.hopper->producerRegisters = 56;
-  fields.hopper->qStages = 2;
-  return ScheduleAttr::get(op.getContext(), fields);
-}
-
 BiasGradientBuilder::BiasGradientBuilder(OpBuilder &b, AttentionBackwardOp op,
                                          const Operands &operands, const QuerySums &sums,
                                          bool repeats)
     : RowSumBuilder(b, op), op(op), operands(operands), sums(sums), sizes(operands.getSizes()),
       repeats(repeats), all(operands.getAll()), countedKeys(operands, TileAxis::Keys, all) {
   bool ofElements = !isSame(2) && !isSame(3);
-  schedule = ofElements && op.getScheduleAttr().isWarpSpecialized() && !repeats
-                 ? getElementSchedule(op)
-                 : getScheduleBeside(op);
+  if (ofElements && !repeats)
+    schedule = op.getScheduleAttr().forBiasElements(op.getD(), op.getDv());
+  if (!schedule)
+    schedule = getScheduleBeside(op);
   op.setScheduleAttr(schedule); // read by the score builders
   rows = schedule.getTileM();
   columns = schedule.getTileN();
@@ -439,7 +420,7 @@ void mlir::flashattn::buildBiasGradient(OpBuilder &b, AttentionBackwardOp op,
   ScheduleAttr own = op.getScheduleAttr();
   BiasGradientBuilder builder(b, op, operands, sums);
   builder.build();
-  if (!builder.isWarpSpecialized())
+  if (builder.usesBases())
     return;
   op.setScheduleAttr(own);
   BiasGradientBuilder(b, op, operands, sums, /*repeats=*/true).build();

@@ -92,8 +92,8 @@ void ForwardBuilder::buildWithoutSplits(Value programs) {
   if (op.getInvariant())
     return;
   // With `attn_mask`, a kernel for lists would cost more than a merge. With packed heads, only a
-  // merge applies sinks. On the CPU, where a row has one lane, a merge is a loop, not a launch.
-  if (schedule.getThreadsPerRow() == 1 || op.getAttnMask() ||
+  // merge applies sinks. On the CPU, a merge is a loop, not a launch.
+  if (!schedule.getMapping().isOnGPU() || op.getAttnMask() ||
       (op.getSinkLogits() && schedule.getPack() > 1))
     return;
   Value isOne = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, parts, index(1));
@@ -298,7 +298,7 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
   StageOp::create(b, loc);
   Value shaped = scores.shape(products, {sequence, at.head, at.tile, tile, position, key, keyRows});
   SmallVector<Value> factors;
-  if (schedule.rescalesLazily())
+  if (schedule.getMapping().rescalesLazily())
     factors = {q, k};
   Value p = softmax.step(inner, shaped, factors, [&](ValueRange factors) {
     return scores.multiply(factors.front(), factors.back());
@@ -387,9 +387,8 @@ ProgramOp ForwardBuilder::build() {
     makeSplits(mul(mul(sizes.batches, heads), tiles));
     tiles = mul(tiles, parts);
   }
-  // The producer loads values of each key with the tiles of V, so that consumers need not wait for
-  // them.
-  operands.makeRanges(all, positions, schedule.getTileN(), schedule.isWarpSpecialized());
+  operands.makeRanges(all, positions, schedule.getTileN(),
+                      /*copiesKeys=*/schedule.getMapping().loadsKeyValuesAhead());
   // Splits are for few queries, for which another kernel costs more than it saves.
   if (schedule.getSplits() == 1 && TileLists::areUsed(op, TileAxis::Keys))
     makeLists(heads, tiles);

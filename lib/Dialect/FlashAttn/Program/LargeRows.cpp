@@ -140,17 +140,14 @@ ScheduleAttr mlir::flashattn::getScheduleBeside(AttentionBackwardOp op) {
   ScheduleFields fields = op.getScheduleAttr().withoutHopper().getFields();
   fields.stages = fields.pack = 1;
   fields.dqTileM = 0;
-  fields.separateDkDv.reset();
-  if (fields.threadsPerRow > 1) {
-    // Wider tiles read less for each pair. If the op has warp specialization, shared memory has
-    // space for two programs with these tiles.
-    int64_t widest =
-        std::max(op.getD(), op.getDv()) <= (op.getScheduleAttr().isWarpSpecialized() ? 128 : 64)
-            ? 64
-            : 32;
+  fields.algorithm = BackwardAlgorithm::SeparateDq;
+  if (MmaSyncFields *mmaSync = fields.getMmaSync()) {
+    // Wider tiles read less for each pair.
+    bool hasSpace = op.getScheduleAttr().getMapping().hasSpaceForWideTiles();
+    int64_t widest = std::max(op.getD(), op.getDv()) <= (hasSpace ? 128 : 64) ? 64 : 32;
     fields.tileM = std::gcd<int64_t>(fields.tileM, 64);
     fields.tileN = std::gcd<int64_t>(fields.tileN, widest);
-    fields.warps = fields.tileM / 16;
+    mmaSync->warps = fields.tileM / 16;
   }
   return ScheduleAttr::get(op.getContext(), fields);
 }
@@ -172,8 +169,8 @@ static ScheduleAttr getRareSchedule(AttentionBackwardOp op) {
   ScheduleFields fields = getScheduleBeside(op).getFields();
   fields.tileM = std::min<int64_t>(fields.tileM, 64);
   fields.tileN = std::min<int64_t>(fields.tileN, 16);
-  fields.warps = fields.tileM / 16;
-  fields.qInRegisters = false;
+  fields.getMmaSync()->warps = fields.tileM / 16;
+  fields.getMmaSync()->qInRegisters = false;
   return ScheduleAttr::get(op.getContext(), fields);
 }
 

@@ -85,7 +85,7 @@ OnlineSoftmax::OnlineSoftmax(OpBuilder &b, Location loc, ScheduleAttr schedule, 
       c(factor) {
   if (c.value)
     c = {1, scalar(c)};
-  if (std::optional<int64_t> growth = schedule.getRescaleThreshold())
+  if (std::optional<int64_t> growth = schedule.getMapping().getThresholdOfRescale())
     threshold = b.getF32FloatAttr(*growth);
 }
 

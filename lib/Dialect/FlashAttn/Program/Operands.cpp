@@ -33,8 +33,7 @@ Operands::Operands(OpBuilder &b, AttentionOpInterface op)
 }
 
 int64_t Operands::padColumns(int64_t columns) const {
-  return schedule.getThreadsPerRow() > 1 ? llvm::alignTo(columns, 16)
-                                         : std::max<int64_t>(columns, 2);
+  return schedule.getMapping().padColumns(columns);
 }
 
 void Operands::packHeads(Destination &destination) {

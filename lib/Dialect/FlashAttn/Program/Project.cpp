@@ -74,7 +74,7 @@ Value ProjectBuilder::sumHeads(Value other, Value rowTile, Value columnTile) {
   // On the CPU the tile is not in bounds, so that padding copies its rows, which are far apart, to
   // contiguous memory.
   bool wholeColumns =
-      schedule.getThreadsPerRow() > 1 && !ShapedType::isDynamic(width) && width % n == 0;
+      schedule.getMapping().isOnGPU() && !ShapedType::isDynamic(width) && width % n == 0;
   Value w =
       read(op.getW(), {depth, n}, {head, part, columnTile}, {1, 2}, {wholeParts, wholeColumns});
   TileYieldOp::create(b, loc, product(o, w, loop.getState().front()));

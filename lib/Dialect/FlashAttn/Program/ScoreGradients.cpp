@@ -72,7 +72,7 @@ QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &opera
     batches = index(1);
   rows = mul(operands.countTiles(TileAxis::Queries, whole), whole);
   buffer = allocateF32(b, loc, {mul(batches, 4), sizes.heads, rows});
-  if (schedule.isWarpSpecialized())
+  if (!schedule.getMapping().hasRegistersForBases())
     large = allocate(b, loc, index(1), b.getI32Type());
   split = operands.splitHeads(buffer, /*headDim=*/1);
   if (adding != Adding::None)
@@ -242,7 +242,7 @@ void QuerySums::storeFlag(const ScorePlace &at, Value large) const {
     memref::StoreOp::create(b, loc, value, buffer, indices);
   };
   store(0);
-  if (schedule.getThreadsPerRow() > 1)
+  if (schedule.getMapping().isOnGPU())
     gpu::BarrierOp::create(b, loc);
   auto any = scf::IfOp::create(b, loc, AnyRowOp::create(b, loc, large), /*withElseRegion=*/false);
   OpBuilder::InsertionGuard guard(b);
@@ -299,7 +299,7 @@ void QuerySums::ifLarge(function_ref<void()> build) const {
 
 Value QuerySums::hasBases(ScheduleAttr of, const Sequence &sequence, Value head, Value tile,
                           int64_t count) const {
-  if (of.isWarpSpecialized())
+  if (!of.getMapping().hasRegistersForBases())
     return {};
   int64_t rows = schedule.getTileM();
   SmallVector<Value> indices = indicesIn(sequence, head, div(mul(tile, count), index(rows)), rows);
@@ -372,14 +372,12 @@ Value QuerySums::load(Kind kind, const ScorePlace &at, VectorType type,
 }
 
 Value QuerySums::loadRows(Kind kind, const Operands &operands, const ProgramPoint &at) const {
-  // With warp specialization, a consumer of the last block may have no tile, but executes this
-  // load.
   ProgramPoint in = at;
   SmallVector<Value> indices = indicesIn(at.sequence, at.head, at.tile, operands.getPositions());
   in.tile = indices[2];
-  return toKind(kind, operands.loadQueryRows(operands.packsHeads() ? split : buffer,
-                                             batchOf(kind, indices[0]), in,
-                                             /*inBounds=*/!schedule.isWarpSpecialized()));
+  return toKind(kind, operands.loadQueryRows(
+                          operands.packsHeads() ? split : buffer, batchOf(kind, indices[0]), in,
+                          /*inBounds=*/!schedule.getMapping().mayRunWithoutTile()));
 }
 
 Value QuerySums::toKind(Kind kind, Value kept) const {

@@ -153,9 +153,9 @@ public:
                        bool fullTilesKeep = false, RowPattern pattern = {}, bool isExact = false)
       : TileBuilder(b, op.getLoc()), scores(b, op, columns, pattern, fullTilesKeep, isExact),
         factor(scores.getFactor()), dotType(op.getScheduleAttr().getDotType()),
-        branches(op.getScheduleAttr().getThreadsPerRow() > 1),
+        branches(op.getScheduleAttr().getMapping().isOnGPU()),
         fullTilesHide(op.getAttnMask() && !fullTilesKeep),
-        hidesTwoAtOnce(op.getScheduleAttr().isWarpSpecialized() &&
+        hidesTwoAtOnce(op.getScheduleAttr().getMapping().hidesPairsAtOnce() &&
                        classifyMask(op.getVisibleSets()).shape != MaskShape::Full) {}
 
   /// Returns the products of each query of q and each key of k.

@@ -177,9 +177,7 @@ Value ScoreBuilder::findQueries(const ScorePlace &at) const {
 
 /// Returns the pairs that the mask shows. Compacted keys have another offset after each cut.
 Value ScoreBuilder::findInMask(const ScorePlace &at, ArrayRef<Value> copies) const {
-  // A thread of a warpgroup keeps the limits of its few rows in registers, and compares them with
-  // constants. Elsewhere, without registers for this, the limits are those of the queries.
-  TileAxis numbers = op.getScheduleAttr().isWarpSpecialized() ? columns : TileAxis::Keys;
+  TileAxis numbers = op.getScheduleAttr().getMapping().keepsRowLimits() ? columns : TileAxis::Keys;
   SmallVector<Value> symbols = loadSymbols(at, copies);
   auto build = [&](ArrayRef<IntegerSet> sets, Value key) {
     return buildVisibleTile(b, loc, sets, at.position, key, symbols, queries, keys, pattern,

@@ -122,8 +122,8 @@ static std::optional<Producer> findProducer(ProjectOp op) {
     before = before->getPrevNode();
   auto program = dyn_cast_if_present<ProgramOp>(before);
   ScheduleAttr schedule = program ? program.getScheduleAttr() : ScheduleAttr();
-  // On a GPU, where threads share a row, the sums of all columns would not fit in registers.
-  if (!schedule || schedule.getThreadsPerRow() != 1 || schedule.getPack() != 1 ||
+  // On a GPU, the sums of all columns would not fit in registers.
+  if (!schedule || schedule.getMapping().isOnGPU() || schedule.getPack() != 1 ||
       program.getStarts() || program.getSizes().size() != 3 ||
       program.getAxis(1) != ProgramAxis::Head || ShapedType::isDynamic(width) || width == 0 ||
       schedule.getTileM() * width > kMostSums)

@@ -5,7 +5,7 @@ func.func @attention(%q: !t, %k: !t, %v: !t) -> (!t, !l) {
   %o_init = tensor.empty() : !t
   %lse_init = tensor.empty() : !l
   %o, %lse = flashattn.attention mask(#flashattn.causal) scale(20.0)
-      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 3, threads_per_row = 4, dot_type = f16, hopper = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 8, lazy_rescale = 1>>)
+      schedule(<tile_m = 64, tile_n = 64, stages = 3, dot_type = f16, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 8, lazy_rescale = 1>>)
       ins(%q, %k, %v : !t, !t, !t)
       outs(%o_init, %lse_init : !t, !l) -> !t, !l
   return %o, %lse : !t, !l

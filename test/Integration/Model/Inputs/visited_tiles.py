@@ -60,15 +60,16 @@ class Kernel:
         self.products, self.hopper, self.consumers = products, hopper, consumers
 
     def get_schedule(self):
-        warps = 8 if self.rows == 128 and self.backward else 4
-        text = "tile_m = %d, tile_n = %d, warps = %d, stages = 2, threads_per_row = 4, dot_type = f16" % (
-            self.rows, self.columns, warps)  # fmt: skip
-        if self.hopper:
-            text += (
-                ", hopper = <consumers = %d, along = query_tile, registers = %s, rescale_threshold = 0, "
-                "l2_head_group = 1%s>" % ((self.consumers,) + self.hopper)
-            )
-        return text
+        adds = self.rows == 128 and self.backward
+        text = "tile_m = %d, tile_n = %d, stages = 2, dot_type = f16, " % (self.rows, self.columns)
+        if self.backward:
+            text += "algorithm = %s, " % ("accumulate_dq" if adds else "separate_dq")
+        if not self.hopper:
+            return text + "mapping = mma_sync<warps = 4>"
+        return text + (
+            "mapping = hopper<consumers = %d, cooperative = %d, along = query_tile, registers = %s, "
+            "rescale_threshold = 0, l2_head_group = 1%s>" % ((self.consumers, adds) + self.hopper)
+        )
 
     def count_visits(self, statistics):
         """The tiles that each kernel with products visits."""

@@ -56,6 +56,16 @@ def FlashAttn_ProgramAxisAttr : EnumAttr<FlashAttn_Dialect, FlashAttn_ProgramAxi
   let assemblyFormat = "`<` $value `>`";
 }
 
+def FlashAttn_BackwardAlgorithm
+    : I64EnumAttr<"BackwardAlgorithm", "which programs of a backward pass compute which gradients", [
+    I64EnumAttrCase<"SeparateDq", 0, "separate_dq">,
+    I64EnumAttrCase<"AccumulateDq", 1, "accumulate_dq">,
+    I64EnumAttrCase<"SplitDkDv", 2, "split_dk_dv">,
+    I64EnumAttrCase<"SeparateDkDv", 3, "separate_dk_dv">]> {
+  let cppNamespace = "::mlir::flashattn";
+  let genSpecializedAttr = 0;
+}
+
 //===----------------------------------------------------------------------===//
 // Masks
 //===----------------------------------------------------------------------===//
@@ -139,16 +149,59 @@ def FlashAttn_AllOfAttr : FlashAttn_Mask<"AllOf", "all_of"> {
 // Schedule
 //===----------------------------------------------------------------------===//
 
-def FlashAttn_HopperAttr : AttrDef<FlashAttn_Dialect, "Hopper"> {
-  let mnemonic = "hopper";
-  let summary = "warp specialization: the producer and consumer warpgroups of a thread block";
+class FlashAttn_Mapping<string name, string attrMnemonic, list<string> overridden>
+    : AttrDef<FlashAttn_Dialect, name,
+              [DeclareAttrInterfaceMethods<FlashAttn_MappingAttrInterface, overridden>]> {
+  let mnemonic = attrMnemonic;
+}
+
+def FlashAttn_CPUAttr : FlashAttn_Mapping<"CPU", "cpu", ["isOnGPU"]> {
+  let summary = "mapping to a CPU: a program runs on one thread";
+  let description = [{
+    Rows are along the lanes of vector registers.
+  }];
+}
+
+def FlashAttn_MmaSyncAttr : FlashAttn_Mapping<"MmaSync", "mma_sync", []> {
+  let summary = "mapping to Ampere and later GPUs: all warps of a program do the same work";
+  let description = [{
+    A program is a thread block, and computes contractions by `mma.sync`. 4 threads share a row.
+
+    - `warps`: warps of a program.
+    - `column_warps` (1 if omitted): in a backward pass with `accumulate_dq`, the number of warps
+      that share the rows of a tile, each with a range of the columns. Matrix products then read
+      less shared memory, but the warps exchange P and dS through shared memory.
+    - `q_in_registers` (optional): whether a thread keeps its fragment of Q in registers during all
+      steps instead of loading it at every step. In the backward pass, the field applies to the
+      fragments of both resident tiles (Q and dO, or K and V). If it is omitted, the number of
+      available registers decides.
+  }];
+  let parameters = (ins "int64_t":$warps, "int64_t":$columnWarps,
+                        OptionalParameter<"::std::optional<bool>">:$qInRegisters);
+  let builders = [AttrBuilder<(ins "const ::mlir::flashattn::MmaSyncFields &":$fields), [{
+    return $_get($_ctxt, fields.warps, fields.columnWarps, fields.qInRegisters);
+  }]>];
+  let extraClassDeclaration = [{
+    ::mlir::flashattn::MmaSyncFields getFields() const;
+  }];
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+}
+
+def FlashAttn_HopperAttr : FlashAttn_Mapping<"Hopper", "hopper", [
+    "getLag", "getThresholdOfRescale", "rescalesLazily", "loadsKeyValuesAhead", "mayRunWithoutTile",
+    "hasRegistersForBases", "keepsRowLimits", "hidesPairsAtOnce", "addsByBulkCopy",
+    "hasSpaceForWideTiles"]> {
+  let summary = "mapping to Hopper: the producer and consumer warpgroups of a thread block";
   let description = [{
     A warp-specialized thread block has one producer warpgroup (128 threads), which loads tiles into
-    shared memory, and consumer warpgroups, which compute. Each consumer runs its own tile program,
-    or all consumers share one program (see `warps` of `#flashattn.schedule`). The programs that a
-    block runs at the same time form a group; they share the tiles of `k` and `v`.
+    shared memory, and consumer warpgroups, which compute contractions by `wgmma`. 4 threads share a
+    row. The programs that a block runs at the same time form a group; they share the tiles of `k`
+    and `v`.
 
     - `consumers`: number of consumer warpgroups of a block.
+    - `cooperative` (0 if omitted): with 1, all consumers share one program; with 0, each runs its
+      own. A backward pass with `accumulate_dq` or `split_dk_dv` requires 1.
     - `along`: axis along which the programs of a group are neighbors: `query_tile`, or `head`
       within the query heads that share a key/value head.
     - `registers`: registers per consumer thread.
@@ -159,6 +212,9 @@ def FlashAttn_HopperAttr : AttrDef<FlashAttn_Dialect, "Hopper"> {
     - `l2_head_group`: number of heads whose programs start together, the longest program first.
       With 0, as many heads as provide a group of programs for nearly every block that runs at once.
     - `blocks_per_sm` (1 if omitted): thread blocks that run at once on a multiprocessor.
+    - `small_blocks_per_sm` (0 if omitted): with `splits` and one consumer, the number of small
+      blocks per multiprocessor. A small block has half as many keys per tile and a proportional
+      share of the registers.
     - `q_stages` (1 if omitted): query-tile buffers per consumer. With 2, the kernel is persistent:
       it launches only as many blocks as run at once, each block runs one group after the other, and
       the tiles of the next group are prefetched.
@@ -169,10 +225,10 @@ def FlashAttn_HopperAttr : AttrDef<FlashAttn_Dialect, "Hopper"> {
       queries), the kernel is persistent and uses a dynamic scheduler: blocks fetch groups from an
       atomic counter in global memory, so that blocks whose groups differ in length finish together.
       With 0, each block has a fixed share of the groups.
-    - `dq_reduce_stages` (0 if omitted): in a backward pass whose consumers share a program and
-      accumulate dQ, the number of shared memory buffers through which consumers pass each step's
-      contribution to dQ to the spare warps of the producer warpgroup, which add it to global
-      memory. With 0, each consumer warp adds its own fragment.
+    - `dq_reduce_stages` (0 if omitted): in a backward pass with `accumulate_dq`, the number of
+      shared memory buffers through which consumers pass each step's contribution to dQ to the spare
+      warps of the producer warpgroup, which add it to global memory. With 0, each consumer warp
+      adds its own fragment.
     - `compact_kv` (0 if omitted): with 1, the intervals of keys that a program's mask shows are
       split into pieces of 8 keys, and the pieces are concatenated and divided into tiles (compacted
       keys). A program with a narrow band, or with few scattered keys, then has no tile that is
@@ -192,7 +248,7 @@ def FlashAttn_HopperAttr : AttrDef<FlashAttn_Dialect, "Hopper"> {
 
     `dynamic_scheduler_max_len` with `q_stages` 1: the next group's tiles reuse the buffers of the
     current group as soon as its steps have read them. This requires that there is no `attn_mask`
-    operand and no `compact_kv` and, in the backward pass, that consumers share a program.
+    operand and no `compact_kv` and, in the backward pass, that consumers are `cooperative`.
 
     `dynamic_scheduler_max_len` with few groups: each block runs one group and exits if there are
     fewer than 4 groups for each block that runs at once (with `q_stages` 1, if all groups run at
@@ -205,25 +261,30 @@ def FlashAttn_HopperAttr : AttrDef<FlashAttn_Dialect, "Hopper"> {
     `compact_kv` requires that only the mask depends on the index of a key. The programs of a group
     share one sequence of compacted keys: the keys that any of them sees. In the backward pass,
     `compact_kv` applies to the programs over query tiles, and `tile_n`, `pack` and the fields of
-    `hopper` describe these programs; the programs over key tiles process at least 64 queries per
+    the mapping describe these programs; the programs over key tiles process at least 64 queries per
     step, in at most 2 blocks per multiprocessor.
 
     `prefetch_kib_per_sm`: with few programs, each block prefetches up to `stages` steps; with more
     programs, as many steps as the cap allows, but at least two. More bytes in flight would not
     increase the memory throughput, and blocks that share a multiprocessor would finish later than
     blocks that have one to themselves.
+
+    With `small_blocks_per_sm`, splits run in small blocks. Unsplit programs do so too if they
+    finish as soon in small blocks as in `blocks_per_sm` full-size blocks
+    (`flashattn.prefers_small_blocks`). `min_split_tiles` then counts the tiles of small blocks.
   }];
-  let parameters = (ins "int64_t":$consumers, "::mlir::flashattn::ProgramAxis":$along,
+  let parameters = (ins "int64_t":$consumers, "int64_t":$cooperative,
+                        "::mlir::flashattn::ProgramAxis":$along,
                         "int64_t":$registers, "int64_t":$producerRegisters,
                         "int64_t":$rescaleThreshold, "int64_t":$l2HeadGroup,
-                        "int64_t":$blocksPerSM, "int64_t":$qStages,
+                        "int64_t":$blocksPerSM, "int64_t":$smallBlocksPerSM, "int64_t":$qStages,
                         "int64_t":$lazyRescale, "int64_t":$dynamicSchedulerMaxLen,
                         "int64_t":$dqReduceStages, "int64_t":$compactKV,
                         "int64_t":$prefetchKiBPerSM, "int64_t":$qRegisterColumns);
   let builders = [AttrBuilder<(ins "const ::mlir::flashattn::HopperFields &":$fields), [{
-    return $_get($_ctxt, fields.consumers, fields.along, fields.registers, fields.producerRegisters,
-                 fields.rescaleThreshold, fields.l2HeadGroup, fields.blocksPerSM, fields.qStages,
-                 fields.lazyRescale, fields.dynamicSchedulerMaxLen, fields.dqReduceStages,
+    return $_get($_ctxt, fields.consumers, fields.cooperative, fields.along, fields.registers,
+                 fields.producerRegisters, fields.rescaleThreshold, fields.l2HeadGroup,
+                 fields.blocksPerSM, fields.smallBlocksPerSM, fields.qStages, fields.lazyRescale, fields.dynamicSchedulerMaxLen, fields.dqReduceStages,
                  fields.compactKV, fields.prefetchKiBPerSM, fields.qRegisterColumns);
   }]>];
   let extraClassDeclaration = [{
@@ -231,6 +292,7 @@ def FlashAttn_HopperAttr : AttrDef<FlashAttn_Dialect, "Hopper"> {
     /// Returns the attribute for a kernel whose blocks run one group each, with at most `section`
     /// heads at once (`l2_head_group`).
     HopperAttr withoutDynamicScheduler(int64_t section) const;
+    bool isCooperative() const { return getCooperative() != 0; }
     /// Whether blocks are persistent but only have buffers for the tiles of one group, so that the
     /// next group's tiles reuse the buffers.
     bool reusesResidentBuffers() const { return getDynamicSchedulerMaxLen() > 0 && getQStages() == 1; }
@@ -245,12 +307,8 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
   let description = [{
     - `tile_m`: rows of one program: queries, or keys in the programs that compute dK and dV.
     - `tile_n`: rows of the other operand that one step processes: keys, or queries.
-    - `warps`: warps of a program; 1 on the CPU. With `hopper`, a program of more than 4 warps is
-      shared by the consumers.
     - `stages`: K and V tiles that shared memory holds at once. With 1, loads do not overlap with
       computation.
-    - `threads_per_row`: threads that share a row. The row sum is kept as this many partial sums and
-      reduced once at the end.
     - `dot_type`: element type of the operands of contractions.
     - `pack` (1 if omitted): packed heads: query heads of one key/value head whose rows share a tile
       (PackGQA). The tile has `tile_m / pack` positions of each head, in their memory order.
@@ -259,52 +317,39 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
       outputs.
     - `min_split_tiles` (2 if omitted): with `splits`, the minimum number of key tiles per split if
       there are several splits; with `invariant`, the number of tiles of each split but the last.
-    - `small_blocks_per_sm` (0 if omitted): with `splits` and one consumer, the number of small
-      blocks per multiprocessor. A small block has half as many keys per tile and a proportional
-      share of the registers.
-    - `dq_tile_m` (`tile_m` if omitted): in the backward pass, rows of a program that computes dQ.
-    - `column_warps` (1 if omitted): in a backward pass whose programs accumulate dQ, the number of
-      warps that share the rows of a tile, each with a range of the columns. Matrix products then
-      read less shared memory, but the warps exchange P and dS through shared memory. Not allowed
-      with `hopper`.
-    - `q_in_registers` (optional): whether a thread keeps its fragment of Q in registers during all
-      steps instead of loading it at every step. In the backward pass, the field applies to the
-      fragments of both resident tiles (Q and dO, or K and V). If it is omitted, the number of
-      available registers decides. Not allowed with `hopper`.
-    - `separate_dk_dv` (optional): in the backward pass, whether separate programs compute dK and
-      dV. These support wider heads but compute the scores twice.
-    - `hopper` (optional): warp specialization on Hopper, with contractions by `wgmma`. If it is
-      omitted, all warps do the same work.
+    - `dq_tile_m` (`tile_m` if omitted): in a backward pass mapped to `mma_sync` or `cpu`, rows of a
+      program that computes dQ.
+    - `algorithm` (backward pass only): which programs compute which gradients.
+      - `separate_dq` (default): programs over key tiles compute dK and dV, and programs over query
+        tiles compute dQ.
+      - `accumulate_dq`: programs over key tiles compute dK and dV and accumulate dQ in global
+        memory, as FlashAttention does. This computes scores once, for 16-bit types.
+      - `split_dk_dv`: as `separate_dq`, but each of two cooperative consumers computes all rows of
+        one of dK and dV, for heads whose accumulators do not fit in one warpgroup.
+      - `separate_dk_dv`: as `separate_dq`, but separate programs compute dK and dV. This supports
+        wider heads but computes the scores once more.
+    - `mapping`: how programs map to the machine: `cpu`, `mma_sync` or `hopper`, each with its own
+      fields.
 
-    With `splits`, the number of splits is chosen at each call. With `small_blocks_per_sm`, splits
-    run in small blocks. Unsplit programs do so too if they finish as soon in small blocks as in
-    `blocks_per_sm` full-size blocks (`flashattn.prefers_small_blocks`). `min_split_tiles` then
-    counts the tiles of small blocks.
-
-    Without `dq_tile_m` and `separate_dk_dv`, programs over tiles of at least 128 keys of a 16-bit
-    type also accumulate dQ, each adding its contribution; no other programs then compute dQ.
+    With `splits`, the number of splits is chosen at each call.
 
     `flashattn-select-schedule` fills in the schedule; it keeps a schedule that the op already has.
   }];
-  let parameters = (ins "int64_t":$tileM, "int64_t":$tileN, "int64_t":$warps,
-                        "int64_t":$stages, "int64_t":$threadsPerRow, "::mlir::FloatType":$dotType,
-                        "int64_t":$pack, "int64_t":$splits, "int64_t":$minSplitTiles,
-                        "int64_t":$smallBlocksPerSM,
-                        "int64_t":$dqTileM, "int64_t":$columnWarps,
-                        OptionalParameter<"::std::optional<bool>">:$qInRegisters,
-                        OptionalParameter<"::std::optional<bool>">:$separateDkDv,
-                        OptionalParameter<"::mlir::flashattn::HopperAttr">:$hopper);
+  let parameters = (ins "int64_t":$tileM, "int64_t":$tileN, "int64_t":$stages,
+                        "::mlir::FloatType":$dotType, "int64_t":$pack, "int64_t":$splits,
+                        "int64_t":$minSplitTiles, "int64_t":$dqTileM,
+                        OptionalParameter<"::std::optional<::mlir::flashattn::BackwardAlgorithm>">
+                        :$algorithm,
+                        "::mlir::flashattn::MappingAttrInterface":$mapping);
   let builders = [AttrBuilder<(ins "const ::mlir::flashattn::ScheduleFields &":$fields), [{
-    return $_get($_ctxt, fields.tileM, fields.tileN, fields.warps, fields.stages,
-                 fields.threadsPerRow, fields.dotType, fields.pack, fields.splits,
-                 fields.minSplitTiles, fields.smallBlocksPerSM, fields.dqTileM, fields.columnWarps,
-                 fields.qInRegisters, fields.separateDkDv,
-                 fields.hopper ? HopperAttr::get($_ctxt, *fields.hopper) : HopperAttr());
+    return $_get($_ctxt, fields.tileM, fields.tileN, fields.stages, fields.dotType, fields.pack,
+                 fields.splits, fields.minSplitTiles, fields.dqTileM, fields.algorithm,
+                 fields.getMapping($_ctxt));
   }]>];
   let extraClassDeclaration = [{
     ::mlir::flashattn::ScheduleFields getFields() const;
     /// Returns the schedule with `fields`, or null after an error. Unlike `getChecked`, it also
-    /// verifies the nested `hopper` attribute.
+    /// verifies the mapping.
     static ScheduleAttr getVerified(
         ::llvm::function_ref<::mlir::InFlightDiagnostic()> emitError, ::mlir::MLIRContext *context,
         const ::mlir::flashattn::ScheduleFields &fields);
@@ -322,22 +367,30 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     /// Returns the schedule of programs over splits of the keys: in small blocks, if the schedule
     /// has `small_blocks_per_sm`.
     ScheduleAttr forSplits() const;
+    /// Returns the mapping of one kind; null if the mapping is of another kind.
+    HopperAttr getHopper() const { return ::llvm::dyn_cast<HopperAttr>(getMapping()); }
+    MmaSyncAttr getMmaSync() const { return ::llvm::dyn_cast<MmaSyncAttr>(getMapping()); }
     /// Whether a block has producer and consumer warpgroups (`hopper`).
     bool isWarpSpecialized() const { return static_cast<bool>(getHopper()); }
+    int64_t getWarps() const { return getMapping().getWarps(); }
+    int64_t getThreadsPerRow() const { return getMapping().getThreadsPerRow(); }
+    /// Returns the number of warps that share the rows of a tile (`column_warps`).
+    int64_t getColumnWarps() const { return getMmaSync() ? getMmaSync().getColumnWarps() : 1; }
+    /// Returns the field `q_in_registers`; nullopt if it is omitted.
+    std::optional<bool> getQInRegisters() const {
+      return getMmaSync() ? getMmaSync().getQInRegisters() : std::nullopt;
+    }
+    /// Returns the number of small blocks per multiprocessor; 0 if there are none.
+    int64_t getSmallBlocksPerSM() const {
+      return isWarpSpecialized() ? getHopper().getSmallBlocksPerSM() : 0;
+    }
+    int64_t getLag() const { return getMapping().getLag(); }
     /// Returns the number of consumer warpgroups of a block; 1 without warp specialization.
     int64_t getConsumers() const;
     /// Returns the number of programs that a block runs side by side, or those of them that are
     /// neighbors along `axis`.
     int64_t countProgramsPerBlock() const;
     int64_t countProgramsPerBlock(::mlir::flashattn::ProgramAxis axis) const;
-    /// Returns how many steps late the last product of a step runs (`flashattn.stage lag`): 1 if it
-    /// overlaps the next step, otherwise 0.
-    int64_t getLag() const { return isWarpSpecialized() ? 1 : 0; }
-    /// Returns the power of 2 by which the maximum of a row may grow before accumulators are
-    /// rescaled; nullopt if they are rescaled at each growth.
-    std::optional<int64_t> getRescaleThreshold() const;
-    /// Whether the decision to rescale follows the exponentials of a tile.
-    bool rescalesLazily() const;
     /// Whether spare warps of the producer warpgroup add dQ.
     bool hasReduceWarps() const;
     /// Whether the accumulators of dP start from -delta instead of 0, which saves a subtraction for
@@ -345,8 +398,8 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     /// the deltas (docs/rationale/dp-deltas.md).
     bool beginsWithDeltas() const;
     /// Whether the consumers of a block share one program. Each consumer computes a range of the
-    /// program's rows or, if there are fewer than 16 rows per warp, one of its accumulators.
-    bool sharesProgram() const;
+    /// program's rows or, if `splitsSums`, one of its accumulators.
+    bool sharesProgram() const { return isWarpSpecialized() && getHopper().isCooperative(); }
     /// The largest power of 2 up to which unnormalized bf16 probabilities may grow if row sums are
     /// computed by additions. Results are then no less accurate than with sums by products and a
     /// `rescale_threshold` of 8 (docs/rationale/rescale.md).
@@ -362,7 +415,9 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     int64_t getVisitedKeys() const;
     /// Whether consumers share a program and each of them computes all rows of one accumulator (dK
     /// or dV).
-    bool splitsSums() const;
+    bool splitsSums() const { return getAlgorithm() == BackwardAlgorithm::SplitDkDv; }
+    /// Whether separate programs compute dK and dV.
+    bool separatesDkDv() const { return getAlgorithm() == BackwardAlgorithm::SeparateDkDv; }
     /// Returns the number of warps among which the rows of a tile are divided: all warps of the
     /// program, or those of one consumer if `splitsSums`.
     int64_t getWarpsOfRows() const;
@@ -378,8 +433,12 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     /// tiles compact keys and pack heads, these are the programs over key tiles, which do neither.
     ScheduleAttr forWideSteps() const;
     /// Whether the programs over key tiles of a backward pass also accumulate dQ, each adding its
-    /// contribution in any order. They do so if their warps share a program with enough keys.
-    bool addsQueries() const;
+    /// contribution in any order.
+    bool addsQueries() const { return getAlgorithm() == BackwardAlgorithm::AccumulateDq; }
+    /// Returns the schedule of the programs that compute the elements of a bias's gradient, for
+    /// heads of `d` and `dv` columns, which differs from that of other programs only with warp
+    /// specialization; null otherwise.
+    ScheduleAttr forBiasElements(int64_t d, int64_t dv) const;
   }];
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;

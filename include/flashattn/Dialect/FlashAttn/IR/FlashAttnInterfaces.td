@@ -21,6 +21,66 @@ def FlashAttn_MaskAttrInterface : AttrInterface<"MaskAttrInterface"> {
   ];
 }
 
+def FlashAttn_MappingAttrInterface : AttrInterface<"MappingAttrInterface"> {
+  let cppNamespace = "::mlir::flashattn";
+  let description = [{
+    How the programs of a schedule map to a machine. Code that builds tile programs does not depend
+    on the kind of mapping: it asks the questions below.
+  }];
+  let methods = [
+    InterfaceMethod<"Returns the number of warps of a program; 1 on the CPU.",
+      "int64_t", "getWarps">,
+    InterfaceMethod<[{
+        Returns the number of threads that share a row. The row sum is kept as this many partial
+        sums and reduced once at the end.
+      }], "int64_t", "getThreadsPerRow">,
+    InterfaceMethod<[{
+        Returns the number of columns of a tile in registers that holds `columns` columns of memory.
+      }], "int64_t", "padColumns", (ins "int64_t":$columns)>,
+    InterfaceMethod<[{
+        Whether a program is a thread block of a kernel, so that threads synchronize, branches are
+        cheap and kernels cost a launch.
+      }], "bool", "isOnGPU", (ins), [{}], [{ return true; }]>,
+    InterfaceMethod<[{
+        Returns how many steps late the last product of a step runs (`flashattn.stage lag`): 1 if it
+        overlaps the next step, otherwise 0.
+      }], "int64_t", "getLag", (ins), [{}], [{ return 0; }]>,
+    InterfaceMethod<[{
+        Returns the power of 2 by which the maximum of a row may grow before accumulators are
+        rescaled; nullopt if they are rescaled at each growth.
+      }], "::std::optional<int64_t>", "getThresholdOfRescale", (ins), [{}],
+      [{ return ::std::nullopt; }]>,
+    InterfaceMethod<"Whether the decision to rescale follows the exponentials of a tile.",
+      "bool", "rescalesLazily", (ins), [{}], [{ return false; }]>,
+    InterfaceMethod<[{
+        Whether values of each key are loaded with the tiles of V, by other threads than those that
+        compute.
+      }], "bool", "loadsKeyValuesAhead", (ins), [{}], [{ return false; }]>,
+    InterfaceMethod<[{
+        Whether a program without a tile may run in the last block, so that loads of its rows may be
+        out of bounds.
+      }], "bool", "mayRunWithoutTile", (ins), [{}], [{ return false; }]>,
+    InterfaceMethod<[{
+        Whether threads have registers for the base of each row in the backward pass (B1). If not,
+        other programs recompute the gradients of large rows.
+      }], "bool", "hasRegistersForBases", (ins), [{}], [{ return true; }]>,
+    InterfaceMethod<[{
+        Whether a thread keeps the limits that the mask sets for its rows in registers, and compares
+        indices with them. If not, it compares with limits of the columns.
+      }], "bool", "keepsRowLimits", (ins), [{}], [{ return false; }]>,
+    InterfaceMethod<[{
+        Whether hidden pairs are replaced by zeros after conversion to a 16-bit type, two at once.
+      }], "bool", "hidesPairsAtOnce", (ins), [{}], [{ return false; }]>,
+    InterfaceMethod<[{
+        Whether tiles are added to global memory by bulk copies from shared memory, which add several
+        adjacent elements at once.
+      }], "bool", "addsByBulkCopy", (ins), [{}], [{ return false; }]>,
+    InterfaceMethod<[{
+        Whether shared memory has space for two programs with tiles of 64 rows of up to 128 columns.
+      }], "bool", "hasSpaceForWideTiles", (ins), [{}], [{ return false; }]>,
+  ];
+}
+
 def FlashAttn_KernelOpInterface : OpInterface<"KernelOpInterface"> {
   let cppNamespace = "::mlir::flashattn";
   let description = [{
