@@ -234,8 +234,8 @@ typedef struct FlashAttnKernelInfo {
 /** Writes the properties of `kernel` to `info`. */
 FLASHATTN_EXPORT int32_t flashattnKernelGetInfo(FlashAttnKernel kernel, FlashAttnKernelInfo *info);
 
-/** Maximum rank of a tensor argument. */
-enum { FLASHATTN_MAX_RANK = 4 };
+/** Maximum rank of a tensor argument: that of the partial outputs of `flashattn.combine`. */
+enum { FLASHATTN_MAX_RANK = 5 };
 
 enum FlashAttnArgumentKind { FLASHATTN_ARGUMENT_MEMREF = 0, FLASHATTN_ARGUMENT_SCALAR = 1 };
 
@@ -463,8 +463,9 @@ FLASHATTN_EXPORT int32_t flashattnKernelGetWorkspace(FlashAttnKernel kernel,
                                                      const FlashAttnTensor *tensors,
                                                      int32_t numTensors, int64_t *bytes);
 
-/** Maximum number of tensors of a packed launch. */
-enum { FLASHATTN_MAX_PACKED = 24 };
+/** Maximum number of tensors of a packed launch, which is sufficient for every op with all its
+    operands. */
+enum { FLASHATTN_MAX_PACKED = 64 };
 
 /** The arguments of a launch in one structure, for foreign function interfaces, which pack words
     faster than they convert arguments. */

@@ -25,7 +25,7 @@ DEVICE_AUTO, DEVICE_CPU, DEVICE_MODEL = -1, -2, -3
 PACKED = "P"
 #: The letters of a pool of pages: the number of its pages, and the number of rows of a page.
 POOL, PAGE = "L", "Z"
-MAX_RANK = 4
+MAX_RANK = 5
 LIBRARY_NAME = "libFlashAttnC.so"
 
 ELEMENT_TYPES = {"f16": 1, "bf16": 2, "f32": 3, "i1": 5, "i32": 7, "index": 9}

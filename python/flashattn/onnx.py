@@ -46,6 +46,7 @@ _ONNX_DOMAINS = ("", "ai.onnx")
 
 _LIBRARY_NAME = "libFlashAttnONNX.so"
 _NUM_INPUTS = 7
+_MAX_RANK = 4  #: kMaxRank of lib/ONNX/Attention.h
 _MESSAGE_BYTES = 1 << 16
 
 
@@ -54,7 +55,7 @@ class _Tensor(ctypes.Structure):
 
     _fields_ = [
         ("data", ctypes.c_void_p),
-        ("sizes", ctypes.c_int64 * _library.MAX_RANK),
+        ("sizes", ctypes.c_int64 * _MAX_RANK),
         ("type", ctypes.c_int32),
         ("rank", ctypes.c_int32),
     ]
@@ -106,7 +107,7 @@ def _tensor_of(array: numpy.ndarray) -> _Tensor:
     """Returns the descriptor of a contiguous array, which must outlive the descriptor."""
     tensor = _Tensor(data=array.ctypes.data, rank=array.ndim)
     tensor.type = helper.np_dtype_to_tensor_dtype(array.dtype)
-    if array.ndim <= _library.MAX_RANK:
+    if array.ndim <= _MAX_RANK:
         tensor.sizes[: array.ndim] = array.shape
     return tensor
 

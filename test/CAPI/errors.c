@@ -243,9 +243,10 @@ static void checkNotLaunchable(void) {
   FlashAttnKernel tensor = compileFor("cpu", "func.func @f(%x: tensor<4xf32>) {\n  return\n}");
   FAILS(flashattnLaunch(tensor, NULL, NULL, 1), FLASHATTN_ERROR_UNSUPPORTED,
         "argument 0 of function 'f': expected a memref but got tensor<4xf32>");
-  FlashAttnKernel rank = compileFor("cpu", "func.func @f(%x: memref<1x1x1x1x1xf32>) {\n return\n}");
+  FlashAttnKernel rank =
+      compileFor("cpu", "func.func @f(%x: memref<1x1x1x1x1x1xf32>) {\n return\n}");
   FAILS(flashattnLaunch(rank, NULL, NULL, 1), FLASHATTN_ERROR_UNSUPPORTED,
-        "expected a rank of at most 4 but got memref<1x1x1x1x1xf32>");
+        "expected a rank of at most 5 but got memref<1x1x1x1x1x1xf32>");
   flashattnKernelFree(gpu);
   flashattnKernelFree(result);
   flashattnKernelFree(tensor);
@@ -278,9 +279,9 @@ static void checkPacked(FlashAttnKernel dense) {
   packed.match = 17;
   FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_INVALID_ARGUMENT,
         "expected field 'match' to be 0 or a result of flashattnMatchPythonTensors but got 17");
-  packed.numTensors = 25;
+  packed.numTensors = FLASHATTN_MAX_PACKED + 1;
   FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_INVALID_ARGUMENT,
-        "expected 0 to 24 tensors but got 25");
+        "expected 0 to 64 tensors but got 65");
   packed = (FlashAttnPackedLaunch){.kernel = dense, .numTensors = 5};
   FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_INVALID_ARGUMENT,
         "expected tensors but got null");

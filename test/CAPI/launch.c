@@ -37,7 +37,36 @@ static void launch(FlashAttnKernel kernel, const int64_t *shape, int causal, int
     free(t[i].data);
 }
 
+/* Attention over two parts of the keys, merged: as over all keys, with a sink logit. */
+static void combine(void) {
+  enum { kParts = 2, kHeads = 2, kLength = 5, kWidth = 8, kRows = kHeads * kLength };
+  FlashAttnKernel kernel = compileFor(
+      "cpu", "func.func @f(%parts: memref<2x?x2x?x8xf32>, %lses: memref<2x?x2x?xf32>, %sinks: "
+             "memref<2xf32>,\n"
+             "             %o: memref<?x2x?x8xf32>) {\n"
+             "  flashattn.combine ins(%parts, %lses : memref<2x?x2x?x8xf32>, memref<2x?x2x?xf32>)\n"
+             "      sink_logits(%sinks : memref<2xf32>) outs(%o : memref<?x2x?x8xf32>)\n"
+             "  return\n}\n");
+  FlashAttnTensor t[4] = {makeTensor(5, (int64_t[]){kParts, 1, kHeads, kLength, kWidth}, 1),
+                          makeTensor(4, (int64_t[]){kParts, 1, kHeads, kLength}, 2),
+                          makeTensor(1, (int64_t[]){kHeads}, 3),
+                          makeTensor(4, (int64_t[]){1, kHeads, kLength, kWidth}, 0)};
+  CHECK(flashattnLaunch(kernel, NULL, t, 4) == FLASHATTN_OK);
+  const float *parts = t[0].data, *lses = t[1].data, *sinks = t[2].data, *o = t[3].data;
+  for (int row = 0; row < kRows; ++row) {
+    double first = exp(lses[row]), second = exp(lses[kRows + row]);
+    for (int i = 0, at = row * kWidth; i < kWidth; ++i, ++at) {
+      double merged = first * parts[at] + second * parts[kRows * kWidth + at];
+      CHECK(fabs(merged / (first + second + exp(sinks[row / kLength])) - o[at]) < 1e-5);
+    }
+  }
+  for (int i = 0; i < 4; ++i)
+    free(t[i].data);
+  CHECK(flashattnKernelFree(kernel) == FLASHATTN_OK);
+}
+
 int main(void) {
+  combine();
   for (int causal = 0; causal < 2; ++causal)
     for (int strided = 0; strided < 2; ++strided)
       for (int withLse = 0; withLse < 2; ++withLse) {
