@@ -18,27 +18,48 @@ def _is_jax(x: Any) -> bool:
     return jax is not None and isinstance(x, jax.Array)
 
 
-def to_array(name: str, value: Any, ranks: Sequence[int]) -> Any:
-    """Returns an argument as an array of 32-bit integers of one of these ranks. Raises ArgumentError."""
-    if not (_tensors.is_torch(value) or _is_jax(value)):
-        given = value
-        try:
+def to_array(name: str, value: Any, ranks: Sequence[int], like: Any = None) -> Any:
+    """Returns an argument as an array of 32-bit integers of one of these ranks. A list is converted to the library and
+    the device of `like`, an earlier argument, where an array must be. Raises ArgumentError."""
+    kind = f"{type(value).__module__}.{type(value).__name__}".removeprefix("builtins.")
+    try:
+        if isinstance(value, (list, tuple)) and like is not None:
+            value = _as_like(value, like)
+        elif not (_tensors.is_torch(value) or _is_jax(value)):
             value = numpy.asarray(value)
-        except ValueError:
-            raise ArgumentError(f"expected {name} to be an array but got lists of different lengths") from None
-        if value.dtype == object:
-            raise ArgumentError(f"expected {name} to be an array of numpy, torch or jax but got {type(given).__name__}")
+    except ValueError:
+        raise ArgumentError(f"expected {name} to be an array but got lists of different lengths") from None
+    except TypeError:  # as of CuPy, which does not copy to the host
+        value = numpy.empty((), object)
+    if value.dtype == object:
+        raise ArgumentError(f"expected {name} to be an array of numpy, torch or jax but got {kind}")
+    if like is not None and _place_of(value) != _place_of(like):
+        raise ArgumentError(f"expected {name} to be {_place_of(like)} but got {_place_of(value)}")
     if len(value.shape) not in ranks:
         wanted = " or ".join(map(str, ranks))
         raise ArgumentError(f"expected {name} of rank {wanted} but got rank {len(value.shape)}")
     return as_int32(name, value)
 
 
-def dense(x: Any) -> Any:
-    """Returns the array in rows of stride 1."""
+def _as_like(numbers: Sequence[Any], like: Any) -> Any:
+    if _tensors.is_torch(like):
+        return sys.modules["torch"].tensor(numbers, device=like.device)
+    return (sys.modules["jax.numpy"] if _is_jax(like) else numpy).asarray(numbers)
+
+
+def _place_of(x: Any) -> str:
+    if _tensors.is_torch(x):
+        return f"a tensor of torch on {x.device}"
+    return f"an array of {'jax' if _is_jax(x) else 'numpy'}"
+
+
+def copy(x: Any) -> Any:
+    """Returns a copy of the array with rows of stride 1."""
     if isinstance(x, numpy.ndarray):
-        return numpy.ascontiguousarray(x)
-    return x.contiguous() if _tensors.is_torch(x) else x
+        return numpy.array(x, order="C")
+    if _tensors.is_torch(x):
+        return x.clone(memory_format=sys.modules["torch"].contiguous_format)
+    return x  # cannot change
 
 
 def count(n: int, like: Any) -> Any:
@@ -50,13 +71,6 @@ def count(n: int, like: Any) -> Any:
         jnp = sys.modules["jax.numpy"]
         return jnp.arange(n, dtype=jnp.int32)
     return numpy.arange(n, dtype=numpy.int32)
-
-
-def like(array: Any, numbers: Sequence[int]) -> Any:
-    """Returns numbers as an array of the library and on the device of `array`."""
-    if _tensors.is_torch(array):
-        return sys.modules["torch"].tensor(numbers, dtype=array.dtype, device=array.device)
-    return (sys.modules["jax.numpy"] if _is_jax(array) else numpy).asarray(numbers, dtype="int32")
 
 
 def where(condition: Any, then: Any, otherwise: Any) -> Any:
@@ -156,7 +170,7 @@ def subtree_ends(parents: Any) -> Any:
     for _ in range(n.bit_length()):
         closest = closest[closest]
     ends = after[closest].reshape(-1, n + 1)[:, :n] - first
-    return dense(as_int32("ends", ends.reshape(parents.shape)))
+    return as_int32("ends", ends.reshape(parents.shape))
 
 
 def _subtree_ends(parents: Sequence[int]) -> Sequence[int]:
@@ -194,6 +208,8 @@ def ranges_of(q_ranges: Any, k_ranges: Any, types: Any, n: int) -> Tuple[Any, An
     begins, lasts = q_ranges[:, 0], q_ranges[:, 1]
     if isinstance(begins, numpy.ndarray):
         _check_ranges(begins, lasts)
+        if types.min() < 0 or types.max() > 3:
+            raise ArgumentError(f"expected types from 0 to 3 but got {types.min()} to {types.max()}")
     # An empty range hides no other one.
     keys = where(begins < lasts, begins, 0 * begins + n)
     index = count(n, q_ranges)
@@ -203,7 +219,7 @@ def ranges_of(q_ranges: Any, k_ranges: Any, types: Any, n: int) -> Tuple[Any, An
         at = torch.searchsorted(keys, index, right=True) - 1
     else:
         library: Any = sys.modules["jax.numpy"] if _is_jax(q_ranges) else numpy
-        order = library.argsort(keys, stable=True)
+        order = library.argsort(keys) if _is_jax(q_ranges) else numpy.argsort(keys, kind="stable")  # JAX's is stable
         at = library.searchsorted(keys[order], index, side="right") - 1
     which = order[where(at < 0, 0 * at, at)]
     q_begin, q_end = begins[which], lasts[which]

@@ -137,8 +137,9 @@ def attention(
 
       bias: added to the scores: f16, bf16 or f32, of any shape that broadcasts to `[B, Hq, Nq, Nk]`,
         whatever the layout. A broadcast bias is not expanded in memory. Tensor operands are read in place.
-        On the CPU, each of them may be a list; sink_logits may also be an array of float64, and lengths and
-        starts arrays of int64, which are copied.
+        Each of them may be a list, and with PyTorch tensors on a GPU also a NumPy array, which are copied at
+        each call. On the CPU, sink_logits may also be an array of float64, and lengths and starts arrays of
+        int64, which are copied.
       attn_mask: bool, broadcasts to `[B, Hq, Nq, Nk]`; False hides a pair that the mask shows.
       softcap: a number c, from 1e-18 to 1e18; scores s become `c * tanh(s / c)` before score_mod and bias.
       sink_logits: `[Hq]`, f32: one logit per query head, added to the softmax denominator only. The lse of
@@ -221,6 +222,8 @@ def attention(
             "q_len": q_len, "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k,
             "page_table": page_table, "leftpad_k": leftpad_k, "offsets": offsets, **dict(symbols),
         }  # fmt: skip
+        if symbols and mask is not None and mask._of_rows:
+            _features.check_rows(mask._of_rows, q, k, align, layout, {**operands, "offset": offset})
         text = score_mod
         if not traces:
             softcap = _features.check_options(softcap)
@@ -228,7 +231,7 @@ def attention(
             operands.update(aux)
         operands["offset"] = offset
         if not traces:
-            names, values = _features.normalize(operands)
+            names, values = _features.normalize(operands, like=q)
         elif aux_tensors is not None:
             operands["aux_tensors"] = aux_tensors
     if schedule is not None and schedule.__class__ is not str and not traces:

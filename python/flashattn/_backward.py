@@ -129,14 +129,14 @@ def attention_backward(
     symbols: _symbols.Symbols = ()
     if isinstance(mask, Mask) and mask._symbols:
         mask, symbols = _symbols.split(mask, q)
-    names, values = _features.normalize(
-        {
-            "d_lse": d_lse, "bias": bias, "attn_mask": attn_mask, "sink_logits": sink_logits,
-            "kv_len": kv_len, "q_len": q_len, "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k,
-            "offsets": offsets, **dict(symbols), **aux, "offset": offset,
-        },
-        _OP,
-    )  # fmt: skip
+    operands = {
+        "d_lse": d_lse, "bias": bias, "attn_mask": attn_mask, "sink_logits": sink_logits,
+        "kv_len": kv_len, "q_len": q_len, "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k,
+        "offsets": offsets, **dict(symbols), **aux, "offset": offset,
+    }  # fmt: skip
+    if symbols and mask is not None and mask._of_rows:
+        _features.check_rows(mask._of_rows, q, k, align, layout, operands)
+    names, values = _features.normalize(operands, _OP, q)
     fields = (
         mask, align, layout, softcap, text, device, None, False, bool(deterministic), schedule, dtype, names,
         gradients_of(return_d_bias, return_d_sink_logits), out is None, False,

@@ -293,6 +293,7 @@ def _read_numbers(mask: object, sizes: Tuple[int, int], batch: Any, head: Any) -
             raise ArgumentError(f"expected batch below {batches}, the batch size of {name}, but got {batch}")
         if clause in heads:
             heads[clause] = max(heads[clause], count)
+    _symbols.check_square(getattr(mask, "_of_rows", ()), *sizes)
     most = max(heads.values())
     if head >= most > 1:
         raise ArgumentError(f"expected head below {most}, the number of heads of the mask, but got {head}")

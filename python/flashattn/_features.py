@@ -8,11 +8,11 @@ from __future__ import annotations
 import ctypes
 import difflib
 import functools
-from typing import Any, Collection, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, Collection, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy
 
-from . import _aux, _library, _module, _symbols, _tensors
+from . import _aux, _library, _module, _symbols, _tensors, _torch
 from ._checks import (
     ALIGNMENT, Sizes, check_contiguous, check_strides, check_view, with_batch, with_dense_ones,
 )  # fmt: skip
@@ -71,6 +71,34 @@ def check_sequences(operands: Iterable[str], layout: str) -> None:
                 raise ArgumentError(
                     f"expected no {other} with {name} but got one; mask= and score_mod= apply to each sequence"
                 )
+
+
+def check_rows(
+    of_rows: Sequence[str], q: Any, k: Any, align: str, layout: str, operands: Mapping[str, Any]
+) -> None:
+    """Checks that the parts `Mask._of_rows` of a mask fit a call: sequences are not packed and, except for `tree`,
+    query i is at position i. Raises ArgumentError."""
+    given = {name for name, value in operands.items() if value is not None}
+    for part in of_rows:
+        for name in _module.STARTS:
+            if name in given:
+                hint = "" if part == "tree" else f"; use {_PACKED}"
+                raise ArgumentError(f"expected no {name} with the mask {part} but got one{hint}")
+        for name in ("kv_len", "leftpad_k"):
+            is_shifted = name in given and align == "bottom_right" and not given & {"q_len", "offset", "offsets"}
+            if is_shifted and part != "tree":
+                raise ArgumentError(
+                    f"expected align top_left, or q_len, in a call with {name} and the mask {part} but got {align}"
+                )
+    axis = -2 if layout == "bhsd" else -3
+    sizes = [getattr(x, "shape", ())[axis:][:1] for x in (q, k)]
+    if all(sizes):
+        pages = getattr(operands.get("page_table"), "shape", (1,))[-1]
+        _symbols.check_square(of_rows, sizes[0][0], sizes[1][0] * pages)
+
+
+#: The mask of documents in packed sequences.
+_PACKED = 'affine_set("(p, k)[nq, nk, u, w] : (u - w == 0)", per_query=[ids], per_key=[ids])'
 
 
 def limit_queries(most: Any, operands: Mapping[str, Any]) -> Optional[int]:
@@ -155,17 +183,19 @@ def split_offset(offset: Any) -> Tuple[Any, Any]:
 
 
 def normalize(
-    operands: Mapping[str, Any], op: str = "attention"
+    operands: Mapping[str, Any], op: str = "attention", like: Any = None
 ) -> Tuple[Tuple[str, ...], Tuple[Any, ...]]:
     """Returns the names and the values of the operands that are not None. `operands` are in the order of the
     function's arguments, as the results are. Scalars become integers, and lists become arrays. NumPy arrays of
     another integer or float type are converted to the operand's type, unless the operand allows several
-    types."""
+    types. If the queries `like` are a tensor of torch on a GPU, arrays of NumPy are copied there."""
     table = _table(op)
     found = {
         name: _settle_value(table[name], value) if name in table else value
         for name, value in operands.items() if value is not None
     }  # fmt: skip
+    if _tensors.is_torch(like) and like.is_cuda:
+        found = {name: _torch.to_device(value, like) for name, value in found.items()}
     return tuple(found), tuple(found.values())
 
 

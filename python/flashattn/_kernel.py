@@ -170,10 +170,10 @@ class Kernel:
         """
         bits = self._scale_bits if scale is None else _module.scale_bits(scale)
         given = _features.given("launch", operands) if operands else {}
-        symbols = self._symbols_of(mask, q)
+        symbols = self._symbols_of(mask, q, k, given)
         if aux_tensors or symbols:
             given = _with_aux(given, symbols, self.problem.score_mod, aux_tensors or ())
-        names, values = _features.normalize(given) if given else ((), ())
+        names, values = _features.normalize(given, like=q) if given else ((), ())
         tensors = (q, k, v, out, *values) if lse is None else (q, k, v, out, lse, *values)
         kind = type(q)
         plan, key = None, None
@@ -209,10 +209,10 @@ class Kernel:
         before the driver rounds it up. This call allocates and launches nothing. It raises the errors of
         `launch`."""
         given = _features.given("get_workspace_bytes", operands)
-        symbols = self._symbols_of(mask, q)
+        symbols = self._symbols_of(mask, q, k, given)
         if aux_tensors or symbols:
             given = _with_aux(given, symbols, self.problem.score_mod, aux_tensors or ())
-        names, values = _features.normalize(given)
+        names, values = _features.normalize(given, like=q)
         plan, checked = self._plan_of(q, k, v, out, lse, dict(zip(names, values)))
         if plan.is_empty:
             return 0
@@ -221,7 +221,7 @@ class Kernel:
             tensor.scalar = word  # ignored unless the argument is a scalar
         return self._library.workspace(self._handle, plan.tensors, len(words))
 
-    def _symbols_of(self, mask: Optional[Mask], q: Any) -> _symbols.Symbols:
+    def _symbols_of(self, mask: Optional[Mask], q: Any, k: Any, operands: Mapping[str, Any]) -> _symbols.Symbols:
         """Returns the tensors of the mask of a launch. Raises ArgumentError for another mask than that of `compile`."""
         compiled = self.problem.mask
         if mask is None:
@@ -230,6 +230,7 @@ class Kernel:
             return ()
         if not isinstance(mask, Mask) or str(mask) != str(compiled):
             raise ArgumentError(f"expected the mask {compiled}, as compiled, but got {mask}")
+        _features.check_rows(mask._of_rows, q, k, self.problem.align, self.problem.layout, operands)
         found: _symbols.Symbols = _symbols.split(mask, q)[1]
         return found
 

@@ -169,6 +169,15 @@ def check_count(clause: str, tensors: Sequence[Any]) -> None:
         raise ArgumentError(f"expected at most {LIMIT} tensors of {clause} in a mask but got {len(tensors)}")
 
 
+def check_square(of_rows: Iterable[str], nq: int, nk: int) -> None:
+    """Checks the numbers of queries and keys of a mask with these `Mask._of_rows`. Raises ArgumentError."""
+    for part in of_rows:
+        if part != "tree" and nq != nk:
+            raise ArgumentError(
+                f"expected as many keys as queries with the mask {part} but got {nk} keys and {nq} queries"
+            )
+
+
 def settle_all(clause: str, given: Any) -> List[Any]:
     """Returns the tensors that `affine_set` takes for a clause. Raises ArgumentError."""
     if given is None:

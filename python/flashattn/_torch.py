@@ -7,6 +7,8 @@ import ctypes
 import sys
 from typing import Any, Iterable, Sequence, Union
 
+import numpy
+
 from . import _tensors
 from ._trace import AUX
 from .errors import UnsupportedError
@@ -189,6 +191,13 @@ def lay_out(name: str, tensor: Any) -> Any:
     """Returns an input in a layout that kernels read, copied if necessary. Other types than PyTorch tensors are
     returned unchanged."""
     return _LAYOUTS.get(name, with_rows)(tensor) if _tensors.is_torch(tensor) else tensor
+
+
+def to_device(value: Any, like: Any) -> Any:
+    """Returns an array of NumPy as a tensor on the device of `like`; other values unchanged."""
+    if not isinstance(value, numpy.ndarray):
+        return value
+    return sys.modules["torch"].tensor(numpy.ascontiguousarray(value), device=like.device)
 
 
 def _never() -> bool:

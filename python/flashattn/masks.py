@@ -5,8 +5,9 @@ intersection. Masks compare by value and can be keys of a dictionary::
 
     flashattn.window(left=1023, right=0) | flashattn.sink(4) & flashattn.causal
 
-A mask may read tensors, which have a number for each sequence, query or key. Each call reads the tensors' current
-elements. Such masks compare by their text and by the identity of the tensors::
+A mask may read tensors of integers, with one element for each sequence, query or key. Each call reads the current
+elements of tensors of 32-bit integers; other tensors are converted when the mask is made. Such masks compare by their
+text and by the identity of the tensors, so make a mask once and use it in every layer::
 
     flashattn.affine_set("(p, k)[nq, nk, n] : (n - 1 - k >= 0)", per_sequence=[lengths]) | flashattn.causal
 """
@@ -30,17 +31,21 @@ class Mask:
     """An immutable set of visible pairs. `str(mask)` is the attribute that the compiler parses. A notebook shows a
     mask as a picture, which `draw` makes of any size."""
 
-    __slots__ = ("_text", "_hash", "_kind", "_parts", "_symbols", "_pattern")
+    __slots__ = ("_text", "_hash", "_kind", "_parts", "_symbols", "_pattern", "_of_rows")
     _text: str
     _hash: int
     _kind: Optional[str]
     _parts: Tuple["Mask", ...]  #: without tensors
     _symbols: Symbols  #: the tensors
     _pattern: Optional["Mask"]  #: the mask without its tensors, if it has any
+    #: The functions that made parts of the mask in which query i is at position i, or that cannot be packed
+    #: (`_features.check_rows`).
+    _of_rows: Tuple[str, ...]
 
     def __init__(
-        self, text: str, kind: Optional[str] = None, parts: Tuple["Mask", ...] = (), symbols: Symbols = ()
-    ):
+        self, text: str, kind: Optional[str] = None, parts: Tuple["Mask", ...] = (), symbols: Symbols = (),
+        of_rows: Tuple[str, ...] = (),
+    ):  # fmt: skip
         if not isinstance(text, str):
             raise ArgumentError(f"expected the text of a mask but got {text!r}")
         set_field = object.__setattr__
@@ -49,7 +54,8 @@ class Mask:
         set_field(self, "_kind", kind)
         set_field(self, "_parts", parts)
         set_field(self, "_symbols", symbols)
-        set_field(self, "_pattern", Mask(text, kind, parts) if symbols else None)
+        set_field(self, "_pattern", Mask(text, kind, parts, (), of_rows) if symbols else None)
+        set_field(self, "_of_rows", of_rows)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"a mask cannot be changed: tried to set {name!r}")
@@ -57,7 +63,7 @@ class Mask:
     __delattr__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        return (Mask, (self._text, self._kind, self._parts, self._symbols))
+        return (Mask, (self._text, self._kind, self._parts, self._symbols, self._of_rows))
 
     def __str__(self) -> str:
         return self._text
@@ -162,18 +168,21 @@ def _combine(kind: str, lhs: Mask, rhs: Mask) -> Mask:
     parts: Tuple[Mask, ...] = ()
     for mask in (lhs, rhs):
         parts += mask._parts if mask._kind == kind else (mask,)
-    return _join(kind, parts, symbols)
+    return _join(kind, parts, symbols, (*lhs._of_rows, *(x for x in rhs._of_rows if x not in lhs._of_rows)))
 
 
-def _join(kind: str, parts: Tuple[Mask, ...], symbols: Symbols = ()) -> Mask:
-    return Mask("#flashattn.%s<[%s]>" % (kind, ", ".join(map(str, parts))), kind, parts, symbols)
+def _join(
+    kind: str, parts: Tuple[Mask, ...], symbols: Symbols = (), of_rows: Tuple[str, ...] = ()
+) -> Mask:
+    return Mask("#flashattn.%s<[%s]>" % (kind, ", ".join(map(str, parts))), kind, parts, symbols, of_rows)
 
 
 def _rename(mask: Mask, names: Tuple[Tuple[str, str], ...], present: Tuple[str, ...]) -> Mask:
     """Returns the mask without its tensors, as `_symbols.rename` renames the symbols of its sets."""
     if mask._kind:
-        return _join(mask._kind, tuple([_rename(part, names, present) for part in mask._parts]))
-    return Mask(_symbols.rename(mask._text, names, present))
+        parts = tuple([_rename(part, names, present) for part in mask._parts])
+        return _join(mask._kind, parts, (), mask._of_rows)
+    return Mask(_symbols.rename(mask._text, names, present), of_rows=mask._of_rows)
 
 
 _MAX_COUNT = 1 << 31  # the limit of the attributes' verifiers
@@ -193,16 +202,17 @@ def _count(name: str, value: Any) -> int:
 causal = Mask("#flashattn.causal")
 
 
-def _set(constraints: str, **tensors: Sequence[Any]) -> Mask:
-    """Returns the mask of a set of p, k and the tensors of each clause. Not by affine_set, which torch.compile cannot
-    follow into the library."""
+def _set(constraints: str, of_rows: str = "", **tensors: Sequence[Any]) -> Mask:
+    """Returns the mask of a set of p, k and the tensors of each clause. `of_rows` is a name of `Mask._of_rows`. Not by
+    affine_set, which torch.compile cannot follow into the library."""
     symbols = [
         (f"{clause}{number}", tensor)
         for clause in _symbols.CLAUSES
         for number, tensor in enumerate(tensors.get(clause, ()))
     ]
     words = _symbols.words_of([name for name, _ in symbols])
-    return Mask(f'#flashattn.set<"(p, k)[{words}] : ({constraints})">', symbols=tuple(symbols))
+    text = f'#flashattn.set<"(p, k)[{words}] : ({constraints})">'
+    return Mask(text, symbols=tuple(symbols), of_rows=(of_rows,) if of_rows else ())
 
 
 def window(left: Optional[Numbers] = None, right: Optional[Numbers] = None) -> Mask:
@@ -304,16 +314,19 @@ def documents(
     causal: bool = False,
 ) -> Mask:
     """Returns the mask of documents that lie one after the other in a sequence: a query sees the keys of its own
-    document. For as many keys as queries; positions and keys count alike.
+    document. Query i is at position i, so a call needs as many keys as queries; with kv_len, it needs
+    `align="top_left"`, or q_len with the same lengths. Sequences packed by `cu_seqlens_q` and `cu_seqlens_k` need no
+    mask if they are the documents. For documents inside them, use
+    `affine_set("(p, k)[nq, nk, u, w] : (u - w == 0)", per_query=[ids], per_key=[ids])`.
 
-    The mask reads the first and the last position of the document of each query, which are computed here on the device
-    of `ids`, in time that is linear in the positions. Later writes to `ids` have no effect. If the documents are whole
-    sequences, packed by `cu_seqlens_q` and `cu_seqlens_k`, no mask is needed.
+    The mask reads the first and the last key of the document of each query, which are computed here on the device of
+    `ids`. Later writes to `ids` have no effect.
 
     Args:
       ids: `[N]` or `[B, N]`, integers: the document of each position. Equal ids side by side are one document.
       starts: instead of ids, `[D]` or `[B, D]`: the first position of each of D documents, in order, which is checked
-        for arrays of NumPy only. The first document starts at 0 in any case, and starts from `length` on do not count, so `cu_seqlens` is valid.
+        for arrays of NumPy only. The first document starts at 0 in any case, and starts from `length` on do not count,
+        so `cu_seqlens` is valid.
       length: N, with starts.
       causal: whether a query sees only keys up to its own position. This takes less time than an intersection with the
         causal mask.
@@ -333,18 +346,18 @@ def documents(
     return _between(*_arrays.between(numbers, _count("length", length), with_ends=not causal))
 
 
-def _between(first: Any, end: Any) -> Mask:
+def _between(first: Any, end: Any, of_rows: str = "documents") -> Mask:
     """Returns the mask of the keys from the `first` one of each query to that before its `end`, or to the query itself
     without an end."""
     # Numbers of queries alone: the forward pass then needs no list of tiles.
     if end is None:
-        return _set("p - k >= 0, k - query0 >= 0", per_query=[first])
-    return _set("k - query0 >= 0, query1 - 1 - k >= 0", per_query=[first, end])
+        return _set("p - k >= 0, k - query0 >= 0", of_rows, per_query=[first])
+    return _set("k - query0 >= 0, query1 - 1 - k >= 0", of_rows, per_query=[first, end])
 
 
 def shared_question(n: Numbers, ids: Positions) -> Mask:
     """Returns the causal mask of a question with several answers, as FlashMask's "share question mask": a query sees
-    the keys before it of the question, and of its own answer.
+    the keys before it of the question, and of its own answer. Query i is at position i, as in `documents`.
 
     Args:
       n: `[B]`, the number of positions of the question, which comes first; or one number for all.
@@ -354,26 +367,27 @@ def shared_question(n: Numbers, ids: Positions) -> Mask:
     Raises:
       ArgumentError: the arguments are no tensors of integers of these ranks.
     """
-    answers = _between(*_arrays.runs(_arrays.to_array("ids", ids, (1, 2)), with_ends=False))
-    return prefix(n) & causal | answers
+    runs = _arrays.runs(_arrays.to_array("ids", ids, (1, 2)), with_ends=False)
+    return prefix(n) & causal | _between(*runs, "shared_question")
 
 
 def tree(parents: Positions) -> Mask:
     """Returns the mask of a forest of tokens: a query sees its own key and those of the nodes above it, up to a root.
-    For as many keys as queries, as in a tree of drafts that are verified together.
+    Node k is key k, and a query is the node at its position. If there are fewer queries than keys, they are therefore
+    the last nodes, as for drafts behind tokens that a cache holds. Sequences cannot be packed.
 
     The last position below each node is computed here on the device of `parents`. Later writes to `parents` have no
     effect.
 
     Args:
-      parents: `[N]` or `[B, N]`, integers: the index of each node's parent; a root has a negative one. Nodes are in
-        depth-first order: each is followed by all nodes below it. That is checked for arrays of NumPy only.
+      parents: `[N]` or `[B, N]` for N keys, integers: the index of each node's parent; a root has a negative one. Nodes
+        are in depth-first order: each is followed by all nodes below it. That is checked for arrays of NumPy only.
 
     Raises:
       ArgumentError: `parents` is no tensor of integers of rank 1 or 2, or is not in depth-first order.
     """
     ends = _arrays.subtree_ends(_arrays.to_array("parents", parents, (1, 2)))
-    return _set("p - k >= 0, key0 - 1 - p >= 0", per_key=[ends])
+    return _set("p - k >= 0, key0 - 1 - p >= 0", "tree", per_key=[ends])
 
 
 def flashmask(startend_row_indices: Tensor, causal: bool = False) -> Mask:
@@ -386,8 +400,8 @@ def flashmask(startend_row_indices: Tensor, causal: bool = False) -> Mask:
     | 2 | rows from `c0` to `c1`, and rows before the key | rows from `c0` on, and rows before `c1` |
     | 4 | | rows from `c0` to `c1`, and rows from `c2` to `c3` |
 
-    Ends are exclusive. A column is copied here, because a kernel reads rows of stride 1, so later writes have no
-    effect.
+    Ends are exclusive. Each column is copied here, because a kernel reads rows of stride 1, so later writes have no
+    effect. If row indices count rows of a tensor with another number of queries than keys, pass `align="top_left"`.
 
     Args:
       startend_row_indices: `[B, Hkv, Nk, C]` with these numbers of columns C, i32; B and Hkv may be 1.
@@ -403,7 +417,7 @@ def flashmask(startend_row_indices: Tensor, causal: bool = False) -> Mask:
             "2 or 4 columns of startend_row_indices without causal"
         )
         raise ArgumentError(f"expected {wanted} but got {columns}")
-    c = [_arrays.dense(rows[..., at]) for at in range(columns)]
+    c = [_arrays.copy(rows[..., at]) for at in range(columns)]
     before, after = "key0 - 1 - p >= 0", "p - key0 >= 0"
     if not causal and columns == 2:
         return _set(f"{before}, p - key1 >= 0", per_key=c)
@@ -427,22 +441,25 @@ def ranges(
     queries: int,
 ) -> Mask:
     """Returns the mask of slices, as MagiAttention states them: in slice i, the queries `q_ranges[i]` see the keys
-    `k_ranges[i]`. Ranges are `[begin, end)`. A query of no slice sees no key. Queries are counted from 0, as rows.
+    `k_ranges[i]`. Ranges are `[begin, end)`. A query of no slice sees no key. Queries are counted from 0, as rows. All
+    batch elements and heads have the same slices.
 
-    The first and the last key of each query are computed here, on the device of the tensors.
+    The first and the last key of each query are computed here, on the device of the tensors. Later writes to the
+    tensors have no effect.
 
     Args:
       q_ranges, k_ranges: `[M, 2]`, integers. The ranges of queries do not overlap, which is checked for arrays of NumPy
         only; those of keys may.
       types: M kinds of slices: "full" or 0; "causal" or 1, a triangle whose corner is the last query and the last key;
         "inv_causal" or 2, a triangle above the diagonal whose corner is the first query and the first key; "bi_causal"
-        or 3, both. A list, or a tensor of the numbers. None: all are full.
+        or 3, both. A list, or a tensor of the numbers, which are checked for arrays of NumPy only. None: all are full.
       queries: the number of queries.
 
     Raises:
       ArgumentError: the arguments are no such tensors, or ranges of queries overlap.
     """
-    given = [_arrays.to_array(name, x, (2,)) for name, x in (("q_ranges", q_ranges), ("k_ranges", k_ranges))]
+    given = [_arrays.to_array("q_ranges", q_ranges, (2,))]
+    given.append(_arrays.to_array("k_ranges", k_ranges, (2,), given[0]))
     m = given[0].shape[0]
     for name, x in zip(("q_ranges", "k_ranges"), given):
         if tuple(x.shape) != (m, 2):
@@ -456,8 +473,8 @@ def ranges(
         for kind in types:
             if kind not in (*_KINDS, *range(4)):
                 raise ArgumentError(f"expected types {', '.join(_KINDS)} or 0 to 3 but got {kind!r}")
-        numbers = _arrays.like(given[0], [_KINDS.index(x) if isinstance(x, str) else int(x) for x in types])
-    numbers = _arrays.to_array("types", numbers, (1,))
+        numbers = [_KINDS.index(x) if isinstance(x, str) else int(x) for x in types]
+    numbers = _arrays.to_array("types", numbers, (1,), given[0])
     if tuple(numbers.shape) != (m,):
         raise ArgumentError(f"expected {m} types, as there are ranges, but got {list(numbers.shape)}")
     first, end = _arrays.ranges_of(given[0], given[1], numbers, _count("queries", queries))
@@ -478,14 +495,15 @@ def affine_set(
     The tensors of `per_sequence` belong to the first of these symbols, then those of `per_query`, then those of
     `per_key`. Each call reads them.
 
-    Tensors are arrays or lists of integers, of the library and on the device of q. Tensors of 32-bit integers are read
-    where they are; others are converted here, and later writes to them have no effect. A clause has at most 8 tensors.
+    Tensors are arrays of integers, of the library and on the device of q, or lists. Tensors of 32-bit integers are read
+    where they are; others are converted here, and later writes to them have no effect. Each call copies a list to the
+    device of q. A clause has at most 8 tensors.
 
     Args:
       per_sequence: tensors with a number for each batch element or packed sequence: `[B]`, or one number for all:
         `[1]`, `[]` or an int.
-      per_query: tensors with a number for each query: `[N]`, `[B, N]` or `[B, Hq, N]`, where B and Hq may be 1. With
-        packed queries, `[T]` or `[Hq, T]`.
+      per_query: tensors with a number for each query, which is that of its row and not of its position p: `[N]`,
+        `[B, N]` or `[B, Hq, N]`, where B and Hq may be 1. With packed queries, `[T]` or `[Hq, T]`.
       per_key: tensors with a number for each key: `[N]`, `[B, N]` or `[B, Hkv, N]`, where B and Hkv may be 1. With
         packed keys, `[T]` or `[Hkv, T]`. With a page_table of P pages of S keys, N is P * S.
 

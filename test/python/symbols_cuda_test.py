@@ -9,7 +9,7 @@ import unittest
 
 import numpy
 import torch
-from flashattn import ArgumentError, attention, causal, masks
+from flashattn import ArgumentError, attention, attention_backward, causal, masks
 from flashattn import torch as ft
 from torch.nn.attention.flex_attention import create_block_mask
 
@@ -132,6 +132,20 @@ class SymbolsCudaTest(unittest.TestCase):
             self.near(found, in_double(*rows, seen), 1e-5)
             ids += torch.arange(N, device=self.device) // 50
             lengths -= 20
+
+    def test_lists(self):
+        """They are copied to the device, whether autograd records the call or not."""
+        rows, lengths = self.draw(N, N, torch.float32), [5, 40]
+        seen = torch.arange(N, device=self.device) < self.to(numpy.array(lengths))[:, None, None, None]
+        wanted = in_double(*rows, seen)
+        for options in ({"mask": masks.prefix(lengths)}, {"kv_len": lengths}):
+            found, lse = attention(*rows, **options, return_lse=True)
+            self.near(found, wanted, 1e-5)
+            with torch.no_grad():
+                self.near(attention(*rows, **options), wanted, 1e-5)
+                d_o = torch.ones_like(found)
+                dq, _, _ = attention_backward(*rows, found, lse, d_o, **options)
+            self.near(dq, torch.autograd.grad(found, rows, d_o)[0].double(), 1e-5)
 
     def test_refused(self):
         rows = self.draw(N, N, torch.float16)

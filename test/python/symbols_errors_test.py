@@ -16,6 +16,13 @@ def zeros(*shape, dtype=numpy.int32):
     return numpy.zeros(shape, dtype)
 
 
+class OnDevice:
+    """An array that does not convert to one of NumPy, as those of CuPy."""
+
+    def __array__(self, *_, **__):
+        raise TypeError("Implicit conversion to a NumPy array is not allowed")
+
+
 class SymbolErrorsTest(unittest.TestCase):
     def check(self, cases):
         for message, call in cases:
@@ -86,6 +93,8 @@ class SymbolErrorsTest(unittest.TestCase):
             ("expected no length with ids of documents but got 3", lambda: masks.documents(zeros(N), length=3)),
             ("expected ids of rank 1 or 2 but got rank 3", lambda: masks.documents(zeros(2, 1, N))),
             ("expected ids to be an array of numpy, torch or jax but got object", lambda: masks.documents(object())),
+            ("expected ids to be an array of numpy, torch or jax but got .*OnDevice",
+             lambda: masks.documents(OnDevice())),
             ("expected parents of rank 1 or 2 but got rank 0", lambda: masks.tree(3)),
             ("expected the parent of node 1 before the node but got 1", lambda: masks.tree([-1, 1])),
             ("expected parents in depth-first order but got node 2 apart from the nodes below its parent 0",
@@ -102,9 +111,41 @@ class SymbolErrorsTest(unittest.TestCase):
              lambda: masks.ranges([[0, 3]], [[0, 3]], [0, 1], queries=N)),
             ("expected types full, causal, inv_causal, bi_causal or 0 to 3 but got 'half'",
              lambda: masks.ranges([[0, 3]], [[0, 3]], ["half"], queries=N)),
+            ("expected types from 0 to 3 but got 0 to 4",
+             lambda: masks.ranges([[0, 3], [3, 5]], [[0, 3]] * 2, numpy.array([0, 4]), queries=N)),
             ("expected ranges of queries that do not overlap but got \\[2, 5\\) and \\[0, 3\\)",
              lambda: masks.ranges([[2, 5], [0, 3]], [[0, 3], [0, 3]], queries=N)),
         ))  # fmt: skip
+
+    def test_rows(self):
+        """Masks in which query i is at position i, or whose sequences cannot be packed."""
+        q, k = numpy.zeros((2, 4, N, 16), numpy.float32), numpy.zeros((2, 2, 2 * N, 16), numpy.float32)
+        ids, documents = zeros(N), masks.documents(zeros(N), causal=True)
+        starts, packed = zeros(2) + [0, N], numpy.zeros((N, 2, 16), numpy.float32)
+        keys = k[:, :, :N]
+        rows = packed, packed, packed
+        lse = numpy.zeros((2, 4, N), numpy.float32)
+        kernel = flashattn.compile(head_dim=16, dtype="f32", mask=documents, chip="cpu")
+        short = "expected as many keys as queries with the mask documents but got 40 keys and 20 queries"
+        self.check((
+            (short, lambda: attention(q, k, k, mask=documents)),
+            (short, lambda: attention(q, k, k, mask=causal & (flashattn.sink(3) | documents))),
+            (short, lambda: attention(*(x.swapaxes(1, 2) for x in (q, k, k)), mask=documents, layout="bshd")),
+            (short, lambda: flashattn.attention_backward(q, k, k, q, lse, q, mask=documents)),
+            (short, lambda: kernel.launch(q, k, k, q.copy(), mask=documents)),
+            (short, lambda: documents.draw(N, 2 * N)),
+            (short.replace("documents", "shared_question"),
+             lambda: attention(q, k, k, mask=masks.shared_question([3, 4], ids))),
+            ("expected no cu_seqlens_q with the mask documents but got one; use affine_set\(.*u - w == 0.*\)",
+             lambda: attention(*rows, mask=documents, layout="thd", cu_seqlens_q=starts, cu_seqlens_k=starts)),
+            ("expected no cu_seqlens_q with the mask tree but got one",
+             lambda: attention(*rows, mask=masks.tree([-1] * N), layout="thd", cu_seqlens_q=starts,
+                               cu_seqlens_k=starts)),
+            ("expected align top_left, or q_len, in a call with kv_len and the mask documents but got bottom_right",
+             lambda: attention(q, keys, keys, mask=documents, kv_len=[3, 4])),
+        ))  # fmt: skip
+        o = attention(q, keys, keys, mask=documents, kv_len=[3, 4], align="top_left")
+        numpy.testing.assert_array_equal(attention(q, keys, keys, mask=documents, kv_len=[3, 4], q_len=[3, 4]), o)
 
     def test_calls(self):
         q, k = numpy.zeros((2, 4, N, 16), numpy.float32), numpy.zeros((2, 2, N, 16), numpy.float32)

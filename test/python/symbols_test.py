@@ -10,10 +10,14 @@ import unittest
 
 import flashattn
 import numpy
-from flashattn import ArgumentError, Mask, _reference, affine_set, attention, attention_backward, causal, prefix, sink
+from flashattn import (
+    ArgumentError, Mask, _reference, affine_set, attention, attention_backward, causal, masks, prefix, sink,
+)  # fmt: skip
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "Inputs"))
-from symbol_masks import BATCH, HEADS, KV_HEADS, named_cases, set_cases  # noqa: E402
+from symbol_masks import (  # noqa: E402
+    BATCH, HEADS, KV_HEADS, N, integers, is_above, make_forest, named_cases, set_cases,
+)  # fmt: skip
 
 NAMES = ("o", "lse", "dq", "dk", "dv")
 
@@ -89,6 +93,32 @@ class SymbolsTest(unittest.TestCase):
         other = affine_set("(q, j)[nq, nk, m] : (m - 1 - j >= 0)", per_sequence=[[3, 4]])
         self.run_all(*tensors, mask=other)
         self.assertEqual(flashattn.cache_info().compiled, before)
+
+    def test_made_masks_keep_their_numbers(self):
+        """Later writes to what such a mask was made of have no effect."""
+        ids, rows = numpy.sort(integers(self.generator, 0, 4, N)), integers(self.generator, 0, N, 1, 1, N, 2)
+        parents, slices = make_forest(self.generator, N), numpy.array([[0, 30], [40, N]], numpy.int32)
+        for make, given in (
+            (masks.documents, ids), (lambda x: masks.documents(starts=x, length=N), ids),
+            (lambda x: masks.shared_question(7, x), ids), (masks.tree, parents), (masks.flashmask, rows),
+            (lambda x: masks.flashmask(x, causal=True), rows[..., :1]),
+            (lambda x: masks.flashmask(x, causal=True), rows[..., :1].copy()),
+            (lambda x: masks.ranges(x, x, queries=N), slices),
+        ):  # fmt: skip
+            given = given[...]
+            mask, wanted = make(given), make(given.copy())
+            before = [numpy.array(x) for _, x in wanted._symbols]
+            given[...] = 0
+            for (_, found), one in zip(mask._symbols, before):
+                numpy.testing.assert_array_equal(found, one)
+
+    def test_a_tree_behind_a_cache(self):
+        """With fewer queries than keys, the queries are the last nodes."""
+        tensors = self.draw(6, N)
+        parents = make_forest(self.generator, N)
+        seen = [[k <= p and is_above(parents, p, k) for k in range(N)] for p in range(N - 6, N)]
+        found = self.run_all(*tensors, mask=masks.tree(parents))
+        self.near(found, exact(*tensors, numpy.broadcast_to(seen, (BATCH, HEADS, 6, N))))
 
     def test_are_values(self):
         n, m = numpy.array([1, 2], numpy.int32), numpy.array([1, 2], numpy.int32)

@@ -260,14 +260,31 @@ class SymbolsTorchTest(unittest.TestCase):
             self.assertEqual(str(other), str(mask))
             self.assertTrue(torch.equal(attention(*rows, mask=other), attention(*rows, mask=mask)))
 
+    def test_lists_and_copies(self):
+        rows = draw()
+        wanted = attention(*rows, mask=masks.ranges([[0, 9], [9, N]], [[0, 5], [3, N]], queries=N))
+        found = attention(*rows, mask=masks.ranges(torch.tensor([[0, 9], [9, N]]), [[0, 5], [3, N]], queries=N))
+        self.near(found, wanted.double())
+        given = torch.tensor([[[[3, 1]]]], dtype=torch.int32)
+        mask = masks.flashmask(given, causal=True)
+        given.zero_()
+        self.assertEqual([x.item() for _, x in mask._symbols], [3, 1])
+
     def test_refused(self):
         n, start, end = self.symbols
         caches = [torch.zeros(BATCH, KV_HEADS, N, 16) for _ in range(2)]
+        documents = masks.documents(torch.zeros(20, dtype=int))
         for kind, message, call in (
             (UnsupportedError, "^expected a mask without tensors for decoding but got",
              lambda: ft.decode(torch.zeros(BATCH, HEADS, 1, 16), *caches, n, mask=mask_of(n, start, end))),
             (ArgumentError, "^expected 'per_query0' on cpu as 'q' but got meta$",
              lambda: attend(*draw(), n, start.to("meta"), end)),
+            (ArgumentError, "^expected k_ranges to be a tensor of torch on cpu but got an array of numpy$",
+             lambda: masks.ranges(torch.tensor([[0, 3]]), numpy.array([[0, 3]]), queries=N)),
+            (ArgumentError, "^expected types to be a tensor of torch on meta but got a tensor of torch on cpu$",
+             lambda: masks.ranges(*[torch.zeros(1, 2, dtype=int, device="meta")] * 2, torch.zeros(1), queries=N)),
+            (ArgumentError, "^expected as many keys as queries with the mask documents but got 40 keys and 20 queries$",
+             lambda: torch.compile(attention, backend="aot_eager")(*draw(20), mask=documents)),
         ):  # fmt: skip
             with self.assertRaisesRegex(kind, message):
                 call()

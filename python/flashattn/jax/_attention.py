@@ -109,13 +109,14 @@ def attention(
     model_chip(device)
     text, aux = _aux.prepare(score_mod, aux_tensors)
     offset, offsets = _features.split_offset(offset)
-    names, values = _features.normalize(
-        {
-            "bias": bias, "attn_mask": attn_mask, "sink_logits": sink_logits, "kv_len": kv_len, "q_len": q_len,
-            "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "page_table": page_table,
-            "leftpad_k": leftpad_k, "offsets": offsets, **dict(symbols), **aux, "offset": offset,
-        }
-    )  # fmt: skip
+    operands = {
+        "bias": bias, "attn_mask": attn_mask, "sink_logits": sink_logits, "kv_len": kv_len, "q_len": q_len,
+        "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "page_table": page_table,
+        "leftpad_k": leftpad_k, "offsets": offsets, **dict(symbols), **aux, "offset": offset,
+    }  # fmt: skip
+    if mask is not None:
+        _features.check_rows(mask._of_rows, q, k, align, layout, operands)
+    names, values = _features.normalize(operands)
     _features.check_sequences(names, layout)
     given = dict(zip(names, values))
     scale = None if scale is None else _module.check_factor("scale", scale)
