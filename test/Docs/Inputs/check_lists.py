@@ -205,9 +205,9 @@ def check_speed():
     )
     find_sentences(
         readme,
-        f"forward passes run at {forward[0]} times the fastest peer's speed,",
-        f"shapes with sink tokens at {forward[1]} times, and decoding at {decoding:.2f} times.",
-        f"Backward passes run at {backward[0]} times, and those with sink tokens at {backward[1]} times.",
+        f"forward passes run at {forward[0]} times the fastest peer's speed, and backward passes at "
+        f"{backward[0]} times. With sink tokens, these are {forward[1]} times and {backward[1]} times. Decoding runs "
+        f"at {decoding:.2f} times.",
         f"forward passes run at {forward[2]} times its speed, and backward passes at {backward[2]} times.",
     )
     find_other_figures(readme, records)
@@ -237,8 +237,7 @@ def find_other_figures(readme, records):
         readme,
         f"at {extremes(ratios_to('fa3', held))} times FlashAttention-3's speed",
         f"at {extremes(ratios_to('cudnn', held))} times cuDNN's.",
-        f"the speed is at least {decode['least']:.2f} times cuDNN's,",
-        f"and {decode['geometric mean']:.2f} times in the geometric mean.",
+        f"at {decode['least']:.2f} times cuDNN's speed or more, and at {decode['geometric mean']:.2f} times in the",
         f"is {llama['cudnn'] / llama['flashattn']:.2f} times as fast as with cuDNN's attention",
         f"is {gemma['flex'] / gemma['flashattn']:.2f} times as fast as with FlexAttention",
         f"first call takes {min(ahead)} to {max(ahead)} ms with a precompiled kernel",
