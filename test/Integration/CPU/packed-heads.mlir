@@ -62,7 +62,7 @@ func.func @parts(%q: memref<?x?x?x16xf32>, %k: memref<?x?x?x16xf32>, %v: memref<
 // RUN: flash-opt %s -flashattn-select-schedule=chip=cpu | FileCheck %s --check-prefix=CHOSEN
 // STEP: verify o: {{.*}}: PASS
 // CHOSEN: func @step
-// CHOSEN: schedule(<tile_m = 8, tile_n = 64, {{.*}}, pack = 8, splits = 64, min_split_tiles = 4>)
+// CHOSEN: schedule(<tile_m = 8, tile_n = 64, {{.*}}, pack = 8, splits = 64, min_split_tiles = 4, mapping = cpu>)
 func.func @step(%q: tensor<2x10x1x32xf32>, %k: tensor<2x2x900x32xf32>) -> tensor<2x10x1x32xf32> {
   %init = tensor.empty() : tensor<2x10x1x32xf32>
   %o = flashattn.attention

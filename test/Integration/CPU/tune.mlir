@@ -18,7 +18,7 @@
 // NONE: error: --tune: expected --schedule to match a schedule that the tuner tries but got 'tile_n = 17'
 // RUN: not flash-run %s --device=cpu --tune --schedule='depth = 1' --tuned-schedules=%t/pinned.json 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 // UNKNOWN: error: expected schedule fields tile_m, {{.*}} but got depth
-// RUN: not flash-run %s --device=cpu --tune --schedule='hopper = 3' --tuned-schedules=%t/pinned.json 2>&1 | FileCheck %s --check-prefix=ROLES
+// RUN: not flash-run %s --device=cpu --tune --schedule='mapping = 3' --tuned-schedules=%t/pinned.json 2>&1 | FileCheck %s --check-prefix=ROLES
 // ROLES: error: expected schedule field mapping to be cpu, mma_sync<...> or hopper<...> but got '3'
 // The compiler's own choice may be what is pinned.
 // DEFINE: %{own} = %python -c "import subprocess, sys; sys.exit(subprocess.call(sys.argv[2:] + ['--schedule=' + open(sys.argv[1]).read().strip()]))" %t/own.txt flash-run %s --device=cpu --tune

@@ -11,7 +11,7 @@
 // CHECK: device: cuda:0
 // CHECK-DAG: tune: tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 0, q_register_columns = 128>: {{.*}} ms, {{.*}} (the compiler's own choice)
 // CHECK-DAG: mapping = hopper<consumers = 2, along = head, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1>: {{[0-9.]+}} ms
-// CHECK-DAG: tune: tile_m = 64, tile_n = 32, stages = 2, dot_type = f16: {{[0-9.]+}} ms
+// CHECK-DAG: tune: tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>: {{[0-9.]+}} ms
 // CHECK-DAG: tile_n = 32, {{.*}}mapping = hopper<consumers = 3, along = query_tile, {{.*}}>: needs 180 registers per thread (o 128, scores 16, weights 8, other 28) of 160 that a consumer has
 // CHECK-DAG: tile_n = 96, {{.*}}mapping = hopper<consumers = 1, {{.*}}>: needs {{[0-9]+}} bytes of shared memory (q 65536, {{.*}}) of 232448 available
 // CHECK: tune: best for sm_90a/256/256/f16/triangular: tile_m = {{.*}}, written to

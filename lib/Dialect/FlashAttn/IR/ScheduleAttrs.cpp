@@ -441,6 +441,7 @@ ScheduleAttr ScheduleAttr::withoutHopper() const {
     mmaSync.qInRegisters = getQInRegisters();
     fields.mapping = mmaSync;
   }
+  fields.algorithm.reset();
   fields.stages = std::min<int64_t>(fields.stages, 2);
   return get(getContext(), fields);
 }

@@ -361,7 +361,6 @@ void BackwardBuilder::buildQueryTile(const QuerySums &sums, const QueryTiles &of
 ScheduleAttr BackwardBuilder::getSumSchedule(int64_t rows) const {
   ScheduleFields fields = schedule.withoutHopper().getFields();
   fields.tileM = rows;
-  fields.algorithm.reset();
   if (MmaSyncFields *mmaSync = fields.getMmaSync())
     mmaSync->warps = rows / 16;
   return ScheduleAttr::get(b.getContext(), fields);

@@ -31,7 +31,6 @@ public:
     // Many small programs, because there is little work and each program iterates in order.
     ScheduleFields fields = op.getScheduleAttr().withoutHopper().getFields();
     fields.stages = 1;
-    fields.algorithm.reset();
     fields.tileN = std::max(fields.tileM, fields.tileN);
     if (MmaSyncFields *mmaSync = fields.getMmaSync()) {
       fields.tileN = std::gcd<int64_t>(fields.tileM, 64);

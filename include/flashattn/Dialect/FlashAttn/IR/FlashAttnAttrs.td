@@ -354,8 +354,9 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
         ::llvm::function_ref<::mlir::InFlightDiagnostic()> emitError, ::mlir::MLIRContext *context,
         const ::mlir::flashattn::ScheduleFields &fields);
     ScheduleAttr withHopper(HopperAttr hopper) const;
-    /// Returns the schedule for programs of the same rows without warp specialization: each warp
-    /// has its own rows, and there are at most two stages.
+    /// Returns the schedule for programs beside those of a backward pass, with the same rows but
+    /// without warp specialization and algorithm: each warp has its own rows, and there are at most
+    /// two stages.
     ScheduleAttr withoutHopper() const;
     /// Returns the schedule with at most `splits` splits of the keys. With 1 the keys are not
     /// split, and the other fields of split-KV are reset.
