@@ -11,7 +11,7 @@ import unittest
 
 import numpy
 import torch
-from flashattn import ArgumentError, UnsupportedError, affine_set, attention, causal, masks
+from flashattn import ArgumentError, affine_set, attention, causal, masks
 from flashattn import torch as ft
 from flashattn._options import OPERANDS
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -270,13 +270,38 @@ class SymbolsTorchTest(unittest.TestCase):
         given.zero_()
         self.assertEqual([x.item() for _, x in mask._symbols], [3, 1])
 
+    def test_decode(self):
+        """A cache of chains and the nodes of a tree behind it: as the last rows of attention over all keys."""
+        nodes, capacity = 5, N + 8
+        parents = torch.arange(-1, capacity - 1, dtype=torch.int32)
+        parents[N - nodes : N] = torch.tensor([N - nodes - 1, N - nodes, N - nodes, N - nodes - 1, N - 2])
+        q, k, v = draw(nodes, capacity)
+        lengths = torch.full((BATCH,), N, dtype=torch.int32)
+        start = torch.tensor([2, 7], dtype=torch.int32)[:BATCH]
+        mask = masks.tree(parents) & masks.left_padding(start)
+        seen = torch.zeros(nodes, capacity, dtype=torch.bool)
+        for i in range(nodes):
+            at = N - nodes + i
+            while at >= 0:
+                seen[i, at] = True
+                at = int(parents[at])
+        seen = seen & (torch.arange(capacity) >= start[:, None, None, None])
+        wanted = in_double(q, k, v, seen)
+        self.near(ft.decode(q, k, v, lengths, mask=mask), wanted)
+        caches = [torch.cat((x[:, :, : N - nodes], torch.zeros_like(x[:, :, N - nodes :])), 2) for x in (k, v)]
+        new = [x[:, :, N - nodes : N] for x in (k, v)]
+        compiled = torch.compile(lambda *x: ft.decode(*x, mask=mask), backend="aot_eager", fullgraph=True)
+        self.near(compiled(q, *caches, lengths, *new), wanted)
+        pools = [x.reshape(BATCH, KV_HEADS, 6, 8, 16).transpose(1, 2).reshape(-1, KV_HEADS, 8, 16) for x in (k, v)]
+        table = torch.arange(BATCH * 6, dtype=torch.int32).reshape(BATCH, 6)
+        self.near(ft.decode(q, *pools, lengths, page_table=table, mask=mask), wanted)
+        with self.assertRaisesRegex(ArgumentError, "^expected align top_left, or q_len, in a call with kv_len and the"):
+            ft.decode(q, k, v, lengths, mask=masks.documents(torch.zeros(nodes, dtype=int)))
+
     def test_refused(self):
         n, start, end = self.symbols
-        caches = [torch.zeros(BATCH, KV_HEADS, N, 16) for _ in range(2)]
         documents = masks.documents(torch.zeros(20, dtype=int))
         for kind, message, call in (
-            (UnsupportedError, "^expected a mask without tensors for decoding but got",
-             lambda: ft.decode(torch.zeros(BATCH, HEADS, 1, 16), *caches, n, mask=mask_of(n, start, end))),
             (ArgumentError, "^expected 'per_query0' on cpu as 'q' but got meta$",
              lambda: attend(*draw(), n, start.to("meta"), end)),
             (ArgumentError, "^expected k_ranges to be a tensor of torch on cpu but got an array of numpy$",

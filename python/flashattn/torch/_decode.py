@@ -12,23 +12,23 @@ from typing import Any, NamedTuple, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from .. import _features, _module, _tensors, _torch
+from .. import _features, _module, _symbols, _tensors, _torch
 from .._options import OPERANDS, schema_of
 from ..errors import ArgumentError, UnsupportedError
 from ..masks import Mask, causal
 from ._append import append
-from ._ops import _forward, _library, check_rows, is_seen
+from ._ops import _as_tensor, _forward, _library, check_rows, is_seen
 
 _OPTIONS = f"float? scale=None, {schema_of('mask', 'layout', 'softcap', 'invariant')}"
 _library.define(
     "decode(Tensor q, Tensor k_cache, Tensor v_cache, Tensor kv_len, Tensor? sink_logits, "
-    f"Tensor? page_table=None, *, {_OPTIONS}) -> (Tensor o, Tensor lse)",
+    f"Tensor? page_table=None, Tensor[]? symbols=None, *, {_OPTIONS}) -> (Tensor o, Tensor lse)",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
 _library.define(
     "decode.append(Tensor q, Tensor(a!) k_cache, Tensor(b!) v_cache, Tensor kv_len, "
-    f"Tensor? sink_logits, Tensor k, Tensor v, Tensor? page_table=None, *, {_OPTIONS}) -> "
-    "(Tensor o, Tensor lse)",
+    "Tensor? sink_logits, Tensor k, Tensor v, Tensor? page_table=None, Tensor[]? symbols=None, *, "
+    f"{_OPTIONS}) -> (Tensor o, Tensor lse)",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
 _decode_op = torch.ops.flashattn.decode.default
@@ -46,6 +46,7 @@ class _Inputs(NamedTuple):
     k: Optional[Tensor] = None
     v: Optional[Tensor] = None
     page_table: Optional[Tensor] = None
+    symbols: Optional[Sequence[Tensor]] = None  #: the tensors that the mask reads
 
 
 def decode(
@@ -80,7 +81,8 @@ def decode(
       page_table: `[B, P]`, i32 or i64: the caches are pools of pages, `[pages, Hkv, S, D]` and
         `[pages, Hkv, S, Dv]`, as in `flashattn.attention`. The capacity of a sequence is P * S. New rows for
         pages that do not exist are not written.
-      mask: the visible pairs of a query and a key, as in `flashattn.attention`; None shows all pairs.
+      mask: the visible pairs of a query and a key, as in `flashattn.attention`; None shows all pairs. The
+        `per_key` tensors of a mask have the capacity of a sequence.
       scale, softcap, sink_logits: as in `flashattn.attention`.
       layout: "bhsd", or "bshd" if the sequence axis precedes the heads axis in every tensor.
       return_lse: also return the log-sum-exp (natural logarithm) of each row's scores, `[B, Hq, n]`, f32.
@@ -102,7 +104,7 @@ def decode(
         raise ArgumentError(f"expected 'k' and 'v' or neither but got {found} alone")
     _module.check_options(mask, "bottom_right", layout, _module.KERNEL_LAYOUTS)
     inputs = _Inputs(q, k_cache, v_cache, kv_len, sink_logits, k, v, page_table)
-    for name, tensor in zip(_Inputs._fields, inputs):
+    for name, tensor in zip(_Inputs._fields[:-1], inputs):
         is_left_out = tensor is None and name in ("sink_logits", "k", "v", "page_table")
         if not (is_left_out or isinstance(tensor, Tensor)):
             raise ArgumentError(
@@ -111,10 +113,13 @@ def decode(
         if tensor is not None and tensor.is_nested:
             _tensors.check_layouts({name: tensor})
     _torch.refuse_gradients(scale=scale, softcap=softcap)
+    symbols: Sequence[Tensor] = ()
     if mask is not None and mask._symbols:
-        raise UnsupportedError(
-            f"expected a mask without tensors for decoding but got {mask}; use flashattn.attention with kv_len="
-        )
+        lengths = {"kv_len": kv_len, "page_table": page_table}
+        mask, named = _symbols.split(mask, q)
+        _features.check_rows(mask._of_rows, q, k_cache, "bottom_right", layout, lengths)
+        symbols = [_as_tensor(x, q) for x in _symbols.among(dict(named)) if x is not None]
+        inputs = inputs._replace(symbols=symbols)
     options = {
         "scale": None if scale is None else float(scale),
         "mask": None if mask is None else str(mask),
@@ -122,38 +127,44 @@ def decode(
         "softcap": softcap,
         "invariant": bool(invariant),
     }
-    if is_seen(inputs) or _torch.in_transform():
+    if is_seen((*inputs, *symbols)) or _torch.in_transform():
         o, lse = (
-            _decode_op(*inputs[:5], page_table, **options) if k is None else _append_op(*inputs, **options)
+            _decode_op(*inputs[:5], *inputs[7:], **options) if k is None else _append_op(*inputs, **options)
         )
     else:
         if torch.is_grad_enabled() or _torch.forward_ad._current_level >= 0:
-            _torch.refuse_gradients(**inputs._asdict())
+            _torch.refuse_gradients(**{n: x for n, x in inputs._asdict().items() if n != "symbols"})
         if _torch.profiler._is_profiler_enabled:
             with _torch.event("flashattn::decode", inputs):
-                o, lse = _decode(*inputs, **options)
+                o, lse = _compute(inputs, **options)
         else:
-            o, lse = _decode(*inputs, **options)
+            o, lse = _compute(inputs, **options)
     return (o, lse) if return_lse else o
 
 
-def _inputs_of(inputs: Sequence[Any]) -> _Inputs:
-    """Returns the positional arguments of either operator by name."""
-    given = inputs if len(inputs) > 6 else (*inputs[:5], None, None, *inputs[5:])
-    return _Inputs(*given)
+def _without_new(function: Any) -> Any:
+    """Returns a function of the arguments of `decode` from one of those of `decode.append`."""
+
+    def call(*inputs: Any, **options: Any) -> Any:
+        return function(*inputs[:5], None, None, *inputs[5:], **options)
+
+    return call
 
 
-def _decode(
-    *inputs: Any, layout: Any = "bhsd", softcap: Any = None, **options: Any
+def _decode(*inputs: Any, **options: Any) -> Tuple[Tensor, Tensor]:
+    return _compute(_Inputs(*inputs), **options)
+
+
+def _compute(
+    given: _Inputs, layout: Any = "bhsd", softcap: Any = None, **options: Any
 ) -> Tuple[Tensor, Tensor]:
     """The implementation of both operators."""
-    given = _inputs_of(inputs)
     _module.check_options(None, "bottom_right", layout, _module.KERNEL_LAYOUTS)
     softcap = _features.check_options(softcap)
     rows_dim = 2 if layout == "bhsd" else 1
     _check_kinds(given)
     _check_sizes(given, rows_dim)
-    q, k_cache, v_cache, kv_len, sink_logits, k, v, page_table = given
+    q, k_cache, v_cache, kv_len, sink_logits, k, v, page_table, symbols = given
     if k is not None and v is not None:
         if page_table is None:
             append_dense(kv_len, (k_cache, k), (v_cache, v), rows_dim=rows_dim)
@@ -163,7 +174,7 @@ def _decode(
         "sink_logits": sink_logits, "kv_len": kv_len.to(torch.int32), "page_table": page_table,
     }  # fmt: skip
     return _forward(
-        q, k_cache, v_cache, *map(operands.get, OPERANDS), layout=layout, softcap=softcap, **options,
+        q, k_cache, v_cache, *map(operands.get, OPERANDS), *(symbols or ()), layout=layout, softcap=softcap, **options,
     )  # fmt: skip
 
 
@@ -250,7 +261,7 @@ def _check_sizes(given: _Inputs, rows_dim: int) -> None:
 
 
 def _fake(*inputs: Any, layout: str = "bhsd", **options: Any) -> Tuple[Tensor, Tensor]:
-    given = _inputs_of(inputs)
+    given = _Inputs(*inputs)
     _check_kinds(given)
     q = given.q
     batch, heads, count = q.shape[:3] if layout == "bhsd" else (q.shape[i] for i in (0, 2, 1))
@@ -266,23 +277,27 @@ def _unbatched(info: Any, in_dims: Any, *inputs: Any, **options: Any) -> Any:
     )
 
 
-def _without_gradients(op: Any) -> Any:
-    """Returns the autograd kernel of `op`, which refuses tensors that require gradients."""
+def _without_gradients(op: Any, names: Sequence[str]) -> Any:
+    """Returns the autograd kernel of `op`, which refuses tensors that require gradients. `names` are those of its
+    arguments."""
 
     def kernel(*inputs: Any, **options: Any) -> Any:
-        _torch.refuse_gradients(**_inputs_of(inputs)._asdict())
+        _torch.refuse_gradients(**dict(zip(names, inputs)))
         with torch._C._AutoDispatchBelowAutograd():
             return op(*inputs, **options)
 
     return kernel
 
 
-for _op, _name in ((_decode_op, "decode"), (_append_op, "decode.append")):
-    torch.library.register_fake(f"flashattn::{_name}", _fake, lib=_library)
+for _op, _name, _new in ((_decode_op, "decode", ()), (_append_op, "decode.append", ("k", "v"))):
+    _of = (lambda function: function) if _new else _without_new
+    torch.library.register_fake(f"flashattn::{_name}", _of(_fake), lib=_library)
     torch.library.register_vmap(f"flashattn::{_name}", _unbatched, lib=_library)
-    _library.impl(_name, _without_gradients(_op), "Autograd")
+    _library.impl(
+        _name, _without_gradients(_op, (*_Inputs._fields[:5], *_new, "page_table")), "Autograd"
+    )
     for _key in ("CPU", "CUDA"):
-        _library.impl(_name, _decode, _key)
+        _library.impl(_name, _of(_decode), _key)
 
 if torch.distributed.is_available():
     from . import _sharding
