@@ -68,17 +68,17 @@ std::string getScheduleFields(ScheduleAttr schedule);
 /// Returns the schedule with the text `fields`, or null if they are invalid.
 ScheduleAttr parseScheduleFields(StringRef fields, MLIRContext *context);
 
-/// Returns the fields of a text such as "tile_n = 80, hopper = <consumers = 3>", in any order, with
-/// defaults for omitted fields: `warps`, `stages`, `threads_per_row` and `dot_type` depend on the
-/// kind of machine and the operands' element type; `tile_m` and most fields of `hopper` depend on
-/// the numbers of consumers and blocks. Returns nullopt if the tile sizes are omitted; pinSchedule
-/// chooses these. Errors: unknown fields, and values that are not numbers. Numbers out of range are
-/// not an error.
+/// Returns the fields of a text such as "tile_n = 80, mapping = hopper<consumers = 3>", in any
+/// order, with defaults for omitted fields: `stages`, `dot_type` and `mapping` depend on the kind of
+/// machine and the operands' element type; `warps` on `tile_m`; most fields of `hopper` on the
+/// numbers of consumers and blocks. Returns nullopt if the tile sizes are omitted; pinSchedule
+/// chooses these. Errors: unknown fields and mappings, and values that are not numbers. Numbers out
+/// of range are not an error.
 llvm::Expected<std::optional<ScheduleFields>> completeSchedule(StringRef text, FloatType element,
                                                                bool onCPU);
 
-/// Whether `fields` contain the fields of a text such as "tile_n = 80, hopper = <consumers = 3>",
-/// whatever the other fields are. Errors: unknown fields, and values that are not numbers.
+/// Whether `fields` contain the fields of a text such as "tile_n = 80, mapping =
+/// hopper<consumers = 3>", whatever the other fields are. Errors: those of completeSchedule.
 llvm::Expected<bool> hasFields(const ScheduleFields &fields, StringRef text);
 
 /// Returns the schedule for `op` with the fields of `text`, in any order. Omitted fields are those

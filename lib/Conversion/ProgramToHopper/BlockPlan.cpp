@@ -573,7 +573,7 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
   }
   for (auto await : program.getBody()->getOps<AwaitAddedOp>())
     return await.emitOpError()
-           << "expected a schedule without warp specialization but got one with 'hopper'";
+           << "expected a schedule without warp specialization but got one with mapping 'hopper'";
   for (auto signal : program.getBody()->getOps<SignalAddedOp>()) {
     if (plan.signal)
       return signal.emitOpError() << "expected at most one completion counter but got two";

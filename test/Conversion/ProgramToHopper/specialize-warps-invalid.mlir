@@ -1065,7 +1065,7 @@ func.func @await_with_roles(%told: memref<2x4xi32>, %k: !mem, %q: !mem, %do: !me
     }
     %k16 = arith.truncf %r : vector<128x128xf32> to vector<128x128xf16>
     flashattn.store_tile %k16 to %dk[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : vector<128x128xf16>, !mem
-    // expected-error @+1 {{expected a schedule without warp specialization but got one with 'hopper'}}
+    // expected-error @+1 {{expected a schedule without warp specialization but got one with mapping 'hopper'}}
     flashattn.await_added %told[%b, %h] of %tiles : memref<2x4xi32>
   }
   return

@@ -64,8 +64,8 @@ def FlashAttn_ProgramOp : FlashAttn_ProgramLevelOp<"program", [
 
     ```mlir
     flashattn.program (%b, %h, %t) in (%batches, %heads, %tiles) axes(batch, head, query_tile)
-        schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4,
-                  dot_type = f16>) {
+        schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16,
+                  mapping = mma_sync<warps = 4>>) {
       ...
     }
     flashattn.program (%segment, %h, %t) in (%one, %heads, %tiles) axes(batch, head, query_tile)
@@ -114,8 +114,8 @@ def FlashAttn_OnThreadsOp : FlashAttn_ProgramLevelOp<"on_threads", [
 
     ```mlir
     flashattn.on_threads %thread
-        schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, threads_per_row = 4,
-                  dot_type = f16>) {
+        schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16,
+                  mapping = mma_sync<warps = 4>>) {
       ...
     }
     ```
