@@ -21,7 +21,7 @@
 // CHECK-NOT: {{mma|ld.global}}
 // CHECK-SAME: st.global.{{(v4\.)?}}b32
 // CHECK-NOT: wgmma
-// SCHEDULE-COUNT-2: flashattn.attention {{.*}}dot_type = f16>)
+// SCHEDULE-COUNT-2: flashattn.attention {{.*}}dot_type = f16, mapping = mma_sync<{{.*}}>>)
 
 func.func @mask(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention mask(#flashattn.any_of<[]>)

@@ -5,7 +5,7 @@
 // CHECK: flashattn.attention mask(#flashattn.any_of<[#flashattn.set<"(p, k)[nq, nk, s2, s3] : (-k + s2 - 1 >= 0, k - s3 >= 0)">, #flashattn.all_of<[#flashattn.causal, #flashattn.set<"(p, k)[nq, nk, s2, s3] : (k - s3 >= 0)">]>]>) scale(1.000000e+00) align(top_left) ins(%arg0, %arg1, %arg2 : {{.*}}) per_sequence(%arg3 : tensor<?xi32>) per_query(%[[STARTS]] : tensor<?x1x?xi32>) outs(
 // CHECK-NOT: attn_mask
 
-// DEFINE: %{prefixes} = "--input=2xi32=[5 11]" "--input=2x12xi32=[[0 0 0 0 2 2 2 0 0 0 5 5][0 0 1 2 3 4 4 4 4 4 4 4]]"
+// DEFINE: %{prefixes} = "--input=2xi32=[5,11]" "--input=2x12xi32=[[0,0,0,0,2,2,2,0,0,0,5,5][0,0,1,2,3,4,4,4,4,4,4,4]]"
 // DEFINE: %{tensors} = --input=2x3x12x8xf32=random:1 --input=2x3x15x8xf32=random:2 --input=2x3x15x8xf32=random:3
 // RUN: flash-run %s --device=cpu %{tensors} %{prefixes} --output=@%t.npy
 // RUN: flash-run %s --device=cpu %{tensors} %{prefixes} --raise --verify --expected-output=@%t.npy --atol=1e-5 | FileCheck %s --check-prefix=NUMBERS

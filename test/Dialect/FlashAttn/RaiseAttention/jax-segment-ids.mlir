@@ -12,7 +12,7 @@
 // RUN: flash-opt %s -flashattn-raise-attention -o /dev/null --remarks-filter=flashattn-raise-attention --remark-format=emitRemark 2>&1 | FileCheck %s --check-prefix=REMARK
 // REMARK: Remark="flashattn.attention; a row whose keys are all hidden by data gives 0 instead of the mean of the values"
 
-// DEFINE: %{ids} = --input=2x24xi32=[[0 0 0 0 0 0 0 0 0 1 1 1 1 1 1 1 2 2 2 2 2 7 7 7][3 3 3 3 3 -1 -1 -1 -1 -2147483648 -2147483648 2147483647 5 5 5 5 5 5 5 5 5 5 5 5]]
+// DEFINE: %{ids} = --input=2x24xi32=[[0,0,0,0,0,0,0,0,0,1,1,1,1,1,1,1,2,2,2,2,2,7,7,7][3,3,3,3,3,-1,-1,-1,-1,-2147483648,-2147483648,2147483647,5,5,5,5,5,5,5,5,5,5,5,5]]
 // DEFINE: %{tensors} = --input=2x4x24x16xf32=random:1 --input=2x4x24x16xf32=random:2 --input=2x4x24x16xf32=random:3
 // RUN: flash-run %s --device=cpu %{tensors} "%{ids}" "%{ids}" --output=@%t.npy
 // RUN: flash-run %s --device=cpu %{tensors} "%{ids}" "%{ids}" --raise --verify --expected-output=@%t.npy --atol=1e-5 | FileCheck %s --check-prefix=NUMBERS

@@ -9,7 +9,7 @@
 // CHECK: flashattn.attention mask(#flashattn.all_of<[#flashattn.causal, #flashattn.set<"(p, k)[nq, nk, s2, s3, s4, s5] : (s2 - s4 == 0, s3 - s5 == 0)">]>) scale(1.000000e+00) ins({{.*}}) per_query(%[[LOW]], %[[HIGH]] : {{.*}}) per_key(%[[LOW]], %[[HIGH]] : {{.*}}) outs(
 // CHECK-NOT: attn_mask
 
-// DEFINE: %{ids} = --input=20xi64=[0 0 0 0 0 4294967296 4294967296 4294967297 1 1 1 1 1 -1 -1 -4294967297 4294967295 2 2 2]
+// DEFINE: %{ids} = --input=20xi64=[0,0,0,0,0,4294967296,4294967296,4294967297,1,1,1,1,1,-1,-1,-4294967297,4294967295,2,2,2]
 // DEFINE: %{tensors} = --input=6x20x8xf32=random:1 --input=6x20x8xf32=random:2 --input=6x20x8xf32=random:3
 // RUN: flash-run %s --device=cpu %{tensors} "%{ids}" --output=@%t.npy
 // RUN: flash-run %s --device=cpu %{tensors} "%{ids}" --raise --verify --expected-output=@%t.npy --atol=1e-5 | FileCheck %s --check-prefix=NUMBERS
