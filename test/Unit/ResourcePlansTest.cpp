@@ -129,10 +129,9 @@ TEST_F(ResourcePlans, FewQueries) {
 // so that a gap follows.
 TEST_F(ResourcePlans, TilesBeginWhereASwizzleDoes) {
   constexpr StringLiteral kPinned =
-      "schedule(<tile_m = 64, tile_n = 48, stages = 1, mapping = hopper<consumers = 1, along = "
-      "query_tile, registers = 240, producer_registers = "
-      "24, rescale_threshold = 4, l2_head_group = 1>, dot_type "
-      " = f16>)";
+      "schedule(<tile_m = 64, tile_n = 48, stages = 1, dot_type = f16, mapping = hopper<consumers "
+      "= 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, "
+      "l2_head_group = 1>>)";
   expectPlanned("sm_90a", attention(16, 64, kPinned));
   WarpgroupBlock block;
   block.residents = {{"q", 64, 16}};

@@ -170,7 +170,7 @@ class NumbersTest(unittest.TestCase):
         text = "tile_m = 16, tile_n = 16, stages = 1, dot_type = f32, mapping = cpu"
         for schedule in (
             {"tile_m": 8, "tile_n": 32},
-            {"tile_m": 16, "tile_n": 16, "warps": 1},
+            {"tile_m": 16, "tile_n": 16, "cpu": {}},
             text,
         ):
             with self.subTest(schedule=schedule):

@@ -483,7 +483,7 @@ class TuneTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = done.stdout.splitlines()
         self.assertTrue(all("mapping = hopper<consumers = " in line for line in lines), done.stdout)
-        best = "tile_m = 64, tile_n = 80, stages = 2, dot_type = f16, mapping = hopper<consumers = 3, along = {}, registers = 160, producer_registers = 32, rescale_threshold = 4, l2_head_group = 1>: {>"  # fmt: skip
+        best = "tile_m = 64, tile_n = 80, stages = 2, dot_type = f16, mapping = hopper<consumers = 3, along = {}, registers = 160, producer_registers = 32, rescale_threshold = 4, l2_head_group = 1>: {}"  # fmt: skip
         self.assertIn(best.format("query_tile", "fits"), lines)
         self.assertIn(
             best.format(

@@ -163,7 +163,7 @@ def check_cpu(lib):
     for inputs, outputs, changed, message, code in (
         (rows[:2], out, {}, "expected 3 arguments and 1 results of the call but got 2 and 1", 3),
         (rows, out * 2, {}, "expected 3 arguments and 1 results of the call but got 3 and 2", 3),
-        (rows, [(o.ctypes.data, (1,) * 5, "float32")], {}, "expected a buffer of rank 4 at most but got 5", 3),
+        (rows, [(o.ctypes.data, (1,) * 6, "float32")], {}, "expected a buffer of rank 5 at most but got 6", 3),
         (rows, [view(o[0])], {}, "expected rank 4 of argument 3 ('o') but got 3", 3),
         (rows, [view(o.astype(numpy.float64))], {}, "expected argument 3 ('o') with element type f32 but got f64", 3),
         (rows, rows[:1], {}, "expected the output argument 3 ('o') to share no memory with argument 0 ('q')", 3),
