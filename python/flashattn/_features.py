@@ -194,7 +194,7 @@ def normalize(
         name: _settle_value(table[name], value) if name in table else value
         for name, value in operands.items() if value is not None
     }  # fmt: skip
-    if _tensors.is_torch(like) and like.is_cuda:
+    if getattr(like, "is_cuda", False):
         found = {name: _torch.to_device(value, like) for name, value in found.items()}
     return tuple(found), tuple(found.values())
 

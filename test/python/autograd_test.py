@@ -259,7 +259,7 @@ class AutogradTest(unittest.TestCase):
             ("no gradients, lse", 15, 2.5, plain, {"return_lse": True}),
             ("autograd", 30, 4, leaves, {}),
             ("autograd, lse", 30, 4, leaves, {"return_lse": True, "scale": 0.5}),
-            ("autograd, operands", 60, 7, leaves, {"bias": bias, "sink_logits": sinks}),
+            ("autograd, operands", 60, 8, leaves, {"bias": bias, "sink_logits": sinks}),
             ("leaves under no_grad", 15, 2.5, leaves, None),
         ):
             with self.subTest(name), torch.set_grad_enabled(options is not None):
