@@ -87,8 +87,8 @@ def _concat(one: Any, other: Any) -> Any:
 
 
 def _search(rows: Any, numbers: Any, right: bool) -> Any:
-    """Returns, for each of the `numbers` `[N]` or `[B, N]`, how many elements of its row of `rows`, `[M]` or `[B, M]` in
-    ascending order, are less or, with `right`, not greater."""
+    """Returns, for each of the `numbers` `[N]` or `[B, N]`, how many elements of its row of `rows`, `[M]` or `[B, M]`
+    in ascending order, are less or, with `right`, not greater."""
     if _tensors.is_torch(rows):
         return sys.modules["torch"].searchsorted(rows, numbers, right=right, out_int32=True)
     side = "right" if right else "left"
@@ -183,7 +183,8 @@ def _subtree_ends(parents: Sequence[int]) -> Sequence[int]:
             ends[path.pop()] = node
         if parent >= 0 and not path:
             raise ArgumentError(
-                f"expected parents in depth-first order but got node {node} apart from the nodes below its parent {parent}"
+                f"expected parents in depth-first order but got node {node} apart from the nodes below its "
+                f"parent {parent}"
             )
         path.append(node)
     return ends

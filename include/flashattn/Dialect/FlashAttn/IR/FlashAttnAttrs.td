@@ -284,7 +284,8 @@ def FlashAttn_HopperAttr : FlashAttn_Mapping<"Hopper", "hopper", [
   let builders = [AttrBuilder<(ins "const ::mlir::flashattn::HopperFields &":$fields), [{
     return $_get($_ctxt, fields.consumers, fields.cooperative, fields.along, fields.registers,
                  fields.producerRegisters, fields.rescaleThreshold, fields.l2HeadGroup,
-                 fields.blocksPerSM, fields.smallBlocksPerSM, fields.qStages, fields.lazyRescale, fields.dynamicSchedulerMaxLen, fields.dqReduceStages,
+                 fields.blocksPerSM, fields.smallBlocksPerSM, fields.qStages, fields.lazyRescale,
+                 fields.dynamicSchedulerMaxLen, fields.dqReduceStages,
                  fields.compactKV, fields.prefetchKiBPerSM, fields.qRegisterColumns);
   }]>];
   let extraClassDeclaration = [{
