@@ -6,7 +6,8 @@
 // nor any of its dimensions.
 
 // CHECK: %[[ONE:.*]] = arith.constant 1 : index
-// CHECK: flashattn.program ({{.*}}) in (%[[ONE]], %[[ONE]], %[[ONE]]) axes(batch, head, query_tile)
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space(%[[ONE]], %[[ONE]], %[[ONE]]) axes(batch, head, query_tile)
+// CHECK: flashattn.program ({{.*}}) in %[[SPACE]]
 // CPU: llvm.call @flashattnParallelFor
 // PTX: gpu.binary
 func.func @single(%q: memref<1x1x16x64xf16>, %o: memref<1x1x16x64xf16>) {

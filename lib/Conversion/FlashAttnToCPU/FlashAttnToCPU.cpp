@@ -3,6 +3,7 @@
 #include "ProgramOutlining.h"
 #include "TileProgramLowering.h"
 #include "flashattn/Conversion/Passes.h"
+#include "flashattn/Dialect/FlashAttn/Program/Spaces.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileLoops.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -57,7 +58,8 @@ static LogicalResult runInParallel(ProgramOp program, SymbolTable &symbols) {
   OpBuilder b(function->getBody().front().getTerminator());
   for (Operation &op : program.getBody()->without_terminator())
     b.clone(op, mapping);
-  program.erase();
+  IRRewriter rewriter(program.getContext());
+  eraseProgram(rewriter, program);
   return success();
 }
 
@@ -103,7 +105,8 @@ struct ConvertFlashAttnToCPUPass
                                      cpu::RegisterFile::get(vectorWidth))) ||
         failed(approximateMath(*function)))
       return failure();
-    program.erase();
+    IRRewriter rewriter(&getContext());
+    eraseProgram(rewriter, program);
     return success();
   }
 

@@ -1,7 +1,7 @@
 //===- ProgramOutlining.cpp -----------------------------------------------===//
 
 #include "ProgramOutlining.h"
-#include "flashattn/Dialect/FlashAttn/Program/Segments.h"
+#include "flashattn/Dialect/FlashAttn/Program/Spaces.h"
 #include "flashattn/Runtime/ABI.h"
 #include "mlir/Conversion/LLVMCommon/TypeConverter.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -18,7 +18,8 @@ static void collectCaptures(ProgramOp program, SetVector<Value> &captures,
                             SetVector<Operation *> &constants) {
   SetVector<Value> used;
   getUsedValuesDefinedAbove(program.getRegion(), used);
-  used.insert(program->operand_begin(), program->operand_end());
+  Operation *space = program.getSpaceOp();
+  used.insert(space->operand_begin(), space->operand_end());
   for (unsigned i = 0; i < used.size(); ++i) { // `used` grows in the loop
     Value value = used[i];
     Operation *def = value.getDefiningOp();
@@ -93,27 +94,11 @@ mlir::flashattn::cpu::outlineProgram(ProgramOp program, SymbolTable &symbols, IR
     mapping.map(capture, cast.getResult(0));
   }
   Value linear = arith::IndexCastOp::create(b, loc, b.getIndexType(), function.getArgument(1));
-  auto sizes = program.getSizes();
-  SmallVector<Value> numbers(sizes.size());
-  for (int64_t i = sizes.size() - 1; i >= 0; --i) {
-    Value size = mapping.lookup(sizes[i]);
-    Value position = linear;
-    if (i > 0) {
-      position = arith::RemUIOp::create(b, loc, linear, size);
-      linear = arith::DivUIOp::create(b, loc, linear, size);
-    }
-    // The longest programs run first: under a causal mask those of the last query tiles and of the
-    // first key tiles.
-    if (i == static_cast<int64_t>(sizes.size()) - 1 &&
-        cast<ProgramAxisAttr>(program.getAxes()[i]).getValue() != ProgramAxis::KeyTile) {
-      Value one = arith::ConstantIndexOp::create(b, loc, 1);
-      Value last = arith::SubIOp::create(b, loc, size, one);
-      position = arith::SubIOp::create(b, loc, last, position);
-    }
-    numbers[i] = position;
-  }
-  if (Value starts = program.getStarts())
-    findSegment(b, program, mapping.lookup(starts), mapping.lookup(sizes.back()), numbers);
+  // The space in the function, whose operands are those of the function.
+  SpaceOpInterface space = program.getSpaceOp();
+  auto inside = cast<SpaceOpInterface>(b.clone(*space, mapping));
+  SmallVector<Value> numbers = emitItem(b, inside, linear);
+  inside->erase();
   mapping.map(program.getNumbers(), numbers);
   func::ReturnOp::create(b, loc);
 
@@ -126,9 +111,7 @@ mlir::flashattn::cpu::outlineProgram(ProgramOp program, SymbolTable &symbols, IR
     auto lowered = UnrealizedConversionCastOp::create(b, loc, fields[i], capture);
     LLVM::StoreOp::create(b, loc, lowered.getResult(0), fieldOf(b, frame, i));
   }
-  Value count = arith::ConstantIndexOp::create(b, loc, 1);
-  for (Value size : sizes)
-    count = b.createOrFold<arith::MulIOp>(loc, count, size);
+  Value count = countPoints(b, space);
   count = arith::IndexCastOp::create(b, loc, i64, count);
   Value body = func::ConstantOp::create(b, loc, function.getFunctionType(),
                                         FlatSymbolRefAttr::get(function));

@@ -3,7 +3,7 @@
 #include "TileLayout.h"
 #include "flashattn/Conversion/KernelsToGPU/KernelsToGPU.h"
 #include "flashattn/Conversion/Passes.h"
-#include "flashattn/Dialect/FlashAttn/Program/Segments.h"
+#include "flashattn/Dialect/FlashAttn/Program/Spaces.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
 #include "flashattn/Dialect/Hopper/IR/Hopper.h"
 #include "flashattn/Target/ResourcePlans.h"
@@ -49,10 +49,8 @@ static LogicalResult mapToGPU(RewriterBase &b, ProgramOp program) {
     return signal.emitOpError() << "expected a schedule with warp specialization and "
                                    "dq_reduce_stages but got one without them";
   b.setInsertionPoint(program);
-  Value one = build.index(1);
-  Value blocks = sizes[0];
-  for (Value size : sizes.drop_front())
-    blocks = build.mul(blocks, size);
+  SpaceOpInterface space = program.getSpaceOp();
+  Value one = build.index(1), blocks = countPoints(b, space);
   // The driver rejects a grid of 0 blocks.
   Value any = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ugt, blocks, build.index(0));
   auto guard = scf::IfOp::create(b, loc, any, /*withElseRegion=*/false);
@@ -64,30 +62,14 @@ static LogicalResult mapToGPU(RewriterBase &b, ProgramOp program) {
   gpu::TerminatorOp::create(b, loc);
   b.setInsertionPoint(onThreads.getBody()->getTerminator());
   // 32-bit division: block indices are below 2^31, and a 64-bit division is as long as a call.
-  Value rest = build.toI32(launch.getBlockIds().x);
+  Value number = build.toI32(launch.getBlockIds().x);
   // The first and the last of several kernels traverse batches and heads in the opposite order of
   // the kernels between them, so that each begins with data that the previous kernel left in the
   // cache. A program that waits for sums begins with the sums that are complete first.
   bool awaits = awaitSums(b, *program.getBody());
   bool backwards = program.getPdlPrimary() != program.getPdlSecondary() && !awaits;
-  SmallVector<Value> numbers(sizes.size());
-  for (int64_t i = sizes.size() - 1; i >= 0; --i) {
-    Value size = build.toI32(sizes[i]), number = rest;
-    if (i > 0) {
-      number = arith::RemUIOp::create(b, loc, rest, size);
-      rest = arith::DivUIOp::create(b, loc, rest, size);
-    }
-    // Query tiles run last to first: under a causal mask the last one has the most keys. Key tiles
-    // run first to last: the first one has the most queries.
-    bool isTile = &numbers[i] == &numbers.back();
-    if (isTile ? program.getAxis(i) != ProgramAxis::KeyTile : backwards)
-      number =
-          arith::SubIOp::create(b, loc, arith::SubIOp::create(b, loc, size, number), build.i32(1));
-    numbers[i] = number;
-  }
-  for (Value &number : numbers)
-    number = build.toIndex(number);
-  findSegment(b, program, program.getStarts(), sizes.back(), numbers);
+  SmallVector<Value> numbers =
+      emitItem(b, space, number, backwards ? PointOrder::Descending : PointOrder::Ascending);
   b.eraseOp(onThreads.getBody()->getTerminator());
   b.inlineBlockBefore(program.getBody(), onThreads.getBody(), onThreads.getBody()->end(), numbers);
   if (program.getPdlSecondary() && awaits) {
@@ -99,7 +81,7 @@ static LogicalResult mapToGPU(RewriterBase &b, ProgramOp program) {
   }
   if (program.getPdlPrimary() || schedule.getSplits() > 1)
     addLaunchDependents(*onThreads.getBody());
-  b.eraseOp(program);
+  eraseProgram(b, program);
   return success();
 }
 

@@ -473,7 +473,7 @@ static WarpgroupBlockPlan planMemory(const BlockPlan &plan) {
   block.skews = areSkewed(plan.streams);
   block.slots = plan.getResidentGroups();
   block.claims = plan.claims();
-  block.segments = ProgramOp(plan.program).getStarts() != nullptr;
+  block.segments = ProgramOp(plan.program).getRagged().has_value();
   block.intervals = plan.intervals;
   return planWarpgroupBlock(block);
 }
@@ -489,11 +489,12 @@ static LogicalResult verifyAxes(const BlockPlan &plan) {
         [](ProgramAxis axis, ProgramAxisAttr got) { return axis == got.getValue(); });
   };
   int64_t together = plan.getPrograms() / plan.getHeadsPerBlock();
-  if (program.getStarts() && program.getSegmentTiles() % together != 0)
+  std::optional<RaggedAxes> ragged = program.getRagged();
+  if (ragged && ragged->segmentTiles % together != 0)
     return program.emitOpError()
            << "expected a multiple of " << together
            << " tiles in a segment, as a block has that many programs, but got "
-           << program.getSegmentTiles();
+           << ragged->segmentTiles;
   bool hasBoth = plan.getPrograms() == 1 && hasAxes({ProgramAxis::QueryTile, ProgramAxis::KeyTile});
   if (!hasAxes(ProgramAxis::QueryTile) && !hasAxes(ProgramAxis::KeyTile) && !hasBoth)
     return program.emitOpError() << "expected axes(batch, head, query_tile) or (batch, head, "

@@ -91,12 +91,14 @@ struct BlockPlan {
   int64_t getSlots() const { return memory.slots; }
   bool isPersistent() const { return getResidentGroups() > 1 || claims(); }
   /// Whether one thread finds the groups of a block and publishes them in shared memory.
-  bool publishesGroups() const { return isPersistent() || ProgramOp(program).getStarts(); }
+  bool publishesGroups() const {
+    return isPersistent() || ProgramOp(program).getRagged().has_value();
+  }
   /// Whether persistent blocks claim groups from an atomic counter (dynamic scheduler).
   bool claims() const { return hopper.getDynamicSchedulerMaxLen() > 0; }
   /// Whether a kernel that runs before lists the groups, because only the device knows the lengths
   /// of the segments.
-  bool listsGroups() const { return claims() && ProgramOp(program).getStarts(); }
+  bool listsGroups() const { return claims() && ProgramOp(program).getRagged().has_value(); }
   /// Whether a persistent block has buffers for the residents of one group only. The next group's
   /// residents overwrite them as soon as all steps have read them, so outputs are written from
   /// another buffer or from registers.

@@ -431,8 +431,8 @@ Value ConsumerBuilder::consume(const Group &group, Value consumer, const Held &h
   SmallVector<Value> numbers = GridBuilder(b, plan, block).listNumbers(group, consumer);
   mlir::Block *target = b.getInsertionBlock();
   mlir::Block::iterator place = b.getInsertionPoint();
-  bool rereads = plan.reusesResidentBuffers() || program.getStarts() != nullptr;
-  if (program.getStarts())
+  bool rereads = plan.reusesResidentBuffers() || program.getRagged();
+  if (program.getRagged())
     recomputeNumbers();
   b.eraseOp(program.getBody()->getTerminator());
   b.inlineBlockBefore(program.getBody(), target, place, numbers);

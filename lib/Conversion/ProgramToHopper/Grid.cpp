@@ -1,7 +1,7 @@
 //===- Grid.cpp - which programs a block runs, and when -------------------===//
 
 #include "Block.h"
-#include "flashattn/Dialect/FlashAttn/Program/Segments.h"
+#include "flashattn/Dialect/FlashAttn/Program/Spaces.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -156,9 +156,9 @@ Group GridBuilder::decode(Value number) {
   Value innerNumber = sub(flatHead, mul(outerNumber, inner));
   Value batch = toIndex(plan.batchesShare ? innerNumber : outerNumber);
   Value head = toIndex(mul(plan.batchesShare ? outerNumber : innerNumber, i32(headsPerBlock)));
-  SmallVector<Value> numbers = {batch, head, toIndex(firstTile)};
-  findSegment(b, program, program.getStarts(), program.getSizes().back(), numbers);
-  if (program.getStarts())
+  SmallVector<Value> numbers =
+      emitItemAt(b, program.getSpaceOp(), {batch, head, toIndex(firstTile)});
+  if (program.getRagged())
     end = add(numbers.back(), index(plan.getPrograms()));
   return {numbers[0], numbers[1], numbers[2], end};
 }

@@ -44,8 +44,9 @@ void GroupLister::launchBlock() {
 /// Returns the number of groups of `segment`, i32.
 Value GroupLister::countGroups(Value segment) {
   ProgramOp program = plan.program;
-  Value starts = program.getStarts(), last = dim(starts, 0);
-  int64_t tiles = program.getSegmentTiles(), whole = tiles * program.getTileRows();
+  RaggedAxes ragged = *program.getRagged();
+  Value starts = ragged.starts, last = dim(starts, 0);
+  int64_t tiles = ragged.segmentTiles, whole = tiles * ragged.tileRows;
   // The number of rows, rounded up to a multiple of `whole`, less one.
   Value wholes = sub(div(program.getSizes().back(), index(tiles)), last);
   Value rows = sub(mul(wholes, index(whole)), index(1));
@@ -59,12 +60,12 @@ Value GroupLister::countGroups(Value segment) {
   Value begin = load(sub(segment, index(1)), isFirst, index(0));
   Value end = load(segment, isLast, rows);
   Value left = toI32(max(sub(end, begin), index(0)));
-  if (int64_t least = program.getLeastRows(); least != 1) {
+  if (int64_t least = ragged.leastRows; least != 1) {
     Value has = compare(arith::CmpIPredicate::sge, left, i32(least));
     has = arith::OrIOp::create(b, loc, has, arith::OrIOp::create(b, loc, isFirst, isLast));
     left = select(has, left, i32(0));
   }
-  int64_t groupRows = countTiles() * program.getTileRows();
+  int64_t groupRows = countTiles() * ragged.tileRows;
   return div(add(left, i32(groupRows - 1)), i32(groupRows));
 }
 
@@ -72,7 +73,7 @@ Value GroupLister::countGroups(Value segment) {
 /// where there are fewer segments: the others have segments without groups.
 void GroupLister::forEachSegment(function_ref<void(Value segment, Value groups, Value key)> body) {
   ProgramOp program = plan.program;
-  Value segments = add(dim(program.getStarts(), 0), index(1));
+  Value segments = add(dim(program.getRagged()->starts, 0), index(1));
   auto loop = scf::ForOp::create(b, loc, sub(thread, lane), segments, index(kKeys));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());

@@ -8,6 +8,7 @@
 #include "Block.h"
 #include "flashattn/Conversion/KernelsToGPU/KernelsToGPU.h"
 #include "flashattn/Conversion/Passes.h"
+#include "flashattn/Dialect/FlashAttn/Program/Spaces.h"
 
 namespace mlir::flashattn {
 #define GEN_PASS_DEF_SPECIALIZEWARPS
@@ -126,9 +127,7 @@ void LaunchBuilder::makeCounter() {
       clear();
     }
     // The primary program may have no blocks.
-    Value programs = index(1);
-    for (Value size : primary.getSizes())
-      programs = mul(programs, size);
+    Value programs = countPoints(b, primary.getSpaceOp());
     more =
         arith::AndIOp::create(b, loc, more, compare(arith::CmpIPredicate::eq, programs, index(0)));
   } else {
@@ -295,7 +294,7 @@ void LaunchBuilder::build() {
   ConsumerBuilder(b, plan, block).build();
   if (program.getPdlPrimary() || plan.schedule.getSplits() > 1)
     addLaunchDependents(values.launch.getBody().front());
-  b.eraseOp(program);
+  eraseProgram(b, program);
   if (values.scheduler.list) {
     b.setInsertionPointAfter(values.launch);
     memref::DeallocOp::create(b, loc, values.scheduler.list);
@@ -340,7 +339,7 @@ static LogicalResult specialize(RewriterBase &b, ProgramOp program) {
     return failure();
   // The host does not know the lengths of packed sequences, whose rows are views in the program.
   bool isPacked =
-      program.getStarts() ||
+      program.getRagged() ||
       program->isAncestor(plan->streams.front().getSource().getParentBlock()->getParentOp());
   if (plan->claims() && !isPacked && plan->hopper.getDynamicSchedulerMaxLen() < kMostKeys &&
       failed(splitByLength(b, *plan)))

@@ -2,7 +2,8 @@
 
 // CHECK-LABEL: func @rows
 // CHECK-SAME: %[[OP:[a-z0-9]+]]: memref<?x?x?x?x64xf32>, %[[LP:[a-z0-9]+]]: memref<?x?x?x?xf32>, %[[O:[a-z0-9]+]]: memref<?x?x?x64xf16>, %[[LSE:[a-z0-9]+]]: memref<?x?x?xf32>
-// CHECK: flashattn.program (%[[B:[a-z0-9]+]], %[[H:[a-z0-9]+]]) in {{.*}} axes(batch, head)
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space{{.*}} axes(batch, head)
+// CHECK: flashattn.program (%[[B:[a-z0-9]+]], %[[H:[a-z0-9]+]]) in %[[SPACE]]
 // CHECK: scf.for %[[N:[a-z0-9]+]] =
 // CHECK: %[[STATE:.*]]:3 = scf.for %[[S:[a-z0-9]+]] = {{.*}} step %c1 iter_args(%[[MAX:.*]] = %{{.*}}, %[[SUM:.*]] = %{{.*}}, %[[OUT:.*]] = %{{.*}}) -> (f32, f32, vector<64xf32>)
 // CHECK: %[[LOG:.*]] = memref.load %[[LP]][%[[S]], %[[B]], %[[H]], %[[N]]]

@@ -34,7 +34,8 @@ func.func @in_bounds(%q: memref<?x16xf32>, %k: memref<?x16xf32>, %s: memref<?x64
   %zero = arith.constant dense<0.0> : vector<32x64xf32>
   %n = memref.dim %q, %c0 : memref<?x16xf32>
   %tiles = arith.divui %n, %c32 : index
-  flashattn.program (%t) in (%tiles) axes(query_tile)
+  %space = flashattn.dense_space(%tiles) axes(query_tile)
+  flashattn.program (%t) in %space
       schedule(<tile_m = 32, tile_n = 64, stages = 1, dot_type = f32, mapping = cpu>) {
     %row = arith.muli %t, %c32 : index
     %qt = vector.transfer_read %q[%row, %c0], %pad {in_bounds = [true, true]} : memref<?x16xf32>, vector<32x16xf32>
@@ -79,7 +80,8 @@ func.func @tail(%p: memref<?x64xf32>, %v: memref<?x24xf16>, %o: memref<?x24xf32>
   %pad16 = arith.constant 0.0 : f16
   %n = memref.dim %p, %c0 : memref<?x64xf32>
   %tiles = arith.divui %n, %c32 : index
-  flashattn.program (%t) in (%tiles) axes(query_tile)
+  %space = flashattn.dense_space(%tiles) axes(query_tile)
+  flashattn.program (%t) in %space
       schedule(<tile_m = 32, tile_n = 64, stages = 1, dot_type = f32, mapping = cpu>) {
     %row = arith.muli %t, %c32 : index
     %pt = vector.transfer_read %p[%row, %c0], %pad {in_bounds = [true, true]} : memref<?x64xf32>, vector<32x64xf32>
@@ -163,7 +165,8 @@ func.func @few_rows(%q: memref<2x32xf32>, %k: memref<64x32xf32>, %v: memref<64x4
   %pad = arith.constant 0.0 : f32
   %zero = arith.constant dense<0.0> : vector<2x64xf32>
   %none = arith.constant dense<0.0> : vector<2x48xf32>
-  flashattn.program (%t) in (%programs) axes(query_tile)
+  %space = flashattn.dense_space(%programs) axes(query_tile)
+  flashattn.program (%t) in %space
       schedule(<tile_m = 2, tile_n = 64, stages = 1, dot_type = f32, mapping = cpu>) {
     %qt = vector.transfer_read %q[%c0, %c0], %pad {in_bounds = [true, true]} : memref<2x32xf32>, vector<2x32xf32>
     %kt = vector.transfer_read %k[%c0, %c0], %pad {in_bounds = [true, true]} : memref<64x32xf32>, vector<64x32xf32>

@@ -31,7 +31,8 @@ func.func @carried(%x: memref<16x8xf32>, %y: memref<16xf32>, %steps: index) {
   %row0 = arith.constant dense<0.0> : vector<16xf32>
   %ones = arith.constant dense<1.0> : vector<16x8xf32>
   %n1 = arith.constant 1 : index
-  flashattn.program (%t) in (%n1) axes(query_tile)
+  %space = flashattn.dense_space(%n1) axes(query_tile)
+  flashattn.program (%t) in %space
       schedule(<tile_m = 16, tile_n = 8, stages = 1, dot_type = f32, mapping = cpu>) {
     %r:2 = scf.for %i = %c0 to %steps step %c1 iter_args(%tile = %tile0, %row = %row0) -> (vector<16x8xf32>, vector<16xf32>) {
       %even = arith.cmpi ult, %i, %c2 : index

@@ -52,7 +52,8 @@ func.func @softmax(%x: memref<?x64xf32>) {
   %hidden = arith.constant dense<0xFF800000> : vector<32x64xf32>
   %n = memref.dim %x, %c0 : memref<?x64xf32>
   %tiles = arith.divui %n, %c32 : index
-  flashattn.program (%t) in (%tiles) axes(query_tile)
+  %space = flashattn.dense_space(%tiles) axes(query_tile)
+  flashattn.program (%t) in %space
       schedule(<tile_m = 32, tile_n = 64, stages = 1, dot_type = f32, mapping = cpu>) {
     %row = arith.muli %t, %c32 : index
     %s = vector.transfer_read %x[%row, %c0], %pad {in_bounds = [true, true]} : memref<?x64xf32>, vector<32x64xf32>

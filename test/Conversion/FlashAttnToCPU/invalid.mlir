@@ -4,7 +4,8 @@ func.func @unknown(%x: memref<16x8xf32>, %y: memref<8x16xf32>) {
   %c0 = arith.constant 0 : index
   %pad = arith.constant 0.0 : f32
   %n1 = arith.constant 1 : index
-  flashattn.program (%t) in (%n1) axes(query_tile)
+  %space = flashattn.dense_space(%n1) axes(query_tile)
+  flashattn.program (%t) in %space
       schedule(<tile_m = 16, tile_n = 8, stages = 1, dot_type = f32, mapping = cpu>) {
     %v = vector.transfer_read %x[%c0, %c0], %pad {in_bounds = [true, true]} : memref<16x8xf32>, vector<16x8xf32>
     // expected-error @below {{'vector.transpose' op has no lowering in a CPU tile program}}
@@ -22,7 +23,8 @@ func.func @list(%x: memref<16x8xf32>) {
   %list = arith.constant dense<[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]> : vector<8xf32>
   %tile = vector.broadcast %list : vector<8xf32> to vector<16x8xf32>
   %n1 = arith.constant 1 : index
-  flashattn.program (%t) in (%n1) axes(query_tile)
+  %space = flashattn.dense_space(%n1) axes(query_tile)
+  flashattn.program (%t) in %space
       schedule(<tile_m = 16, tile_n = 8, stages = 1, dot_type = f32, mapping = cpu>) {
     vector.transfer_write %tile, %x[%c0, %c0] {in_bounds = [true, true]} : vector<16x8xf32>, memref<16x8xf32>
   }
@@ -40,7 +42,8 @@ func.func @half(%p: memref<16x8xf16>, %v: memref<8x4xf16>, %o: memref<16x4xf32>)
   %pad = arith.constant 0.0 : f16
   %zero = arith.constant dense<0.0> : vector<16x4xf32>
   %n1 = arith.constant 1 : index
-  flashattn.program (%t) in (%n1) axes(query_tile)
+  %space = flashattn.dense_space(%n1) axes(query_tile)
+  flashattn.program (%t) in %space
       schedule(<tile_m = 16, tile_n = 8, stages = 1, dot_type = f32, mapping = cpu>) {
     %pt = vector.transfer_read %p[%c0, %c0], %pad {in_bounds = [true, true]} : memref<16x8xf16>, vector<16x8xf16>
     %vt = vector.transfer_read %v[%c0, %c0], %pad {in_bounds = [true, true]} : memref<8x4xf16>, vector<8x4xf16>
@@ -63,7 +66,8 @@ func.func @computed_rhs(%p: memref<16x8xf32>, %v: memref<8x4xf32>, %o: memref<16
   %pad = arith.constant 0.0 : f32
   %zero = arith.constant dense<0.0> : vector<16x4xf32>
   %n1 = arith.constant 1 : index
-  flashattn.program (%t) in (%n1) axes(query_tile)
+  %space = flashattn.dense_space(%n1) axes(query_tile)
+  flashattn.program (%t) in %space
       schedule(<tile_m = 16, tile_n = 8, stages = 1, dot_type = f32, mapping = cpu>) {
     %pt = vector.transfer_read %p[%c0, %c0], %pad {in_bounds = [true, true]} : memref<16x8xf32>, vector<16x8xf32>
     // expected-error @below {{'vector.transfer_read' op has no lowering in a CPU tile program}}
@@ -87,7 +91,8 @@ func.func @broadcast_rhs(%p: memref<16x8xf32>, %v: memref<1x4xf32>, %o: memref<1
   %pad = arith.constant 0.0 : f32
   %zero = arith.constant dense<0.0> : vector<16x4xf32>
   %n1 = arith.constant 1 : index
-  flashattn.program (%t) in (%n1) axes(query_tile)
+  %space = flashattn.dense_space(%n1) axes(query_tile)
+  flashattn.program (%t) in %space
       schedule(<tile_m = 16, tile_n = 8, stages = 1, dot_type = f32, mapping = cpu>) {
     %pt = vector.transfer_read %p[%c0, %c0], %pad {in_bounds = [true, true]} : memref<16x8xf32>, vector<16x8xf32>
     // expected-error @below {{expected a float matrix without broadcast as a contraction's operand but got 'vector<8x4xf32>'}}
@@ -105,7 +110,8 @@ func.func @masked(%x: memref<16x8xf32>, %mask: vector<16x8xi1>, %y: memref<16x8x
   %c0 = arith.constant 0 : index
   %pad = arith.constant 0.0 : f32
   %n1 = arith.constant 1 : index
-  flashattn.program (%t) in (%n1) axes(query_tile)
+  %space = flashattn.dense_space(%n1) axes(query_tile)
+  flashattn.program (%t) in %space
       schedule(<tile_m = 16, tile_n = 8, stages = 1, dot_type = f32, mapping = cpu>) {
     // expected-error @below {{expected a transfer of a memref without mask in a tile program}}
     %v = vector.transfer_read %x[%c0, %c0], %pad, %mask {in_bounds = [true, true]} : memref<16x8xf32>, vector<16x8xf32>
@@ -118,7 +124,8 @@ func.func @masked(%x: memref<16x8xf32>, %mask: vector<16x8xi1>, %y: memref<16x8x
 
 func.func @ones(%x: memref<16x8xf32>, %y: memref<16x16xf32>) {
   %n1 = arith.constant 1 : index
-  flashattn.program (%t) in (%n1) axes(query_tile)
+  %space = flashattn.dense_space(%n1) axes(query_tile)
+  flashattn.program (%t) in %space
       schedule(<tile_m = 16, tile_n = 8, stages = 1, dot_type = f32, mapping = cpu>) {
     // expected-error @below {{expected columns of ones only with warp specialization}}
     %v = flashattn.load_tile %x[%t, %t] dims [0, 1] in_bounds [true, false] ones : memref<16x8xf32> -> vector<16x16xf32>
@@ -131,7 +138,8 @@ func.func @ones(%x: memref<16x8xf32>, %y: memref<16x16xf32>) {
 
 func.func @compact_rows(%x: memref<16x16xf32>, %y: memref<16x16xf32>, %n: index) {
   %n1 = arith.constant 1 : index
-  flashattn.program (%t) in (%n1) axes(query_tile)
+  %space = flashattn.dense_space(%n1) axes(query_tile)
+  flashattn.program (%t) in %space
       schedule(<tile_m = 16, tile_n = 8, stages = 1, dot_type = f32, mapping = cpu>) {
     %rows = flashattn.compact_rows starts(%n) skips(%n) lower_bounds [0]
     // expected-error @below {{expected compacted rows only with warp specialization}}

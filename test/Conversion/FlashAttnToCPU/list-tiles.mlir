@@ -6,7 +6,8 @@
 // CHECK: %[[MIDDLE:.*]] = arith.divui %[[PLACES]], %c2
 
 // A list a program. Hidden tiles change nothing; full ones grow it downwards, the others upwards.
-// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in ({{.*}}) axes(batch, head, query_tile) {
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space({{.*}}) axes(batch, head, query_tile)
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in %[[SPACE]] {
 // CHECK: %[[ENDS:.*]]:2 = scf.for %[[TILE:[a-z0-9]+]] = %c0 to %[[N]] step %c1 iter_args(%[[BEGIN:.*]] = %[[MIDDLE]], %[[END:.*]] = %[[MIDDLE]])
 // CHECK: %[[MASK1:.*]] = arith.cmpi slt, %[[TILE]], %[[T]]
 // CHECK: %[[FULL:.*]] = arith.andi %{{.*}}, %[[MASK1]]

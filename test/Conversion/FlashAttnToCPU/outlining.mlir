@@ -22,8 +22,8 @@
 // The last dimension runs backwards.
 // CHECK:         %[[T:.*]] = arith.remui %[[LINEAR]], %[[TILES:.*]] : index
 // CHECK:         %[[B:.*]] = arith.divui %[[LINEAR]], %[[TILES]] : index
-// CHECK:         %[[LAST:.*]] = arith.subi %[[TILES]], %{{.*}} : index
-// CHECK:         %[[TILE:.*]] = arith.subi %[[LAST]], %[[T]] : index
+// CHECK:         %[[LEFT:.*]] = arith.subi %[[TILES]], %[[T]] : index
+// CHECK:         %[[TILE:.*]] = arith.subi %[[LEFT]], %{{.*}} : index
 // CHECK:         %[[ROW:.*]] = arith.muli %[[TILE]], %{{.*}} : index
 // CHECK:         %[[LEFT:.*]] = arith.subi %{{.*}}, %[[ROW]] : index
 // CHECK:         %[[EXISTING:.*]] = arith.maxsi %[[LEFT]], %{{.*}} : index
@@ -44,7 +44,8 @@ func.func @negate(%x: memref<?x?xf32>, %y: memref<?x?xf32>) {
   %b = memref.dim %x, %c0 : memref<?x?xf32>
   %n = memref.dim %x, %c1 : memref<?x?xf32>
   %tiles = arith.ceildivui %n, %c32 : index
-  flashattn.program (%i, %t) in (%b, %tiles) axes(head, query_tile)
+  %space = flashattn.dense_space(%b, %tiles) axes(head, query_tile)
+  flashattn.program (%i, %t) in %space
       schedule(<tile_m = 32, tile_n = 64, stages = 1, dot_type = f32, mapping = cpu>) {
     %row = arith.muli %t, %c32 : index
     %v = vector.transfer_read %x[%i, %row], %zero {in_bounds = [false]} : memref<?x?xf32>, vector<32xf32>
@@ -70,7 +71,8 @@ func.func @keys(%x: memref<?x?xf32>) {
   %b = memref.dim %x, %c0 : memref<?x?xf32>
   %n = memref.dim %x, %c1 : memref<?x?xf32>
   %tiles = arith.ceildivui %n, %c32 : index
-  flashattn.program (%i, %t) in (%b, %tiles) axes(head, key_tile)
+  %space = flashattn.dense_space(%b, %tiles) axes(head, key_tile)
+  flashattn.program (%i, %t) in %space
       schedule(<tile_m = 32, tile_n = 64, stages = 1, dot_type = f32, mapping = cpu>) {
     %row = arith.muli %t, %c32 : index
     vector.transfer_write %zero, %x[%i, %row] {in_bounds = [false]} : vector<32xf32>, memref<?x?xf32>

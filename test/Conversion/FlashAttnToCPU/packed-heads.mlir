@@ -28,7 +28,9 @@
 func.func @packed(%q: memref<2x3x?x8xf32>, %o: memref<2x3x?x8xf32>, %tiles: index) {
   %c2 = arith.constant 2 : index
   %c0 = arith.constant 0 : index
-  flashattn.program (%head, %tile) in (%c2, %tiles) axes(head, query_tile) schedule(<tile_m = 12, tile_n = 16, stages = 1, dot_type = f32, pack = 3, mapping = cpu>) {
+  %space = flashattn.dense_space(%c2, %tiles) axes(head, query_tile)
+  flashattn.program (%head, %tile) in %space
+      schedule(<tile_m = 12, tile_n = 16, stages = 1, dot_type = f32, pack = 3, mapping = cpu>) {
     %packed = flashattn.packed_rows [3, 4]
     %x = flashattn.load_tile %q[%head, %c0, %tile, %c0] dims [1, 2, 3] rows %packed in_bounds [true, false, true] : memref<2x3x?x8xf32> -> vector<12x8xf32>
     %y = arith.addf %x, %x : vector<12x8xf32>

@@ -43,7 +43,8 @@ func.func @rows(%x: memref<32x8xf32>, %a: memref<2x8x48xf32>, %b: memref<2x8x102
   %sb = arith.constant dense<0.0> : vector<32x64xf32>
   %one = arith.constant 1 : index
   %two = arith.constant 2 : index
-  flashattn.program (%i, %j, %k) in (%two, %one, %one) axes(batch, query_tile, column_tile)
+  %space = flashattn.dense_space(%two, %one, %one) axes(batch, query_tile, column_tile)
+  flashattn.program (%i, %j, %k) in %space
       schedule(<tile_m = 32, tile_n = 64, stages = 1, dot_type = f32, mapping = cpu>) {
     %vx = vector.transfer_read %x[%c0, %c0], %zero {in_bounds = [true, true]} : memref<32x8xf32>, vector<32x8xf32>
     %va = vector.transfer_read %a[%i, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = #m} : memref<2x8x48xf32>, vector<8x48xf32>

@@ -38,7 +38,8 @@ func.func @reads(%keys: memref<1x8xf16>, %rows: memref<16x1xf32>, %kept: memref<
   %f32 = arith.constant 0.0 : f32
   %false = arith.constant false
   %n4 = arith.constant 4 : index
-  flashattn.program (%t) in (%n4) axes(query_tile)
+  %space = flashattn.dense_space(%n4) axes(query_tile)
+  flashattn.program (%t) in %space
       schedule(<tile_m = 16, tile_n = 8, stages = 1, dot_type = f32, mapping = cpu>) {
     %a = vector.transfer_read %keys[%c0, %c0], %f16 {in_bounds = [true, true], permutation_map = #keys} : memref<1x8xf16>, vector<16x8xf16>
     %b = vector.transfer_read %rows[%c0, %c0], %f32 {in_bounds = [true, true], permutation_map = #rows} : memref<16x1xf32>, vector<16x8xf32>

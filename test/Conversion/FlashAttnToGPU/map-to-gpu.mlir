@@ -22,7 +22,8 @@
 // CHECK: gpu.terminator
 // CHECK-NOT: flashattn.program
 func.func @programs(%b: index, %h: index, %t: index, %m: memref<?x?x?xf32>, %x: f32) {
-  flashattn.program (%i, %j, %k) in (%b, %h, %t) axes(batch, head, query_tile)
+  %space = flashattn.dense_space(%b, %h, %t) axes(batch, head, query_tile)
+  flashattn.program (%i, %j, %k) in %space
       schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) {
     memref.store %x, %m[%i, %j, %k] : memref<?x?x?xf32>
   }
@@ -44,7 +45,8 @@ func.func @programs(%b: index, %h: index, %t: index, %m: memref<?x?x?xf32>, %x: 
 // CHECK: %[[KEYS:.*]] = arith.index_castui %[[LAST]]
 // CHECK: memref.store %{{.*}}, %{{.*}}[%{{.*}}, %{{.*}}, %{{.*}}, %[[KEYS]]]
 func.func @four_sizes(%b: index, %h: index, %i: index, %j: index, %m: memref<?x?x?x?xf32>, %x: f32) {
-  flashattn.program (%p, %q, %r, %s) in (%b, %h, %i, %j) axes(batch, head, query_tile, key_tile)
+  %space = flashattn.dense_space(%b, %h, %i, %j) axes(batch, head, query_tile, key_tile)
+  flashattn.program (%p, %q, %r, %s) in %space
       schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) {
     memref.store %x, %m[%p, %q, %r, %s] : memref<?x?x?x?xf32>
   }
@@ -59,7 +61,8 @@ func.func @four_sizes(%b: index, %h: index, %i: index, %j: index, %m: memref<?x?
 // CHECK-NOT: arith.remui
 // CHECK: gpu.terminator
 func.func @one_size(%h: index, %m: memref<?xf32>, %x: f32) {
-  flashattn.program (%p) in (%h) axes(head)
+  %space = flashattn.dense_space(%h) axes(head)
+  flashattn.program (%p) in %space
       schedule(<tile_m = 16, tile_n = 64, stages = 1, dot_type = f16, mapping = mma_sync<warps = 1>>) {
     memref.store %x, %m[%p] : memref<?xf32>
   }
@@ -96,16 +99,19 @@ func.func @one_size(%h: index, %m: memref<?xf32>, %x: f32) {
 // CHECK-NOT: flashattn.launch_dependents
 // CHECK: return
 func.func @chain(%h: index, %t: index, %m: memref<?x?xf32>, %x: f32) {
-  flashattn.program (%p, %q) in (%h, %t) axes(head, query_tile)
+  %space = flashattn.dense_space(%h, %t) axes(head, query_tile)
+  flashattn.program (%p, %q) in %space
       schedule(<tile_m = 16, tile_n = 64, stages = 1, dot_type = f16, mapping = mma_sync<warps = 1>>) pdl_primary {
     memref.store %x, %m[%p, %q] : memref<?x?xf32>
   }
-  flashattn.program (%p, %q) in (%h, %t) axes(head, key_tile)
+  %space1 = flashattn.dense_space(%h, %t) axes(head, key_tile)
+  flashattn.program (%p, %q) in %space1
       schedule(<tile_m = 16, tile_n = 64, stages = 1, dot_type = f16, mapping = mma_sync<warps = 1>>) pdl_secondary pdl_primary {
     %y = memref.load %m[%p, %q] : memref<?x?xf32>
     memref.store %y, %m[%q, %p] : memref<?x?xf32>
   }
-  flashattn.program (%p, %q) in (%h, %t) axes(head, query_tile)
+  %space2 = flashattn.dense_space(%h, %t) axes(head, query_tile)
+  flashattn.program (%p, %q) in %space2
       schedule(<tile_m = 16, tile_n = 64, stages = 1, dot_type = f16, mapping = mma_sync<warps = 1>>) pdl_secondary {
     %y = memref.load %m[%q, %p] : memref<?x?xf32>
     memref.store %y, %m[%p, %q] : memref<?x?xf32>
@@ -130,7 +136,8 @@ func.func @chain(%h: index, %t: index, %m: memref<?x?xf32>, %x: f32) {
 // CHECK-NEXT: flashattn.wait_prerequisite_grids
 // CHECK-NOT: flashattn.launch_dependents
 func.func @awaits(%h: index, %t: index, %m: memref<?x?xf32>, %done: memref<?xi32>, %programs: index) {
-  flashattn.program (%p, %q) in (%h, %t) axes(head, query_tile)
+  %space = flashattn.dense_space(%h, %t) axes(head, query_tile)
+  flashattn.program (%p, %q) in %space
       schedule(<tile_m = 16, tile_n = 64, stages = 1, dot_type = f16, mapping = mma_sync<warps = 1>>) pdl_secondary {
     flashattn.await_added %done[%p] of %programs : memref<?xi32>
     %y = memref.load %m[%q, %p] : memref<?x?xf32>

@@ -51,7 +51,8 @@ func.func @elements(%q: !mem, %k: !mem, %out: !out {flashattn.aligned_rows}, %ba
   %c1 = arith.constant 1 : index
   %c4 = arith.constant 4 : index
   %none = arith.constant dense<0.0> : vector<128x64xf32>
-  flashattn.program (%b, %h, %t, %u) in (%c1, %c4, %rows, %columns) axes(batch, head, query_tile, key_tile)
+  %space = flashattn.dense_space(%c1, %c4, %rows, %columns) axes(batch, head, query_tile, key_tile)
+  flashattn.program (%b, %h, %t, %u) in %space
       schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 224, producer_registers = 56, rescale_threshold = 0, l2_head_group = 1, q_stages = 2>>) {
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %batches, %batches)] iter_args(%acc = %none) -> (vector<128x64xf32>) {
       %qt = flashattn.load_tile %q[%j, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x64xf16>

@@ -7,8 +7,9 @@
 func.func @axes(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: index) {
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
+  %space = flashattn.dense_space(%n, %n) axes(batch, head)
   // expected-error @+1 {{expected axes(batch, head, query_tile) or (batch, head, key_tile) with warp specialization, or (batch, head, query_tile, key_tile) with one program per block, but got}}
-  flashattn.program (%b, %h) in (%n, %n) axes(batch, head)
+  flashattn.program (%b, %h) in %space
       schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
   }
   return
@@ -17,8 +18,9 @@ func.func @axes(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: index) {
 // -----
 
 func.func @both_tiles(%n: index) {
+  %space = flashattn.dense_space(%n, %n, %n, %n) axes(batch, head, query_tile, key_tile)
   // expected-error @+1 {{expected axes(batch, head, query_tile) or (batch, head, key_tile) with warp specialization, or (batch, head, query_tile, key_tile) with one program per block, but got}}
-  flashattn.program (%b, %h, %t, %u) in (%n, %n, %n, %n) axes(batch, head, query_tile, key_tile)
+  flashattn.program (%b, %h, %t, %u) in %space
       schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
   }
   return
@@ -34,8 +36,9 @@ func.func @both_tiles(%n: index) {
 func.func @no_stream(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: index) {
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, query_tile)
   // expected-error @+1 {{expected one loop that streams operands of contractions but got 0}}
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
   }
@@ -52,8 +55,9 @@ func.func @no_stream(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: ind
 func.func @own(%bias: memref<?x?x?x?xf32>, %n: index) {
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, query_tile)
   // expected-error @+1 {{expected one loop that streams operands of contractions but got 0}}
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
       %x = flashattn.load_tile %bias[%b, %h, %t, %j] dims [2, 3] in_bounds [false, false] : memref<?x?x?x?xf32> -> vector<64x32xf32>
@@ -73,8 +77,9 @@ func.func @own(%bias: memref<?x?x?x?xf32>, %n: index) {
 func.func @two_loops(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: index) {
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, query_tile)
   // expected-error @+1 {{expected one loop that streams operands of contractions but got 2}}
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
@@ -100,7 +105,8 @@ func.func @two_loops(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: ind
 func.func @nested(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: index, %c: i1) {
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, query_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     scf.if %c {
@@ -125,7 +131,8 @@ func.func @nested(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: index,
 func.func @invariant(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: index) {
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, query_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
@@ -149,7 +156,8 @@ func.func @invariant(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: ind
 func.func @other_use(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: index) {
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, query_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
@@ -172,7 +180,8 @@ func.func @other_use(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: ind
 func.func @element(%q: memref<?x?x?x64xf32>, %k: memref<?x?x?x64xf32>, %n: index) {
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, query_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     // expected-error @+1 {{expected elements of f16 or bf16, which tensor copies require, but got 'memref<?x?x?x64xf32>' and 'vector<64x64xf32>'}}
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf32> -> vector<64x64xf32>
@@ -194,7 +203,8 @@ func.func @element(%q: memref<?x?x?x64xf32>, %k: memref<?x?x?x64xf32>, %n: index
 func.func @rank(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x?x?x64xf16>, %n: index) {
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, query_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
@@ -216,7 +226,8 @@ func.func @rank(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x?x?x64xf16>, %n: inde
 func.func @dims(%q: memref<?x?x?x64xf16>, %k: memref<?x?x64x?xf16>, %n: index) {
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, query_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
@@ -238,7 +249,8 @@ func.func @dims(%q: memref<?x?x?x64xf16>, %k: memref<?x?x64x?xf16>, %n: index) {
 func.func @rows(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: index, %few: vector<64x20xf32>) {
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, query_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %few) -> (vector<64x20xf32>) {
@@ -260,7 +272,8 @@ func.func @rows(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: index, %
 func.func @unaligned(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>, %n: index) {
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, query_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
@@ -283,7 +296,8 @@ func.func @unaligned(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16, strided<
 func.func @inside(%q: memref<?x?x?x64xf16>, %k: memref<2x2x512x64xf16>, %n: index) {
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, query_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     %part = memref.subview %k[0, 0, 8, 0] [2, 2, 64, 64] [1, 1, 1, 1] : memref<2x2x512x64xf16> to memref<2x2x64x64xf16, strided<[65536, 32768, 64, 1], offset: 512>>
@@ -307,7 +321,8 @@ func.func @inside(%q: memref<?x?x?x64xf16>, %k: memref<2x2x512x64xf16>, %n: inde
 func.func @step_index(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: index) {
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, query_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
@@ -330,7 +345,8 @@ func.func @step_index(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: in
 func.func @dot_type(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: index) {
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, query_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = bf16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     // expected-error @+1 {{expected a tile of 'bf16', the schedule's dot_type, but got 'vector<64x64xf16>'}}
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
@@ -356,8 +372,9 @@ func.func @shared_rows(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %sums
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<128x64xf32>
   %zeros = arith.constant dense<0.0> : vector<64x64xf32>
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, key_tile)
   // expected-error @+1 {{expected tile_m to be 64, or 64 for each of 3 consumers, but got 128}}
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 3, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<128x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<128x64xf32>) {
@@ -381,7 +398,8 @@ func.func @given(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %sums: memr
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<128x64xf32>
   %zeros = arith.constant dense<0.0> : vector<64x64xf32>
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, key_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<128x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<128x64xf32>) {
@@ -408,8 +426,9 @@ func.func @exchange_of_programs(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf1
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x64xf32>
   %zeros = arith.constant dense<0.0> : vector<64x64xf32>
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, key_tile)
   // expected-error @+1 {{expected consumers to share a program with a transposed tile or added tiles but got tile_m 64 for 2 consumers}}
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x64xf32>) {
@@ -435,8 +454,9 @@ func.func @sums_of_programs(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, 
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x64xf32>
   %zeros = arith.constant dense<0.0> : vector<64x64xf32>
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, key_tile)
   // expected-error @+1 {{expected consumers to share a program with a transposed tile or added tiles but got tile_m 64 for 2 consumers}}
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x64xf32>) {
@@ -461,7 +481,8 @@ func.func @two_sums(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %sums: m
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<128x64xf32>
   %zeros = arith.constant dense<0.0> : vector<64x64xf32>
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, key_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<128x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<128x64xf32>) {
@@ -488,7 +509,8 @@ func.func @whole_tile(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %sums:
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<128x64xf32>
   %zeros = arith.constant dense<0.0> : vector<64x64xf32>
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, key_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<128x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<128x64xf32>) {
@@ -515,7 +537,8 @@ func.func @turns_behind(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %sum
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<128x64xf32>
   %zeros = arith.constant dense<0.0> : vector<64x64xf32>
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, key_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<128x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<128x64xf32>) {
@@ -542,7 +565,8 @@ func.func @turns_of_intervals(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<128x64xf32>
   %zeros = arith.constant dense<0.0> : vector<64x64xf32>
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, key_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<128x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n), (%n, %n, %t, %t)] iter_args(%acc = %none) -> (vector<128x64xf32>) {
@@ -570,7 +594,8 @@ func.func @split_one(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q: m
   %zeros = arith.constant dense<0.0> : vector<64x128xf32>
   %none = arith.constant dense<0.0> : vector<64x64xf32>
   %no_dq = arith.constant dense<0.0> : vector<64x128xf32>
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, key_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, algorithm = split_dk_dv, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
     %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
@@ -602,7 +627,8 @@ func.func @split_given(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q:
   %zeros = arith.constant dense<0.0> : vector<64x128xf32>
   %none = arith.constant dense<0.0> : vector<64x64xf32>
   %no_dq = arith.constant dense<0.0> : vector<64x128xf32>
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, key_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, algorithm = split_dk_dv, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
     %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
@@ -640,7 +666,8 @@ func.func @split_two_tiles(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>,
   %zeros = arith.constant dense<0.0> : vector<64x128xf32>
   %none = arith.constant dense<0.0> : vector<64x64xf32>
   %no_dq = arith.constant dense<0.0> : vector<64x128xf32>
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, key_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, algorithm = split_dk_dv, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
     %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
@@ -681,8 +708,9 @@ func.func @split_tile_m(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q
   %zeros = arith.constant dense<0.0> : vector<96x128xf32>
   %none = arith.constant dense<0.0> : vector<96x64xf32>
   %no_dq = arith.constant dense<0.0> : vector<64x128xf32>
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, key_tile)
   // expected-error @+1 {{expected tile_m 64 for consumers that split sums but got 96}}
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 96, tile_n = 64, stages = 2, dot_type = f16, algorithm = split_dk_dv, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<96x128xf16>
     %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<96x128xf16>
@@ -719,8 +747,9 @@ func.func @split_slots(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q:
   %zeros = arith.constant dense<0.0> : vector<64x128xf32>
   %none = arith.constant dense<0.0> : vector<64x64xf32>
   %no_dq = arith.constant dense<0.0> : vector<64x128xf32>
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, key_tile)
   // expected-error @+1 {{expected q_stages 1 for consumers that split sums but got 2}}
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, algorithm = split_dk_dv, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, q_stages = 2>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
     %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
@@ -757,7 +786,8 @@ func.func @split_stream(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q
   %zeros = arith.constant dense<0.0> : vector<64x128xf32>
   %none = arith.constant dense<0.0> : vector<64x64xf32>
   %no_dq = arith.constant dense<0.0> : vector<64x128xf32>
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, key_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, algorithm = split_dk_dv, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
     %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
@@ -795,7 +825,8 @@ func.func @split_added(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q:
   %zeros = arith.constant dense<0.0> : vector<64x128xf32>
   %none = arith.constant dense<0.0> : vector<64x64xf32>
   %no_dq = arith.constant dense<0.0> : vector<64x128xf32>
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, key_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, algorithm = split_dk_dv, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
     %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
@@ -833,7 +864,8 @@ func.func @split_adds(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q: 
   %zeros = arith.constant dense<0.0> : vector<64x128xf32>
   %none = arith.constant dense<0.0> : vector<64x64xf32>
   %no_dq = arith.constant dense<0.0> : vector<64x128xf32>
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, key_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, algorithm = split_dk_dv, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
     %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
@@ -883,8 +915,9 @@ func.func @turns_of_consumers(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do
   %zs = arith.constant dense<0.0> : vector<128x64xf32>
   %zo = arith.constant dense<0.0> : vector<128x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
+  %space = flashattn.dense_space(%c2, %c4, %tiles) axes(batch, head, key_tile)
   // expected-error @+1 {{expected dq_reduce_stages 1 or 2 for tiles that are added in turns but got 0}}
-  flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
     %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<128x128xf32>) {
@@ -923,7 +956,8 @@ func.func @order_of_consumers(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do
   %zs = arith.constant dense<0.0> : vector<128x64xf32>
   %zo = arith.constant dense<0.0> : vector<128x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
-  flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
+  %space = flashattn.dense_space(%c2, %c4, %tiles) axes(batch, head, key_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
     %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<128x128xf32>) {
@@ -963,7 +997,8 @@ func.func @signal_by_consumers(%told: memref<2x4xi32>, %k: !mem, %q: !mem, %do: 
   %zs = arith.constant dense<0.0> : vector<128x64xf32>
   %zo = arith.constant dense<0.0> : vector<128x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
-  flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
+  %space = flashattn.dense_space(%c2, %c4, %tiles) axes(batch, head, key_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
     %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<128x128xf32>) {
@@ -1004,7 +1039,8 @@ func.func @signal_twice(%told: memref<2x4xi32>, %k: !mem, %q: !mem, %do: !mem, %
   %zs = arith.constant dense<0.0> : vector<128x64xf32>
   %zo = arith.constant dense<0.0> : vector<128x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
-  flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
+  %space = flashattn.dense_space(%c2, %c4, %tiles) axes(batch, head, key_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
     %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<128x128xf32>) {
@@ -1046,7 +1082,8 @@ func.func @await_with_roles(%told: memref<2x4xi32>, %k: !mem, %q: !mem, %do: !me
   %zs = arith.constant dense<0.0> : vector<128x64xf32>
   %zo = arith.constant dense<0.0> : vector<128x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
-  flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
+  %space = flashattn.dense_space(%c2, %c4, %tiles) axes(batch, head, key_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
     %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<128x128xf32>) {
@@ -1087,7 +1124,8 @@ func.func @order_behind_loop(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do:
   %zs = arith.constant dense<0.0> : vector<128x64xf32>
   %zo = arith.constant dense<0.0> : vector<128x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
-  flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
+  %space = flashattn.dense_space(%c2, %c4, %tiles) axes(batch, head, key_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dq_reduce_stages = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
     %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<128x128xf32>) {
@@ -1128,8 +1166,9 @@ func.func @nothing_added(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do: !me
   %zs = arith.constant dense<0.0> : vector<128x64xf32>
   %zo = arith.constant dense<0.0> : vector<128x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
+  %space = flashattn.dense_space(%c2, %c4, %tiles) axes(batch, head, key_tile)
   // expected-error @+1 {{expected dq_reduce_stages 0, unless consumers share a program, add a tile at each step and do not split the sums, but got 1}}
-  flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dq_reduce_stages = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
     %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<128x128xf32>) {
@@ -1166,8 +1205,9 @@ func.func @claims_apart(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do: !mem
   %zs = arith.constant dense<0.0> : vector<64x64xf32>
   %zo = arith.constant dense<0.0> : vector<64x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
+  %space = flashattn.dense_space(%c2, %c4, %tiles) axes(batch, head, key_tile)
   // expected-error @+1 {{expected dynamic_scheduler_max_len 0 with q_stages 1, unless consumers multiply every streamed tile by resident tiles, in a loop without tile lists, compacted keys or rounds, but got 2048}}
-  flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x128xf16>
     %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<64x128xf32>) {
@@ -1204,8 +1244,9 @@ func.func @claims_without_tiles(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %
   %zs = arith.constant dense<0.0> : vector<64x64xf32>
   %zo = arith.constant dense<0.0> : vector<64x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
+  %space = flashattn.dense_space(%c2, %c4, %tiles) axes(batch, head, key_tile)
   // expected-error @+1 {{expected dynamic_scheduler_max_len 0 with q_stages 1, unless consumers have resident tiles and do not split sums, but got 2048}}
-  flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048>>) {
     %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<64x128xf32>) {
       %first = arith.muli %h, %group : index
@@ -1242,8 +1283,9 @@ func.func @turns_of_blocks_that_stay(%order: memref<2x8x?xi32>, %k: !mem, %q: !m
   %zs = arith.constant dense<0.0> : vector<128x64xf32>
   %zo = arith.constant dense<0.0> : vector<128x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
+  %space = flashattn.dense_space(%c2, %c4, %tiles) axes(batch, head, key_tile)
   // expected-error @+1 {{expected tiles added in any order in a persistent block but got tiles added in turns}}
-  flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048, dq_reduce_stages = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
     %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<128x128xf32>) {
@@ -1282,7 +1324,8 @@ func.func @condition_of_blocks_that_stay(%order: memref<2x8x?xi32>, %k: !mem, %q
   %zs = arith.constant dense<0.0> : vector<128x64xf32>
   %zo = arith.constant dense<0.0> : vector<128x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
-  flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
+  %space = flashattn.dense_space(%c2, %c4, %tiles) axes(batch, head, key_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
     %any = arith.cmpi slt, %t, %steps : index
@@ -1319,7 +1362,8 @@ func.func @compact_resident(%q: !mem, %k: !mem, %o: memref<2x4x?x32xf32>, %tiles
   %c2 = arith.constant 2 : index
   %c4 = arith.constant 4 : index
   %zs = arith.constant dense<0.0> : vector<64x32xf32>
-  flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, query_tile)
+  %space = flashattn.dense_space(%c2, %c4, %tiles) axes(batch, head, query_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1>>) {
     %rows = flashattn.compact_rows starts(%n) skips(%n) lower_bounds [0]
     // expected-error @+1 {{'flashattn.load_tile' op expected compacted rows only in a tile that each step loads}}
@@ -1346,7 +1390,8 @@ func.func @compact_rows_of_a_step(%q: !mem, %k: !mem, %o: memref<2x4x?x32xf32>, 
   %c2 = arith.constant 2 : index
   %c4 = arith.constant 4 : index
   %zs = arith.constant dense<0.0> : vector<64x32xf32>
-  flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, query_tile)
+  %space = flashattn.dense_space(%c2, %c4, %tiles) axes(batch, head, query_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%s0 = %zs) -> (vector<64x32xf32>) {
@@ -1375,7 +1420,8 @@ func.func @ends_of_compact_rows(%q: !mem, %k: !mem, %o: memref<2x4x?x64xf32>, %t
   %c4 = arith.constant 4 : index
   %zs = arith.constant dense<0.0> : vector<64x32xf32>
   %zo = arith.constant dense<0.0> : vector<64x64xf32>
-  flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, query_tile)
+  %space = flashattn.dense_space(%c2, %c4, %tiles) axes(batch, head, query_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%o0 = %zo) -> (vector<64x64xf32>) {
@@ -1405,7 +1451,8 @@ func.func @odd_pages(%q: !mem, %k: !pool, %o: memref<2x4x?x32xf32>, %tiles: inde
   %c2 = arith.constant 2 : index
   %c4 = arith.constant 4 : index
   %zs = arith.constant dense<0.0> : vector<64x32xf32>
-  flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, query_tile)
+  %space = flashattn.dense_space(%c2, %c4, %tiles) axes(batch, head, query_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1>>) {
     %rows = flashattn.paged_rows below %n in %table[%b] size 20 from_pages(%c0) to_pages(%n) : memref<?x?xi32>
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x64xf16>
@@ -1434,7 +1481,8 @@ func.func @padded_pages(%q: !mem, %k: !pool, %o: memref<2x4x?x32xf32>, %tiles: i
   %c2 = arith.constant 2 : index
   %c4 = arith.constant 4 : index
   %zs = arith.constant dense<0.0> : vector<64x32xf32>
-  flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, query_tile)
+  %space = flashattn.dense_space(%c2, %c4, %tiles) axes(batch, head, query_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1>>) {
     %rows = flashattn.paged_rows below %n first %n in %table[%b] size 16 from_pages(%c0) to_pages(%n) : memref<?x?xi32>
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x64xf16>
@@ -1463,7 +1511,8 @@ func.func @pages_of_another_step(%q: !mem, %k: !pool, %o: memref<2x4x?x32xf32>, 
   %c2 = arith.constant 2 : index
   %c4 = arith.constant 4 : index
   %zs = arith.constant dense<0.0> : vector<64x32xf32>
-  flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, query_tile)
+  %space = flashattn.dense_space(%c2, %c4, %tiles) axes(batch, head, query_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 0, l2_head_group = 1>>) {
     %rows = flashattn.paged_rows below %n in %table[%b] size 16 from_pages(%c0) to_pages(%n) : memref<?x?xi32>
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x64xf16>

@@ -58,7 +58,7 @@
 // CLAIM: hopper.wait_stores
 
 // Where a program leads, its first block makes the counter 0, and a grid does only where it has none.
-// RUN: sed -e 's/l2_head_group = 1>>/l2_head_group = 1, dynamic_scheduler_max_len = 2147483647>>/' -e '/^func.func @shared/a flashattn.program (%%i, %%j) in (%%tiles, %%group) axes(batch, head) schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) pdl_primary {}' %s | flash-opt -flashattn-specialize-warps -canonicalize -cse | FileCheck %s --check-prefix=LED
+// RUN: sed -e 's/l2_head_group = 1>>/l2_head_group = 1, dynamic_scheduler_max_len = 2147483647>>/' -e '/^func.func @shared/a %%space0 = flashattn.dense_space(%%tiles, %%group) axes(batch, head)\nflashattn.program (%%i, %%j) in %%space0 schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) pdl_primary {}' %s | flash-opt -flashattn-specialize-warps -canonicalize -cse | FileCheck %s --check-prefix=LED
 // LED-LABEL: func @shared
 // LED: %[[COUNTER:.*]] = memref.alloc() : memref<1xi32>
 // LED: flashattn.program (%[[I:.*]], %[[J:.*]]) in
@@ -235,7 +235,8 @@ func.func @shared(%k: !mem, %v: !mem, %q: !mem, %do: !mem, %dk: !mem, %dv: !mem,
   %zs = arith.constant dense<0.0> : vector<128x64xf32>
   %zo = arith.constant dense<0.0> : vector<128x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
-  flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
+  %space = flashattn.dense_space(%c2, %c4, %tiles) axes(batch, head, key_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) pdl_secondary pdl_primary {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
     %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
@@ -330,7 +331,8 @@ func.func @turns(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do: !mem, %dk: 
   %zs = arith.constant dense<0.0> : vector<128x64xf32>
   %zo = arith.constant dense<0.0> : vector<128x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
-  flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
+  %space = flashattn.dense_space(%c2, %c4, %tiles) axes(batch, head, key_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dq_reduce_stages = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
     %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<128x128xf32>) {
@@ -387,7 +389,8 @@ func.func @clears(%told: memref<2x8xi32>, %order: memref<2x8x?xi32>, %k: !mem, %
   %zs = arith.constant dense<0.0> : vector<128x64xf32>
   %zo = arith.constant dense<0.0> : vector<128x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
-  flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
+  %space = flashattn.dense_space(%c2, %c4, %tiles) axes(batch, head, key_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dq_reduce_stages = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
     %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<128x128xf32>) {

@@ -72,7 +72,8 @@ func.func @split(%k: memref<2x4x?x192xf16>, %v: memref<2x4x?x192xf16>, %q: memre
   %c0 = arith.constant 0 : index
   %zeros = arith.constant dense<0.0> : vector<64x192xf32>
   %none = arith.constant dense<0.0> : vector<64x64xf32>
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, key_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, algorithm = split_dk_dv, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x192xf16> -> vector<64x192xf16>
     %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x192xf16> -> vector<64x192xf16>
@@ -102,7 +103,8 @@ func.func @queries(%q: memref<2x4x?x64xf16>, %do: memref<2x4x?x64xf16>, %k: memr
   %c0 = arith.constant 0 : index
   %zeros = arith.constant dense<0.0> : vector<64x64xf32>
   %none = arith.constant dense<0.0> : vector<64x48xf32>
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, query_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 48, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<64x64xf16>
     %dot = flashattn.load_tile %do[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<64x64xf16>
@@ -131,7 +133,8 @@ func.func @before(%q: memref<2x4x?x64xf16>, %do: memref<2x4x?x64xf16>, %k: memre
   %c0 = arith.constant 0 : index
   %zeros = arith.constant dense<0.0> : vector<64x64xf32>
   %none = arith.constant dense<0.0> : vector<64x48xf32>
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, query_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 48, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<64x64xf16>
     %dot = flashattn.load_tile %do[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<64x64xf16>
@@ -159,7 +162,8 @@ func.func @together(%q: memref<2x4x?x64xf16>, %do: memref<2x4x?x64xf16>, %k: mem
   %c0 = arith.constant 0 : index
   %zeros = arith.constant dense<0.0> : vector<64x64xf32>
   %none = arith.constant dense<0.0> : vector<64x48xf32>
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, query_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 48, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<64x64xf16>
     %dot = flashattn.load_tile %do[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<64x64xf16>

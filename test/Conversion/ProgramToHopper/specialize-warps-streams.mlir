@@ -68,7 +68,8 @@ func.func @keys(%k: !mem, %v: !mem, %q: !mem, %do: !mem, %dk: !mem, %dv: !mem, %
   %c4 = arith.constant 4 : index
   %zs = arith.constant dense<0.0> : vector<64x32xf32>
   %zo = arith.constant dense<0.0> : vector<64x64xf32>
-  flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, query_tile)
+  %space = flashattn.dense_space(%c2, %c4, %tiles) axes(batch, head, query_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x64xf16>
     %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x64xf16>

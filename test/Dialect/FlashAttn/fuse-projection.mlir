@@ -8,7 +8,8 @@
 // One program for both: the heads in a loop, and o, which no one else reads, is not written.
 // CHECK-LABEL: func @local
 // CHECK-SAME: %[[Q:[a-z0-9]+]]: memref<2x8x?x64xf16>, %[[W:[a-z0-9]+]]: memref<8x64x1000xf16>, %[[P:[a-z0-9]+]]: memref<2x?x1000xf16>
-// CHECK: flashattn.program (%[[B:.*]], %[[T:.*]]) in (%c2, %{{.*}}) axes(batch, query_tile)
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space(%c2, %{{.*}}) axes(batch, query_tile)
+// CHECK: flashattn.program (%[[B:.*]], %[[T:.*]]) in %[[SPACE]]
 // CHECK: %[[SUMS:.*]]:2 = scf.for %[[H:.*]] = %c0 to %c8 step %c1 iter_args(%[[S0:.*]] = %{{.*}}, %[[S1:.*]] = %{{.*}}) -> (vector<32x512xf32>, vector<32x512xf32>)
 // CHECK: flashattn.load_tile %[[Q]][%[[B]], %[[H]], %[[T]],
 // CHECK: flashattn.tile_loop

@@ -5,7 +5,8 @@
 // that another has done.
 // CHECK-LABEL: func @program
 // CHECK-SAME: %[[Q:[a-z0-9]+]]: memref<?x64xf16>, %[[K:[a-z0-9]+]]: memref<?x64xf16>, %[[V:[a-z0-9]+]]: memref<?x64xf16>, %[[BIAS:[a-z0-9]+]]: memref<?x?xf32>, %[[O:[a-z0-9]+]]: memref<?x64xf32>
-// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in (%c1, %c1, %{{.*}}) axes(batch, head, query_tile) schedule(
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space(%c1, %c1, %{{.*}}) axes(batch, head, query_tile)
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in %[[SPACE]] schedule(
 // CHECK: %[[QT:.*]] = flashattn.load_tile %[[Q]][%[[T]], %c0]
 // CHECK-NOT: flashattn.load_tile
 // CHECK: %[[R:.*]]:3 = flashattn.tile_loop (%{{.*}}, %[[J:.*]]) in [(%c0, %c0, %{{.*}}, %{{.*}})] iter_args(%[[M:.*]] = %{{.*}}, %[[L:.*]] = %{{.*}}, %[[ACC:.*]] = %{{.*}})
@@ -38,7 +39,8 @@
 func.func @program(%q: memref<?x64xf16>, %k: memref<?x64xf16>, %v: memref<?x64xf16>, %bias: memref<?x?xf32>, %o: memref<?x64xf32>, %n: index, %fe: index, %e: index) {
   %factor = arith.constant 0.125 : f32
   %c1 = arith.constant 1 : index
-  flashattn.program (%b, %h, %t) in (%c1, %c1, %n) axes(batch, head, query_tile)
+  %space = flashattn.dense_space(%c1, %c1, %n) axes(batch, head, query_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) {
     %c0 = arith.constant 0 : index
     %inf = arith.constant dense<0xFF800000> : vector<64xf32>

@@ -4,21 +4,16 @@
 // misspelt, mistyped or left out in silence.
 
 func.func @no_sizes() {
-  // expected-error @+1 {{'flashattn.program' op expected at least one size}}
-  "flashattn.program"() <{axes = []}> ({
-    "flashattn.tile_yield"() : () -> ()
-  }) : () -> ()
+  // expected-error @+1 {{'flashattn.dense_space' op expected at least one size}}
+  %space = "flashattn.dense_space"() <{axes = []}> : () -> !flashattn.space
   return
 }
 
 // -----
 
 func.func @axes(%n: index) {
-  // expected-error @+1 {{'flashattn.program' op expected an axis for each of 1 sizes but got 2}}
-  "flashattn.program"(%n) <{operandSegmentSizes = array<i32: 1, 0>, axes = [#flashattn.program_axis<batch>, #flashattn.program_axis<head>]}> ({
-  ^bb0(%i: index):
-    "flashattn.tile_yield"() : () -> ()
-  }) : (index) -> ()
+  // expected-error @+1 {{'flashattn.dense_space' op expected an axis for each of 1 sizes but got 2}}
+  %space = flashattn.dense_space(%n) axes(batch, head)
   return
 }
 
@@ -26,27 +21,37 @@ func.func @axes(%n: index) {
 
 func.func @axis_name(%n: index) {
   // expected-error @+1 {{expected batch, head, query_tile, column_tile or key_tile but got 'row_tile'}}
-  flashattn.program (%i) in (%n) axes(row_tile) {
-  }
+  %space = flashattn.dense_space(%n) axes(row_tile)
   return
 }
 
 // -----
 
 func.func @arguments(%n: index) {
+  %space = flashattn.dense_space(%n) axes(batch)
   // expected-error @+1 {{'flashattn.program' op expected an index argument for each of 1 sizes but got 'i32'}}
-  "flashattn.program"(%n) <{operandSegmentSizes = array<i32: 1, 0>, axes = [#flashattn.program_axis<batch>]}> ({
+  "flashattn.program"(%space) ({
   ^bb0(%i: i32):
     "flashattn.tile_yield"() : () -> ()
-  }) : (index) -> ()
+  }) : (!flashattn.space) -> ()
+  return
+}
+
+// -----
+
+func.func @unknown_space(%space: !flashattn.space) {
+  // expected-error @+1 {{'flashattn.program' op expected a space that an op with SpaceOpInterface defines but got <block argument> of type '!flashattn.space' at index: 0}}
+  flashattn.program (%i) in %space {
+  }
   return
 }
 
 // -----
 
 func.func @yields(%n: index) {
+  %space = flashattn.dense_space(%n) axes(batch)
   // expected-error @+1 {{'flashattn.program' op expected to yield nothing but got 'index'}}
-  flashattn.program (%i) in (%n) axes(batch) {
+  flashattn.program (%i) in %space {
     flashattn.tile_yield %i : index
   }
   return
@@ -55,11 +60,12 @@ func.func @yields(%n: index) {
 // -----
 
 func.func @schedule_of_another_type(%n: index) {
+  %space = flashattn.dense_space(%n) axes(batch)
   // expected-error @+1 {{Invalid attribute `schedule` in property conversion: 7 : i32}}
-  "flashattn.program"(%n) <{operandSegmentSizes = array<i32: 1, 0>, axes = [#flashattn.program_axis<batch>], schedule = 7 : i32}> ({
+  "flashattn.program"(%space) <{schedule = 7 : i32}> ({
   ^bb0(%i: index):
     "flashattn.tile_yield"() : () -> ()
-  }) : (index) -> ()
+  }) : (!flashattn.space) -> ()
   return
 }
 
@@ -611,7 +617,8 @@ func.func @discardable_of_an_op(%n: index) {
 // -----
 
 func.func @adjacent(%n: index, %sums: memref<?x64xf32>) {
-  flashattn.program (%t) in (%n) axes(query_tile) {
+  %space = flashattn.dense_space(%n) axes(query_tile)
+  flashattn.program (%t) in %space {
     // expected-error @+1 {{attribute 'adjacent' failed to satisfy constraint}}
     %added = flashattn.load_added %sums[%t, %t] parts 2 adjacent 3 : memref<?x64xf32> -> vector<64x64xf32>
   }
@@ -646,55 +653,24 @@ func.func @ones(%k: memref<?x64xbf16>, %n: index) {
 
 // -----
 
-func.func @segments(%n: index) {
-  // expected-error @+1 {{'flashattn.compact_rows' op expected a skip and a lower bound for each start but got 2 starts, 1 skips and 2 lower bounds}}
-  %rows = flashattn.compact_rows starts(%n, %n) skips(%n) lower_bounds [0, 0]
-  return
-}
-
-// -----
-
-func.func @foreign_rows(%k: memref<?x64xbf16>, %n: index, %rows: !flashattn.rows) {
-  // expected-error @+1 {{'flashattn.load_tile' op expected 'rows' to be defined by an op with RowMapOpInterface but got a block argument}}
-  %t = flashattn.load_tile %k[%n, %n] dims [0, 1] rows %rows in_bounds [false, false]
-      : memref<?x64xbf16> -> vector<32x64xbf16>
-  return
-}
-
-// -----
-
-func.func @rows_of_another_op(%k: memref<?x64xbf16>, %n: index) {
-  %rows = builtin.unrealized_conversion_cast %n : index to !flashattn.rows
-  // expected-error @+1 {{'flashattn.load_tile' op expected 'rows' to be defined by an op with RowMapOpInterface but got another op}}
-  %t = flashattn.load_tile %k[%n, %n] dims [0, 1] rows %rows in_bounds [false, false]
-      : memref<?x64xbf16> -> vector<32x64xbf16>
-  return
-}
-
-// -----
-
-func.func @granularity(%k: memref<?x64xbf16>, %n: index) {
-  %rows = flashattn.compact_rows starts(%n) skips(%n) lower_bounds [0]
-  // expected-error @+1 {{'flashattn.load_tile' op expected a multiple of 8 rows along one dimension, as in the row map, but got 'vector<20x64xbf16>'}}
-  %t = flashattn.load_tile %k[%n, %n] dims [0, 1] rows %rows in_bounds [false, false]
-      : memref<?x64xbf16> -> vector<20x64xbf16>
-  return
-}
-
-// -----
-
 func.func @segments(%n: index, %starts: memref<?xi32>) {
-  // expected-error @+1 {{'flashattn.program' op expected batch as the first of several axes with segments but got (head, query_tile)}}
-  flashattn.program (%h, %t) in (%n, %n) axes(head, query_tile) segments(%starts : memref<?xi32>, rows 64, tiles 1) {
-  }
+  // expected-error @+1 {{'flashattn.ragged_space' op expected batch as the first of several axes but got (head, query_tile)}}
+  %space = flashattn.ragged_space(%n, %n) axes(head, query_tile) starts %starts rows 64 tiles 1 : memref<?xi32>
+  return
+}
+
+// -----
+
+func.func @segments_of_one_axis(%n: index, %starts: memref<?xi32>) {
+  // expected-error @+1 {{'flashattn.ragged_space' op expected batch as the first of several axes but got (batch)}}
+  %space = flashattn.ragged_space(%n) axes(batch) starts %starts rows 64 tiles 1 : memref<?xi32>
   return
 }
 
 // -----
 
 func.func @segment_rows(%n: index, %starts: memref<?xi32>) {
-  // expected-error @+1 {{'flashattn.program' op expected at most 2147483647 rows in a segment but got 65536 tiles of 65536 rows}}
-  flashattn.program (%b, %t) in (%n, %n) axes(batch, query_tile) segments(%starts : memref<?xi32>, rows 65536, tiles 65536) {
-  }
+  // expected-error @+1 {{'flashattn.ragged_space' op expected at most 2147483647 rows in a segment but got 65536 tiles of 65536 rows}}
+  %space = flashattn.ragged_space(%n, %n) axes(batch, query_tile) starts %starts rows 65536 tiles 65536 : memref<?xi32>
   return
 }

@@ -9,9 +9,11 @@ func.func @program(%q: memref<2x4x?x64xf16>, %k: memref<2x4x?x64xf16>, %o: memre
   %c2 = arith.constant 2 : index
   %zero = arith.constant dense<0.0> : vector<64x64xf32>
   %inf = arith.constant dense<0xFF800000> : vector<64xf32>
-  // CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in (%{{.*}}, %{{.*}}, %[[N:.*]]) axes(batch, head, query_tile)
+  %space = flashattn.dense_space(%c2, %c2, %n) axes(batch, head, query_tile)
+  // CHECK: %[[SPACE:.*]] = flashattn.dense_space(%{{.*}}, %{{.*}}, %[[N:.*]]) axes(batch, head, query_tile)
+  // CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in %[[SPACE]]
   // CHECK-SAME: schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) {
-  flashattn.program (%b, %h, %t) in (%c2, %c2, %n) axes(batch, head, query_tile)
+  flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) {
     // CHECK: flashattn.load_tile %{{.*}}[%[[B]], %[[H]], %[[T]], %{{.*}}] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<64x64xf16>
     %tile = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true]
@@ -70,8 +72,9 @@ func.func @program(%q: memref<2x4x?x64xf16>, %k: memref<2x4x?x64xf16>, %o: memre
     flashattn.store_tile %r#1 to %o[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true]
         : vector<64x64xf32>, memref<2x4x?x64xf32>
   }
+  %space1 = flashattn.dense_space(%c2, %c2, %n) axes(batch, head, query_tile)
   // CHECK: flashattn.program
-  flashattn.program (%b, %h, %t) in (%c2, %c2, %n) axes(batch, head, query_tile) {
+  flashattn.program (%b, %h, %t) in %space1 {
     // CHECK: %[[ADDED:.*]] = flashattn.load_added %{{.*}}[%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}] parts 2 : memref<2x4x?x64xf32> -> vector<64x64xf32>
     %added = flashattn.load_added %o[%b, %h, %t, %c0] parts 2 adjacent 4 : memref<2x4x?x64xf32> -> vector<64x64xf32>
     // CHECK: flashattn.add_tile %[[ADDED]] to %{{.*}}[%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}] parts 1 adjacent 2 : vector<64x64xf32>, memref<2x4x?x64xf32>
@@ -81,25 +84,35 @@ func.func @program(%q: memref<2x4x?x64xf16>, %k: memref<2x4x?x64xf16>, %o: memre
   flashattn.on_threads %n
       schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) {
   }
-  // CHECK: flashattn.program (%{{.*}}) in (%{{.*}}) axes(query_tile) {
-  flashattn.program (%t) in (%n) axes(query_tile) {
+  %space2 = flashattn.dense_space(%n) axes(query_tile)
+  // CHECK: %[[SPACE:.*]] = flashattn.dense_space(%{{.*}}) axes(query_tile)
+  // CHECK: flashattn.program (%{{.*}}) in %[[SPACE]] {
+  flashattn.program (%t) in %space2 {
   }
-  // CHECK: flashattn.program (%{{.*}}) in (%{{.*}}) axes(query_tile) pdl_primary {
-  flashattn.program (%t) in (%n) axes(query_tile) pdl_primary {
+  %space3 = flashattn.dense_space(%n) axes(query_tile)
+  // CHECK: %[[SPACE:.*]] = flashattn.dense_space(%{{.*}}) axes(query_tile)
+  // CHECK: flashattn.program (%{{.*}}) in %[[SPACE]] pdl_primary {
+  flashattn.program (%t) in %space3 pdl_primary {
   }
-  // CHECK: flashattn.program (%{{.*}}) in (%{{.*}}) axes(query_tile) schedule(<{{.*}}>) pdl_secondary pdl_primary {
-  flashattn.program (%t) in (%n) axes(query_tile)
+  %space4 = flashattn.dense_space(%n) axes(query_tile)
+  // CHECK: %[[SPACE:.*]] = flashattn.dense_space(%{{.*}}) axes(query_tile)
+  // CHECK: flashattn.program (%{{.*}}) in %[[SPACE]] schedule(<{{.*}}>) pdl_secondary pdl_primary {
+  flashattn.program (%t) in %space4
       schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) pdl_secondary pdl_primary {
   }
-  // CHECK: flashattn.program (%{{.*}}) in (%{{.*}}) axes(query_tile) pdl_primary unused_row_half {
-  flashattn.program (%t) in (%n) axes(query_tile) pdl_primary unused_row_half {
+  %space5 = flashattn.dense_space(%n) axes(query_tile)
+  // CHECK: %[[SPACE:.*]] = flashattn.dense_space(%{{.*}}) axes(query_tile)
+  // CHECK: flashattn.program (%{{.*}}) in %[[SPACE]] pdl_primary unused_row_half {
+  flashattn.program (%t) in %space5 pdl_primary unused_row_half {
   }
   // CHECK: flashattn.on_threads %{{.*}} schedule(<{{.*}}>) unused_row_half {
   flashattn.on_threads %n
       schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) unused_row_half {
   }
-  // CHECK: flashattn.program (%{{.*}}) in (%{{.*}}) axes(query_tile) pdl_secondary {
-  flashattn.program (%t) in (%n) axes(query_tile) pdl_secondary {
+  %space6 = flashattn.dense_space(%n) axes(query_tile)
+  // CHECK: %[[SPACE:.*]] = flashattn.dense_space(%{{.*}}) axes(query_tile)
+  // CHECK: flashattn.program (%{{.*}}) in %[[SPACE]] pdl_secondary {
+  flashattn.program (%t) in %space6 pdl_secondary {
   }
   return
 }
@@ -110,8 +123,10 @@ func.func @program(%q: memref<2x4x?x64xf16>, %k: memref<2x4x?x64xf16>, %o: memre
 // CHECK-SAME: %[[SUMS:[a-z0-9]+]]: memref<2x8x?x128xf32>, %{{.*}}: memref<2x8x?xi32>, %[[LIST:[a-z0-9]+]]: memref<2x?xi32>, %[[N:[a-z0-9]+]]: index, %[[C:[a-z0-9]+]]: i1, %[[X:[a-z0-9]+]]: vector<64x128xf32>
 func.func @gradients(%sums: memref<2x8x?x128xf32>, %order: memref<2x8x?xi32>, %list: memref<2x?xi32>, %n: index, %c: i1, %x: vector<64x128xf32>, %counter: memref<?x?xi32>) {
   %c0 = arith.constant 0 : index
-  // CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %{{.*}}) in (%[[N]], %[[N]], %[[N]]) axes(batch, head, key_tile) {
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile) {
+  %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, key_tile)
+  // CHECK: %[[SPACE:.*]] = flashattn.dense_space(%[[N]], %[[N]], %[[N]]) axes(batch, head, key_tile)
+  // CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %{{.*}}) in %[[SPACE]] {
+  flashattn.program (%b, %h, %t) in %space {
     // CHECK: flashattn.tile_loop (%{{.*}}, %[[J:.*]], %[[R:.*]]) in [(%{{.*}}, %{{.*}}, %[[N]], %[[N]])] rounds %[[N]] {
     flashattn.tile_loop (%i, %j, %r) in [(%c0, %c0, %n, %n)] rounds %n {
       // CHECK: flashattn.stage{{$}}

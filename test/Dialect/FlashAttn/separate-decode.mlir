@@ -19,10 +19,12 @@ func.func @grouped(%q: memref<1x8x?x64xf16>, %k: memref<?x2x16x64xf16>, %n: memr
 // Programs for few queries are those of sequences, and split keys. Others are those of segments.
 // TILE-LABEL: func.func @grouped
 // TILE: flashattn.count_splits
-// TILE: flashattn.program {{.*}} axes(batch, head, query_tile) schedule({{.*}}pack = 4
+// TILE: flashattn.dense_space{{.*}} axes(batch, head, query_tile)
+// TILE: flashattn.program {{.*}} schedule({{.*}}pack = 4
 // TILE: flashattn.combine {{.*}} cu_seqlens_q({{.*}}) outs
 // TILE: flashattn.combine {{.*}} cu_seqlens_q({{.*}}) min_seqlen_q(2) outs
-// TILE: flashattn.program {{.*}} axes(batch, head, query_tile) segments({{.*}} : memref<?xi32>, rows 64, tiles {{[1-9]}}, least 17) schedule(
+// TILE: flashattn.ragged_space{{.*}} axes(batch, head, query_tile) starts %{{.*}} rows 64 tiles {{[1-9]}} least 17 : memref<?xi32>
+// TILE: flashattn.program {{.*}} schedule(
 
 // CHECK-LABEL: func.func @many_heads
 // CHECK: min_seqlen_q(2) max_seqlen_q(4)

@@ -18,7 +18,8 @@
 // TILE: %[[UNITS:.*]] = arith.divui %[[ROWS]]
 // TILE: %[[TILES:.*]] = arith.addi %[[UNITS]], %[[SEGMENTS]]
 // TILE: %[[ALL:.*]] = arith.select %{{.*}}, %[[TILES]]
-// TILE: flashattn.program (%[[SEGMENT:.*]], %[[HEAD:.*]], %[[TILE:.*]]) in (%{{.*}}, %{{.*}}, %[[ALL]]) axes(batch, head, query_tile) segments(%arg5 : memref<?xi32>, rows 128, tiles 1) schedule(<tile_m = 128
+// TILE: %[[SPACE:.*]] = flashattn.ragged_space(%{{.*}}, %{{.*}}, %[[ALL]]) axes(batch, head, query_tile) starts %arg5 rows 128 tiles 1 : memref<?xi32>
+// TILE: flashattn.program (%[[SEGMENT:.*]], %[[HEAD:.*]], %[[TILE:.*]]) in %[[SPACE]] schedule(<tile_m = 128
 // TILE: memref.load %arg5
 // TILE: memref.load %arg4
 // TILE: memref.load %arg6
@@ -34,7 +35,8 @@
 // TILE: %[[O:.*]] = memref.subview %arg7
 // TILE: flashattn.store_tile %{{.*}} to %[[O]]
 // HOPPER-LABEL: func @packed
-// HOPPER: flashattn.program {{.*}} segments(%arg5 : memref<?xi32>, rows 64, tiles 3) schedule({{.*}}mapping = hopper<consumers = 3
+// HOPPER: flashattn.ragged_space{{.*}} starts %arg5 rows 64 tiles 3 : memref<?xi32>
+// HOPPER: flashattn.program {{.*}} schedule({{.*}}mapping = hopper<consumers = 3
 func.func @packed(%q: memref<1x8x?x64xf16>, %k: memref<1x2x?x64xf16>, %v: memref<1x2x?x64xf16>, %kv_len: memref<?xi32>,
                   %q_len: memref<?xi32>, %starts_q: memref<?xi32>, %starts_k: memref<?xi32>, %o: memref<1x8x?x64xf16>,
                   %lse: memref<1x8x?xf32>) {
@@ -49,7 +51,8 @@ func.func @packed(%q: memref<1x8x?x64xf16>, %k: memref<1x2x?x64xf16>, %v: memref
 // CHECK-LABEL: func @packed_queries
 // CHECK: cu_seqlens_q
 // TILE-LABEL: func @packed_queries
-// TILE: flashattn.program {{.*}} segments(
+// TILE: flashattn.ragged_space
+// TILE: flashattn.program
 // TILE-NOT: memref.subview %arg1
 // TILE: memref.subview %arg4
 func.func @packed_queries(%q: memref<1x2x?x64xf16>, %k: memref<3x2x?x64xf16>, %v: memref<3x2x?x64xf16>,
@@ -63,10 +66,13 @@ func.func @packed_queries(%q: memref<1x2x?x64xf16>, %k: memref<3x2x?x64xf16>, %v
 // CHECK-LABEL: func @gradients
 // CHECK: flashattn.attention_backward {{.*}} cu_seqlens_q(%{{.*}}) cu_seqlens_k(%{{.*}}) outs(
 // TILE-LABEL: func @gradients
-// TILE: flashattn.program {{.*}} axes(batch, head, query_tile) segments(%arg6
-// TILE: flashattn.program {{.*}} axes(batch, head, key_tile) segments(%arg7
+// TILE: flashattn.ragged_space{{.*}} axes(batch, head, query_tile) starts %arg6
+// TILE: flashattn.program
+// TILE: flashattn.ragged_space{{.*}} axes(batch, head, key_tile) starts %arg7
+// TILE: flashattn.program
 // HOPPER-LABEL: func @gradients
-// HOPPER: flashattn.program {{.*}} axes(batch, head, key_tile) segments(%arg7 {{.*}} mapping = hopper<
+// HOPPER: flashattn.ragged_space{{.*}} axes(batch, head, key_tile) starts %arg7
+// HOPPER: flashattn.program {{.*}} mapping = hopper<
 func.func @gradients(%q: memref<1x2x?x64xf16>, %k: memref<1x2x?x64xf16>, %v: memref<1x2x?x64xf16>, %o: memref<1x2x?x64xf16>,
                      %lse: memref<1x2x?xf32>, %d_o: memref<1x2x?x64xf16>, %starts_q: memref<?xi32>, %starts_k: memref<?xi32>,
                      %dq: memref<1x2x?x64xf16>, %dk: memref<1x2x?x64xf16>, %dv: memref<1x2x?x64xf16>) {

@@ -10,7 +10,8 @@
 // The queries of each batch have exponents, deltas and bases, and each tile of them says whether it has any base.
 // CHECK: %[[QUERIES:.*]] = memref.alloc(%{{.*}}) : memref<8x4x?xf32>
 // Rows have no base at first, and a tile's flag says whether a log-sum-exp is so far from 0 that one may be needed.
-// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]]) in (%c2, %c4, %{{.*}}) axes(batch, head, query_tile) schedule(<tile_m = 128, tile_n = 32, {{.*}}>) pdl_primary {
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space(%c2, %c4, %{{.*}}) axes(batch, head, query_tile)
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]]) in %[[SPACE]] schedule(<tile_m = 128, tile_n = 32, {{.*}}>) pdl_primary {
 // CHECK: %[[LOADED:.*]] = flashattn.load_tile %[[GIVEN]][%[[B]], %[[H]], %[[I]]] dims [2]
 // Queries that see no key count as such where what lies there is no number.
 // CHECK: %[[SIZE:.*]] = math.absf %[[LOADED]]
@@ -36,7 +37,8 @@
 // CHECK-NEXT: }
 // A program reads the flags of all its tiles at once. In tiles with a flag the sums are found again. A row whose
 // log-sum-exp they agree with is taken against its largest score; another one stays as it is.
-// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[N:.*]]) in (%c2, %c4, %{{.*}}) axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 32, stages = 1, dot_type = f16, algorithm = separate_dq, mapping = mma_sync<warps = 4>>) pdl_secondary pdl_primary {
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space(%c2, %c4, %{{.*}}) axes(batch, head, query_tile)
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[N:.*]]) in %[[SPACE]] schedule(<tile_m = 64, tile_n = 32, stages = 1, dot_type = f16, algorithm = separate_dq, mapping = mma_sync<warps = 4>>) pdl_secondary pdl_primary {
 // CHECK: %[[FLAGS:.*]] = arith.addi %[[B]], %c6
 // CHECK-COUNT-7: arith.ori %{{.*}} : i1
 // CHECK: scf.if %{{.*}} {
@@ -72,7 +74,8 @@
 // CHECK: %[[BASES:.*]] = arith.addi %[[B]], %c4
 // CHECK: flashattn.store_tile %[[KEPT]] to %[[QUERIES]][%[[BASES]], %[[H]], %[[I]]] dims [2] in_bounds [true]
 // Programs over keys ask for each tile of queries.
-// CHECK: flashattn.program {{.*}} axes(batch, head, key_tile) {{.*}} pdl_secondary pdl_primary {
+// CHECK: flashattn.dense_space{{.*}} axes(batch, head, key_tile)
+// CHECK: flashattn.program {{.*}} pdl_secondary pdl_primary {
 // CHECK: %[[BASED:.*]] = arith.cmpf une, %{{.*}}, %[[NO]] : f32
 // CHECK: %[[SCORES:.*]] = arith.select %{{.*}} : vector<128x32xi1>, vector<128x32xf32>
 // CHECK: %[[EXPONENTS:.*]] = arith.select %[[BASED]], %{{.*}} : vector<128x32xf32>
@@ -84,9 +87,11 @@
 // CHECK-NEXT: }
 // CHECK: %[[MINUS:.*]] = arith.negf %[[EXPONENTS]]
 // CHECK: math.fma %[[X]], %{{.*}}, %[[MINUS]] : vector<128x32xf32>
-// CHECK-NOT: flashattn.program {{.*}} axes(batch, head, key_tile)
-// CHECK: flashattn.program {{.*}} axes(batch, head, query_tile)
-// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]], %[[J:.*]]) in (%c1, %c4, %{{.*}}, %{{.*}}) axes(batch, head, query_tile, key_tile) schedule(<tile_m = 64, tile_n = 32, stages = 1, dot_type = f16, algorithm = separate_dq, mapping = mma_sync<warps = 4>>) {
+// CHECK-NOT: flashattn.dense_space{{.*}} axes(batch, head, key_tile)
+// CHECK: flashattn.dense_space{{.*}} axes(batch, head, query_tile)
+// CHECK: flashattn.program
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space(%c1, %c4, %{{.*}}, %{{.*}}) axes(batch, head, query_tile, key_tile)
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]], %[[J:.*]]) in %[[SPACE]] schedule(<tile_m = 64, tile_n = 32, stages = 1, dot_type = f16, algorithm = separate_dq, mapping = mma_sync<warps = 4>>) {
 // CHECK: %[[BELOW:.*]] = arith.cmpi slt, %[[J]], %{{.*}}
 // CHECK: %[[SHOWN:.*]] = arith.andi %{{.*}}, %[[BELOW]]
 // CHECK: %[[FULL:.*]] = arith.andi
@@ -142,7 +147,8 @@ func.func @elements(%q: memref<2x4x?x64xf16>, %k: memref<2x2x?x64xf16>, %o: memr
 // One that is the same for all queries: rows are keys. A7: keys and positions are those of the
 // round's batch, so that every tile of queries is a step, and the mask decides.
 // CHECK-LABEL: func @keys
-// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[J:.*]]) in (%c1, %c1, %{{.*}}) axes(batch, head, key_tile)
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space(%c1, %c1, %{{.*}}) axes(batch, head, key_tile)
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[J:.*]]) in %[[SPACE]]
 // CHECK: %[[SUM:.*]] = flashattn.tile_loop (%{{.*}}, %[[I:.*]], %[[ROUND:.*]]) in [(%c0, %c0, %c0, %{{.*}})] rounds %c8 iter_args(%[[STATE:.*]] = %{{.*}}) -> vector<64xf32> {
 // CHECK: %[[BATCH:.*]] = arith.divui %[[ROUND]], %c4
 // CHECK: %[[DONE:.*]] = arith.muli %[[BATCH]], %c4
@@ -181,9 +187,12 @@ func.func @keys(%q: memref<2x4x?x64xf16>, %k: memref<2x2x?x64xf16>, %o: memref<2
 
 // One that is the same for all keys: rows are queries.
 // CHECK-LABEL: func @queries
-// CHECK: flashattn.program {{.*}} axes(batch, head, key_tile)
-// CHECK: flashattn.program {{.*}} axes(batch, head, query_tile)
-// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]]) in (%c2, %c4, %{{.*}}) axes(batch, head, query_tile)
+// CHECK: flashattn.dense_space{{.*}} axes(batch, head, key_tile)
+// CHECK: flashattn.program
+// CHECK: flashattn.dense_space{{.*}} axes(batch, head, query_tile)
+// CHECK: flashattn.program
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space(%c2, %c4, %{{.*}}) axes(batch, head, query_tile)
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]]) in %[[SPACE]]
 // CHECK: %[[SUM:.*]] = flashattn.tile_loop (%{{.*}}, %[[J:.*]]) in [(%c0, %c0, %{{.*}}, %{{.*}})] iter_args
 // CHECK: flashattn.store_tile %[[SUM]] to %{{.*}}[%[[B]], %[[H]], %[[I]], %c0] dims [2] in_bounds [false] : vector<64xf32>
 func.func @queries(%q: memref<2x4x?x64xf16>, %k: memref<2x2x?x64xf16>, %o: memref<2x4x?x64xf16>,
@@ -224,10 +233,12 @@ func.func @capped(%q: memref<2x4x?x64xbf16>, %k: memref<2x2x?x64xbf16>, %o: memr
 // heads then.
 // CHECK-LABEL: func @heads
 // CHECK: %[[SUMS:.*]] = memref.alloc(%{{.*}}) : memref<1x4x?xf32>
-// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]]) in (%c1, %c4, %{{.*}}) axes(batch, head, query_tile)
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space(%c1, %c4, %{{.*}}) axes(batch, head, query_tile)
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]]) in %[[SPACE]]
 // CHECK: %[[SUM:.*]] = flashattn.tile_loop {{.*}} rounds %c2
 // CHECK: flashattn.store_tile %[[SUM]] to %[[SUMS]][%[[B]], %[[H]], %[[I]]] dims [2]
-// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]]) in (%c1, %c1) axes(batch, head) schedule(<tile_m = 16, tile_n = 64, stages = 1, dot_type = f16, mapping = mma_sync<warps = 1>>) {
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space(%c1, %c1) axes(batch, head)
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]]) in %[[SPACE]] schedule(<tile_m = 16, tile_n = 64, stages = 1, dot_type = f16, mapping = mma_sync<warps = 1>>) {
 // CHECK: %[[SUM:.*]] = flashattn.tile_loop (%{{.*}}, %[[I:.*]]) in [(%c0, %c0, %c0, %{{.*}})] iter_args(%[[STATE:.*]] = %{{.*}}) -> vector<16xf32> {
 // CHECK: %[[TILE:.*]] = flashattn.load_tile %[[SUMS]][%[[B]], %[[H]], %[[I]]] dims [1, 2] in_bounds [false, false]
 // CHECK: vector.multi_reduction <add>, %[[TILE]], %[[STATE]] [1]
@@ -256,7 +267,8 @@ func.func @heads(%q: memref<2x4x?x64xf16>, %k: memref<2x2x?x64xf16>, %o: memref<
 // CHECK-DAG: %[[MINUSSCALE:.*]] = arith.constant dense<-1.250000e-01> : vector<16x64xf32>
 // CHECK: %[[QUERIES:.*]] = memref.alloc(%{{.*}}) : memref<8x4x?xf32>
 // CHECK: %[[SUMS:.*]] = memref.alloc(%{{.*}}) : memref<2x4x?xf32>
-// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]]) in (%c2, %c1, %{{.*}}) axes(batch, head, query_tile) schedule(<tile_m = 16, tile_n = 64, stages = 1, dot_type = f16, mapping = mma_sync<warps = 1>>) {
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space(%c2, %c1, %{{.*}}) axes(batch, head, query_tile)
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]]) in %[[SPACE]] schedule(<tile_m = 16, tile_n = 64, stages = 1, dot_type = f16, mapping = mma_sync<warps = 1>>) {
 // CHECK: %[[SINK:.*]] = flashattn.load_tile %[[SINKS]][%[[H]]] dims [0] in_bounds [false] : memref<4xf32> -> vector<16xf32>
 // CHECK: %[[LSE:.*]] = flashattn.load_tile %[[QUERIES]][%[[B]], %[[H]], %[[I]]] dims [1, 2] in_bounds [false, true]
 // CHECK: %[[BASES:.*]] = arith.addi %[[B]], %c4
@@ -273,7 +285,8 @@ func.func @heads(%q: memref<2x4x?x64xf16>, %k: memref<2x2x?x64xf16>, %o: memref<
 // CHECK: %[[GRADIENT:.*]] = arith.mulf %[[WEIGHT]], %[[MINUS]]
 // CHECK: vector.multi_reduction <add>, %[[GRADIENT]]
 // CHECK: flashattn.store_tile %{{.*}} to %[[SUMS]][%[[B]], %[[H]], %[[I]]] dims [1]
-// CHECK: flashattn.program (%[[H:.*]]) in (%c1) axes(head)
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space(%c1) axes(head)
+// CHECK: flashattn.program (%[[H:.*]]) in %[[SPACE]]
 // CHECK: flashattn.tile_loop (%{{.*}}, %[[I:.*]], %[[B:.*]]) in [(%c0, %c0, %c0, %{{.*}})] rounds %c2
 // CHECK: flashattn.load_tile %[[SUMS]][%[[B]], %[[H]], %[[I]]] dims [1, 2]
 // CHECK: flashattn.store_tile %{{.*}} to %{{.*}}[%[[H]]] dims [0] in_bounds [false] : vector<16xf32>, memref<4xf32>

@@ -8,8 +8,10 @@
 
 // Positions of one head, or 16 of each.
 // CHECK-LABEL: func @positions
-// CHECK: flashattn.program {{.*}} axes(batch, head, query_tile) schedule(<{{.*}}>) unused_row_half {
-// CHECK: flashattn.program {{.*}} axes(batch, head, query_tile) schedule(<{{.*}}pack = 4, mapping = {{.*}}>) unused_row_half {
+// CHECK: flashattn.dense_space{{.*}} axes(batch, head, query_tile)
+// CHECK: flashattn.program {{.*}} schedule(<{{.*}}>) unused_row_half {
+// CHECK: flashattn.dense_space{{.*}} axes(batch, head, query_tile)
+// CHECK: flashattn.program {{.*}} schedule(<{{.*}}pack = 4, mapping = {{.*}}>) unused_row_half {
 func.func @positions(%q: memref<?x8x8x64xf16>, %k: memref<?x2x?x64xf16>, %out_q: memref<?x8x8x64xf16>) {
   flashattn.attention schedule(#one) ins(%q, %k, %k : memref<?x8x8x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>) outs(%out_q : memref<?x8x8x64xf16>)
   flashattn.attention schedule(#four) ins(%q, %k, %k : memref<?x8x8x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>) outs(%out_q : memref<?x8x8x64xf16>)

@@ -7,17 +7,20 @@
 // Elsewhere a program has all of its queries: one program over keys, in which nothing but weights is in a branch. Those
 // before it have branches for rows whose base lies far from 0.
 // OTHER-LABEL: func @sinks
-// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile)
+// OTHER: flashattn.dense_space{{.*}} axes(batch, head, query_tile)
+// OTHER: flashattn.program
 // OTHER: %[[LARGE:.*]] = flashattn.any_row
 // OTHER-NEXT: scf.if %[[LARGE]] {
 // OTHER-NOT: scf.if
-// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} pdl_secondary pdl_primary {
+// OTHER: flashattn.dense_space{{.*}} axes(batch, head, query_tile)
+// OTHER: flashattn.program {{.*}} pdl_secondary pdl_primary {
 // OTHER: scf.if %{{[a-z0-9_]+}} {
 // OTHER: scf.for
 // OTHER: %[[BASED:.*]] = arith.cmpf une,
 // OTHER-NEXT: scf.if %[[BASED]] {
 // OTHER-NOT: scf.if
-// OTHER: flashattn.program {{.*}} axes(batch, head, key_tile)
+// OTHER: flashattn.dense_space{{.*}} axes(batch, head, key_tile)
+// OTHER: flashattn.program
 // OTHER-NOT: scf.if %{{[a-z0-9_]+}} {
 // OTHER-NOT: axes(batch, head, key_tile)
 
@@ -27,14 +30,16 @@
 // CHECK-SAME: %{{[a-z0-9]+}}: memref<1x64x8192x64xbf16>, %[[K:[a-z0-9]+]]: memref<1x8x8192x64xbf16>, {{.*}}, %[[DK:[a-z0-9]+]]: memref<1x8x8192x64xbf16>, %[[DV:[a-z0-9]+]]: memref<1x8x8192x64xbf16>)
 // CHECK: %[[SUMS:.*]] = memref.alloc() : memref<1x2048x64xf32>
 // 16 of 4096 programs have a tile of zeros each.
-// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]]) in (%c1, %c64, %c64) axes(batch, head, query_tile)
+// CHECK: %[[QUERIES:.*]] = flashattn.dense_space(%c1, %c64, %c64) axes(batch, head, query_tile)
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]]) in %[[QUERIES]]
 // CHECK: %[[FIRST:.*]] = arith.muli %[[H]], %c64
 // CHECK: %[[N:.*]] = arith.addi %[[FIRST]], %[[I]]
 // CHECK: %[[ANY:.*]] = arith.cmpi slt, %[[N]], %c16
 // CHECK: scf.if %[[ANY]] {
 // CHECK-NEXT: flashattn.store_tile %{{.*}} to %[[SUMS]][%[[B]], %[[N]], %c0] dims [1, 2] in_bounds [true, true] : vector<128x64xf32>
 // 63 tiles and 32 parts, which are the first.
-// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[N:.*]]) in (%c1, %c8, %c95) axes(batch, head, key_tile)
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space(%c1, %c8, %c95) axes(batch, head, key_tile)
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[N:.*]]) in %[[SPACE]]
 // CHECK: %[[N32:.*]] = arith.index_castui %[[N]] : index to i32
 // CHECK: %[[REST32:.*]] = arith.subi %[[N32]], %c31_i32
 // CHECK: %[[PART:.*]] = arith.cmpi slt, %[[REST32]], %c1_i32
@@ -64,9 +69,10 @@
 // A part stores to the tile past the last, which is not written.
 // CHECK: flashattn.store_tile %{{.*}} to %[[DK]][%[[B]], %[[H]], %[[STORED]], %c0] dims [2, 3] in_bounds [false, true]
 // CHECK: flashattn.store_tile %{{.*}} to %[[DV]][%[[B]], %[[H]], %[[STORED]], %c0] dims [2, 3] in_bounds [false, true]
-// CHECK: flashattn.program {{.*}} axes(batch, head, query_tile)
+// CHECK: flashattn.program {{.*}} in %[[QUERIES]]
 // The sums: dk lacks the scale.
-// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in (%c1, %c8, %c1) axes(batch, head, key_tile) schedule(<tile_m = 128, tile_n = 128, stages = 2, dot_type = bf16, mapping = mma_sync<warps = 8>>) {
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space(%c1, %c8, %c1) axes(batch, head, key_tile)
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in %[[SPACE]] schedule(<tile_m = 128, tile_n = 128, stages = 2, dot_type = bf16, mapping = mma_sync<warps = 8>>) {
 // CHECK: %[[SUM:.*]] = flashattn.load_added %[[SUMS]][%[[B]], %{{.*}}, %c0] parts 1 : memref<1x2048x64xf32> -> vector<128x64xf32>
 // CHECK-NEXT: %[[SCALED:.*]] = arith.mulf %[[SUM]], %{{.*}}
 // CHECK-NEXT: %[[ROUNDED:.*]] = arith.truncf %[[SCALED]]
@@ -88,29 +94,36 @@ func.func @sinks(%q: !q, %k: !k, %v: !k, %o: !q, %lse: !l, %do: !q, %dq: !q, %dk
 
 // The sums of a tile would take more than one f32 of each query, 32768 to 2048.
 // OTHER-LABEL: func @no_room
-// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile)
+// OTHER: flashattn.dense_space{{.*}} axes(batch, head, query_tile)
+// OTHER: flashattn.program
 // OTHER: %[[LARGE:.*]] = flashattn.any_row
 // OTHER-NEXT: scf.if %[[LARGE]] {
 // OTHER-NOT: scf.if
-// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} pdl_secondary pdl_primary {
+// OTHER: flashattn.dense_space{{.*}} axes(batch, head, query_tile)
+// OTHER: flashattn.program {{.*}} pdl_secondary pdl_primary {
 // OTHER: scf.if %{{[a-z0-9_]+}} {
 // OTHER: scf.for
 // OTHER: %[[BASED:.*]] = arith.cmpf une,
 // OTHER-NEXT: scf.if %[[BASED]] {
 // OTHER-NOT: scf.if
-// OTHER: flashattn.program {{.*}} axes(batch, head, key_tile)
+// OTHER: flashattn.dense_space{{.*}} axes(batch, head, key_tile)
+// OTHER: flashattn.program
 // OTHER-NOT: scf.if %{{[a-z0-9_]+}} {
 // OTHER-NOT: axes(batch, head, key_tile)
 // CHECK-LABEL: func @no_room
-// CHECK: flashattn.program {{.*}} axes(batch, head, query_tile)
-// CHECK: flashattn.program {{.*}} in (%c2, %c4, %c16) axes(batch, head, key_tile)
+// CHECK: flashattn.dense_space{{.*}} axes(batch, head, query_tile)
+// CHECK: flashattn.program
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space(%c2, %c4, %c16) axes(batch, head, key_tile)
+// CHECK: flashattn.program {{.*}} in %[[SPACE]]
 // CHECK-NOT: scf.if
 // CHECK-NOT: axes(batch, head, key_tile)
 // Programs that make large rows again have 16 tiles of 64 rows each: of one head, or of all. The first 16 of the last
 // ones make dk and dv, the others dq.
-// CHECK: flashattn.program {{.*}} in (%c2, %c4, %c2) axes(batch, head, query_tile)
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space(%c2, %c4, %c2) axes(batch, head, query_tile)
+// CHECK: flashattn.program {{.*}} in %[[SPACE]]
 // CHECK: memref.store %c1_i32, %[[LARGE:.*]][%c0] : memref<1xi32>
-// CHECK: flashattn.program ({{.*}}, {{.*}}, %[[N:.*]]) in (%c1, %c1, %c32) axes(batch, head, key_tile)
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space(%c1, %c1, %c32) axes(batch, head, key_tile)
+// CHECK: flashattn.program ({{.*}}, {{.*}}, %[[N:.*]]) in %[[SPACE]]
 // CHECK: %[[NOTED:.*]] = memref.load %[[LARGE]][%c0] : memref<1xi32>
 // CHECK: %[[ANY:.*]] = arith.cmpi ne, %[[NOTED]], %c0_i32
 // CHECK: scf.if %[[ANY]] {
@@ -139,17 +152,20 @@ func.func @no_room(%q: !q, %lse: !l, %dq: !q, %dk: !q, %dv: !q) {
 
 // 300 sinks are three tiles, whose parts take turns: the host counts them where lengths are known at run time only.
 // OTHER-LABEL: func @lengths
-// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile)
+// OTHER: flashattn.dense_space{{.*}} axes(batch, head, query_tile)
+// OTHER: flashattn.program
 // OTHER: %[[LARGE:.*]] = flashattn.any_row
 // OTHER-NEXT: scf.if %[[LARGE]] {
 // OTHER-NOT: scf.if
-// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} pdl_secondary pdl_primary {
+// OTHER: flashattn.dense_space{{.*}} axes(batch, head, query_tile)
+// OTHER: flashattn.program {{.*}} pdl_secondary pdl_primary {
 // OTHER: scf.if %{{[a-z0-9_]+}} {
 // OTHER: scf.for
 // OTHER: %[[BASED:.*]] = arith.cmpf une,
 // OTHER-NEXT: scf.if %[[BASED]] {
 // OTHER-NOT: scf.if
-// OTHER: flashattn.program {{.*}} axes(batch, head, key_tile)
+// OTHER: flashattn.dense_space{{.*}} axes(batch, head, key_tile)
+// OTHER: flashattn.program
 // OTHER-NOT: scf.if %{{[a-z0-9_]+}} {
 // OTHER-NOT: axes(batch, head, key_tile)
 // CHECK-LABEL: func @lengths
@@ -174,12 +190,14 @@ func.func @no_room(%q: !q, %lse: !l, %dq: !q, %dk: !q, %dv: !q) {
 // CHECK: %[[WANTED:.*]] = arith.ceildivui %[[MOST]], %[[LEAST]]
 // CHECK: arith.minsi %[[WANTED]], %c64
 // CHECK: memref.alloc(%{{.*}}) : memref<?x?x128xf32>
-// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[N:.*]]) in (%{{.*}}) axes(batch, head, key_tile)
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space(%{{.*}}) axes(batch, head, key_tile)
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[N:.*]]) in %[[SPACE]]
 // CHECK: %[[PART:.*]] = arith.divui %{{.*}}, %c3_i32
 // CHECK: flashattn.add_tile %{{.*}} parts 2 order %{{.*}} : memref<?x?x?xi32> : vector<64x128xf32>, memref<?x?x?x128xf32>
 // CHECK: scf.if
 // CHECK: flashattn.add_tile %{{.*}} parts 2 : vector<128x128xf32>, memref<?x?x128xf32>
-// CHECK: flashattn.program {{.*}} in (%{{.*}}, %[[KVHEADS]], %[[COUNT]]) axes(batch, head, key_tile)
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space(%{{.*}}, %[[KVHEADS]], %[[COUNT]]) axes(batch, head, key_tile)
+// CHECK: flashattn.program {{.*}} in %[[SPACE]]
 // CHECK: flashattn.load_added %{{.*}} parts 2 : memref<?x?x128xf32> -> vector<128x128xf32>
 !m = memref<?x?x?x128xf16>
 !l = memref<?x?x?xf32>
@@ -194,49 +212,61 @@ func.func @lengths(%q: !m, %k: !m, %lse: !l, %dq: !m, %dk: !m, %dv: !m) {
 // Neither where sums are to be the same from run to run, nor where all tiles are alike, nor with kv_len, with which
 // each batch has its own steps.
 // OTHER-LABEL: func @whole
-// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile)
+// OTHER: flashattn.dense_space{{.*}} axes(batch, head, query_tile)
+// OTHER: flashattn.program
 // OTHER: %[[LARGE:.*]] = flashattn.any_row
 // OTHER-NEXT: scf.if %[[LARGE]] {
 // OTHER-NOT: scf.if
-// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} pdl_secondary pdl_primary {
+// OTHER: flashattn.dense_space{{.*}} axes(batch, head, query_tile)
+// OTHER: flashattn.program {{.*}} pdl_secondary pdl_primary {
 // OTHER: scf.if %{{[a-z0-9_]+}} {
 // OTHER: scf.for
 // OTHER: %[[BASED:.*]] = arith.cmpf une,
 // OTHER-NEXT: scf.if %[[BASED]] {
 // OTHER-NOT: scf.if
-// OTHER: flashattn.program {{.*}} axes(batch, head, key_tile)
+// OTHER: flashattn.dense_space{{.*}} axes(batch, head, key_tile)
+// OTHER: flashattn.program
 // OTHER-NOT: scf.if %{{[a-z0-9_]+}} {
-// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} pdl_secondary {
+// OTHER: flashattn.dense_space{{.*}} axes(batch, head, query_tile)
+// OTHER: flashattn.program {{.*}} pdl_secondary {
 // OTHER-NOT: scf.if %{{[a-z0-9_]+}} {
 // OTHER-NOT: axes(batch, head, key_tile)
-// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile)
+// OTHER: flashattn.dense_space{{.*}} axes(batch, head, query_tile)
+// OTHER: flashattn.program
 // OTHER: %[[LARGE:.*]] = flashattn.any_row
 // OTHER-NEXT: scf.if %[[LARGE]] {
 // OTHER-NOT: scf.if
-// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} pdl_secondary pdl_primary {
+// OTHER: flashattn.dense_space{{.*}} axes(batch, head, query_tile)
+// OTHER: flashattn.program {{.*}} pdl_secondary pdl_primary {
 // OTHER: scf.if %{{[a-z0-9_]+}} {
 // OTHER: scf.for
 // OTHER: %[[BASED:.*]] = arith.cmpf une,
 // OTHER-NEXT: scf.if %[[BASED]] {
 // OTHER-NOT: scf.if
-// OTHER: flashattn.program {{.*}} axes(batch, head, key_tile)
+// OTHER: flashattn.dense_space{{.*}} axes(batch, head, key_tile)
+// OTHER: flashattn.program
 // OTHER-NOT: scf.if %{{[a-z0-9_]+}} {
-// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} pdl_secondary {
+// OTHER: flashattn.dense_space{{.*}} axes(batch, head, query_tile)
+// OTHER: flashattn.program {{.*}} pdl_secondary {
 // OTHER-NOT: scf.if %{{[a-z0-9_]+}} {
 // OTHER-NOT: axes(batch, head, key_tile)
-// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile)
+// OTHER: flashattn.dense_space{{.*}} axes(batch, head, query_tile)
+// OTHER: flashattn.program
 // OTHER: %[[LARGE:.*]] = flashattn.any_row
 // OTHER-NEXT: scf.if %[[LARGE]] {
 // OTHER-NOT: scf.if
-// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} pdl_secondary pdl_primary {
+// OTHER: flashattn.dense_space{{.*}} axes(batch, head, query_tile)
+// OTHER: flashattn.program {{.*}} pdl_secondary pdl_primary {
 // OTHER: scf.if %{{[a-z0-9_]+}} {
 // OTHER: scf.for
 // OTHER: %[[BASED:.*]] = arith.cmpf une,
 // OTHER-NEXT: scf.if %[[BASED]] {
 // OTHER-NOT: scf.if
-// OTHER: flashattn.program {{.*}} axes(batch, head, key_tile)
+// OTHER: flashattn.dense_space{{.*}} axes(batch, head, key_tile)
+// OTHER: flashattn.program
 // OTHER-NOT: scf.if %{{[a-z0-9_]+}} {
-// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} pdl_secondary {
+// OTHER: flashattn.dense_space{{.*}} axes(batch, head, query_tile)
+// OTHER: flashattn.program {{.*}} pdl_secondary {
 // OTHER-NOT: scf.if %{{[a-z0-9_]+}} {
 // OTHER-NOT: axes(batch, head, key_tile)
 // CHECK-LABEL: func @whole

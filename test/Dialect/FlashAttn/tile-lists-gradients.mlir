@@ -6,14 +6,16 @@
 // CHECK-LABEL: func @grouped
 // CHECK: flashattn.list_tiles of_queries tile [4, 64, 32] ins(%[[ATTN_MASK:.*]] : memref<1x8x?x?xi1>) outs(%[[QB:.*]], %[[QL:.*]] : memref<1x2x?x2xi32>, memref<1x2x?x?xi32>) within {
 // CHECK: flashattn.list_tiles tile [1, 32, 64] ins(%[[ATTN_MASK]] : memref<1x8x?x?xi1>) outs(%[[KB:.*]], %[[KL:.*]] : memref<1x8x?x2xi32>, memref<1x8x?x?xi32>) within {
-// CHECK: flashattn.program (%{{.*}}, %[[H:.*]], %[[T:.*]]) in (%c2, %c2, %{{.*}}) axes(batch, head, key_tile)
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space(%c2, %c2, %{{.*}}) axes(batch, head, key_tile)
+// CHECK: flashattn.program (%{{.*}}, %[[H:.*]], %[[T:.*]]) in %[[SPACE]]
 // CHECK: memref.load %[[QB]][%c0, %[[H]], %[[T]], %c0]
 // CHECK: flashattn.tile_loop {{.*}} rounds %c4 list(%[[QL]][%c0, %[[H]], %[[T]]] : memref<1x2x?x?xi32>)
 // The attn_mask is loaded in tiles alone that it cuts.
 // CHECK: flashattn.tile_mask
 // CHECK: flashattn.load_tile %[[ATTN_MASK]]
 // CHECK: flashattn.tile_yield
-// CHECK: flashattn.program (%{{.*}}, %[[H:.*]], %[[T:.*]]) in (%c2, %c8, %{{.*}}) axes(batch, head, query_tile) {{.*}} pdl_secondary {
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space(%c2, %c8, %{{.*}}) axes(batch, head, query_tile)
+// CHECK: flashattn.program (%{{.*}}, %[[H:.*]], %[[T:.*]]) in %[[SPACE]] {{.*}} pdl_secondary {
 // CHECK: memref.load %[[KB]][%c0, %[[H]], %[[T]], %c0]
 // CHECK: flashattn.tile_loop {{.*}} list(%[[KL]][%c0, %[[H]], %[[T]]] : memref<1x8x?x?xi32>)
 // CHECK: memref.dealloc

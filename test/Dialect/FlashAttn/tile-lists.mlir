@@ -20,7 +20,8 @@
 // CHECK: ^bb0(%{{.*}}: index, %{{.*}}: index, %[[T:.*]]: index):
 // CHECK: arith.muli %[[T]], %c128
 // CHECK: flashattn.yield_intervals %c0, %c0, %{{.*}}, %{{.*}}
-// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[TILE:.*]]) in (%{{.*}}, %c8, %[[TILES]])
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space(%{{.*}}, %c8, %[[TILES]])
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[TILE:.*]]) in %[[SPACE]]
 // CHECK: %[[N32:.*]] = arith.divui %{{.*}}, %c2_i32
 // CHECK: %[[N:.*]] = arith.index_castui %[[N32]]
 // CHECK: %[[BEGIN32:.*]] = memref.load %[[BOUNDS]][%c0, %c0, %[[N]], %c0]

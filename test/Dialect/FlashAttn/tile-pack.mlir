@@ -16,7 +16,8 @@
 // CHECK: %[[QS:.*]] = memref.expand_shape %[[Q]] {{\[\[}}0], [1, 2], [3], [4]] output_shape [%{{.*}}, %[[HKV]], %[[GROUP]], %{{.*}}, 64]
 // CHECK: %[[OS:.*]] = memref.expand_shape %[[O]] {{\[\[}}0], [1, 2], [3], [4]]
 // CHECK: %[[LSES:.*]] = memref.expand_shape %[[LSE]] {{\[\[}}0], [1, 2], [3]]
-// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in (%{{.*}}, %[[PROGRAMS]], %[[TILES]])
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space(%{{.*}}, %[[PROGRAMS]], %[[TILES]])
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in %[[SPACE]]
 // CHECK: %[[KV:.*]] = arith.divui %[[H]], %[[PERGROUP]]
 // CHECK: %[[ROW:.*]] = arith.muli %[[T]], %c16
 // CHECK: arith.addi %[[ROW]], %c16

@@ -5,8 +5,10 @@
 // nothing is known of the rows. The CPU pads the matrix as it copies it.
 // CHECK-LABEL: func @whole
 // CHECK-SAME: %[[O:[a-z0-9]+]]: memref<2x8x?x128xf16>, %[[W:[a-z0-9]+]]: memref<8x128x1024xf16>, %[[P:[a-z0-9]+]]: memref<2x?x1024xf16>
-// GPU: flashattn.program (%[[B:.*]], %[[I:.*]], %[[J:.*]]) in (%c2, %{{.*}}, %c8) axes(batch, query_tile, column_tile) schedule(<tile_m = 128, tile_n = 128, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>)
-// CPU: flashattn.program (%[[B:.*]], %[[I:.*]], %[[J:.*]]) in (%c2, %{{.*}}, %c2) axes(batch, query_tile, column_tile)
+// GPU: %[[SPACE:.*]] = flashattn.dense_space(%c2, %{{.*}}, %c8) axes(batch, query_tile, column_tile)
+// GPU: flashattn.program (%[[B:.*]], %[[I:.*]], %[[J:.*]]) in %[[SPACE]] schedule(<tile_m = 128, tile_n = 128, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>)
+// CPU: %[[SPACE:.*]] = flashattn.dense_space(%c2, %{{.*}}, %c2) axes(batch, query_tile, column_tile)
+// CPU: flashattn.program (%[[B:.*]], %[[I:.*]], %[[J:.*]]) in %[[SPACE]]
 // GPU: %[[SUM:.*]] = flashattn.tile_loop (%{{.*}}, %[[STEP:.*]]) in [(%c0, %c0, %c16, %c16)] iter_args(%[[ACC:.*]] = %{{.*}}) -> vector<128x128xf32>
 // GPU: %[[H:.*]] = arith.divui %[[STEP]], %c2
 // GPU: %[[PART:.*]] = arith.remui %[[STEP]], %c2
@@ -49,7 +51,8 @@ func.func @padded(%o: memref<?x?x?x24xbf16>, %w: memref<?x24x?xbf16>, %p: memref
 // The few rows of many batches fill a tile.
 // CHECK-LABEL: func @few
 // CHECK-SAME: %[[O:[a-z0-9]+]]: memref<?x8x3x64xf32>, %[[W:[a-z0-9]+]]: memref<8x64x256xf32>, %[[P:[a-z0-9]+]]: memref<?x3x256xf32>
-// CHECK: flashattn.program (%[[N:.*]], %[[I:.*]], %{{.*}}) in (%c3, %{{.*}}, %{{.*}}) axes(query_tile, batch, column_tile)
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space(%c3, %{{.*}}, %{{.*}}) axes(query_tile, batch, column_tile)
+// CHECK: flashattn.program (%[[N:.*]], %[[I:.*]], %{{.*}}) in %[[SPACE]]
 // CHECK: flashattn.load_tile %[[O]][%[[I]], %{{.*}}, %[[N]], %{{.*}}] dims [0, 3] {{.*}} -> vector<32x
 // CHECK: flashattn.store_tile %{{.*}} to %[[P]][%[[I]], %[[N]], %{{.*}}] dims [0, 2]
 func.func @few(%o: memref<?x8x3x64xf32>, %w: memref<8x64x256xf32>, %p: memref<?x3x256xf32>) {

@@ -13,7 +13,8 @@
 // Where that is one part, the op's own program.
 // CHECK: %[[ONE:.*]] = arith.cmpi eq, %[[S]], %c1
 // CHECK: scf.if %[[ONE]] {
-// CHECK: flashattn.program (%{{.*}}, %{{.*}}, %{{.*}}) in (%[[B]], %c8, %c1) axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>)
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space(%[[B]], %c8, %c1) axes(batch, head, query_tile)
+// CHECK: flashattn.program (%{{.*}}, %{{.*}}, %{{.*}}) in %[[SPACE]] schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>)
 // CHECK: flashattn.store_tile %{{.*}} to %[[O]][
 // CHECK: } else {
 // One allocation for the outputs and, behind them, the log-sum-exps, each in two numbers.
@@ -27,7 +28,8 @@
 // CHECK: %[[OB:.*]] = memref.collapse_shape %[[OP]] {{\[\[}}0, 1], [2], [3], [4]]
 // CHECK: %[[LB:.*]] = memref.collapse_shape %[[LP]] {{\[\[}}0, 1], [2], [3]]
 // CHECK: %[[RB:.*]] = memref.collapse_shape %[[RP]] {{\[\[}}0, 1], [2], [3]]
-// CHECK: flashattn.program (%[[BATCH:.*]], %[[HEAD:.*]], %[[T:.*]]) in (%[[B]], %c8, %[[S]]) axes(batch, head, query_tile) schedule(<tile_m = 64, {{.*}}splits = 16, mapping = {{.*}}>)
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space(%[[B]], %c8, %[[S]]) axes(batch, head, query_tile)
+// CHECK: flashattn.program (%[[BATCH:.*]], %[[HEAD:.*]], %[[T:.*]]) in %[[SPACE]] schedule(<tile_m = 64, {{.*}}splits = 16, mapping = {{.*}}>)
 // Its number counts the parts fastest.
 // CHECK: %[[TILE32:.*]] = arith.divui %{{.*}}, %{{.*}} : i32
 // CHECK: %[[TILE:.*]] = arith.index_castui %[[TILE32]]

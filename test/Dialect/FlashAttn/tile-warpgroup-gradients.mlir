@@ -4,12 +4,14 @@
 // With D = 256, slopes and a bias the sums of dk and dv are apart. Programs for dv keep keys alone, which leaves room for tiles of more
 // queries: products then read less of shared memory for each of theirs.
 // CHECK-LABEL: func @values
-// CHECK: flashattn.program {{.*}} axes(batch, head, key_tile) schedule(<tile_m = 64, tile_n = 64, stages = 2, {{.*}}algorithm = separate_dk_dv
+// CHECK: %[[KEYS:.*]] = flashattn.dense_space{{.*}} axes(batch, head, key_tile)
+// CHECK: flashattn.program {{.*}} in %[[KEYS]] schedule(<tile_m = 64, tile_n = 64, stages = 2, {{.*}}algorithm = separate_dk_dv
 // CHECK: flashattn.load_tile {{.*}} -> vector<64x256xbf16>
 // CHECK: flashattn.tile_loop {{.*}} -> vector<64x256xf32>
-// CHECK: flashattn.program {{.*}} axes(batch, head, key_tile) schedule(<tile_m = 64, tile_n = 48, stages = 2, {{.*}}algorithm = separate_dk_dv
+// CHECK: flashattn.program {{.*}} in %[[KEYS]] schedule(<tile_m = 64, tile_n = 48, stages = 2, {{.*}}algorithm = separate_dk_dv
 // CHECK: flashattn.load_tile {{.*}} -> vector<48x256xbf16>
-// CHECK: flashattn.program {{.*}} axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 48, stages = 2,
+// CHECK: flashattn.dense_space{{.*}} axes(batch, head, query_tile)
+// CHECK: flashattn.program {{.*}} schedule(<tile_m = 64, tile_n = 48, stages = 2,
 func.func @values(%q: memref<1x2x?x256xbf16>, %lse: memref<1x2x?xf32>, %bias: memref<1x2x?x?xf32>, %dq: memref<1x2x?x256xbf16>, %dk: memref<1x2x?x256xbf16>, %dv: memref<1x2x?x256xbf16>) {
   flashattn.attention_backward softcap(50.0)
     ins(%q, %q, %q, %q, %lse, %q : memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?xf32>, memref<1x2x?x256xbf16>)
@@ -22,7 +24,7 @@ func.func @values(%q: memref<1x2x?x256xbf16>, %lse: memref<1x2x?xf32>, %bias: me
 
 // What an attn_mask shows is listed in tiles of one width.
 // CHECK-LABEL: func @lists
-// CHECK-COUNT-2: flashattn.program {{.*}} axes(batch, head, key_tile) schedule(<tile_m = 64, tile_n = 32, stages = 3, {{.*}}algorithm = separate_dk_dv
+// CHECK-COUNT-2: flashattn.program {{.*}} schedule(<tile_m = 64, tile_n = 32, stages = 3, {{.*}}algorithm = separate_dk_dv
 func.func @lists(%q: memref<1x2x?x256xbf16>, %lse: memref<1x2x?xf32>, %attn_mask: memref<1x2x?x?xi1>, %dq: memref<1x2x?x256xbf16>, %dk: memref<1x2x?x256xbf16>, %dv: memref<1x2x?x256xbf16>) {
   flashattn.attention_backward softcap(50.0)
     ins(%q, %q, %q, %q, %lse, %q : memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?xf32>, memref<1x2x?x256xbf16>)
@@ -36,7 +38,8 @@ func.func @lists(%q: memref<1x2x?x256xbf16>, %lse: memref<1x2x?xf32>, %attn_mask
 // B5: the elements of a bias' gradient, in persistent blocks. A step is a batch, whose tiles all come anew; rows past
 // those that the sums of queries are padded to are there no more.
 // CHECK-LABEL: func @elements
-// CHECK: flashattn.program (%{{.*}}, %[[H:.*]], %[[I:.*]], %[[J:.*]]) in (%c1, %c2, %{{.*}}, %{{.*}}) axes(batch, head, query_tile, key_tile) schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 224, producer_registers = 56, rescale_threshold = 0, l2_head_group = 1, q_stages = 2>>)
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space(%c1, %c2, %{{.*}}, %{{.*}}) axes(batch, head, query_tile, key_tile)
+// CHECK: flashattn.program (%{{.*}}, %[[H:.*]], %[[I:.*]], %[[J:.*]]) in %[[SPACE]] schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 224, producer_registers = 56, rescale_threshold = 0, l2_head_group = 1, q_stages = 2>>)
 // CHECK: flashattn.tile_loop (%{{.*}}, %[[B:.*]]) in [(%c0, %{{.*}}, %[[END:.*]], %[[END]])]
 // CHECK: flashattn.load_tile %{{.*}}[%[[B]], %[[H]], %[[I]]] dims [2] in_bounds [true] : memref<{{.*}}xf32> -> vector<128xf32>
 // CHECK: flashattn.load_tile %{{.*}}[%[[B]], %[[H]], %[[I]], %c0] {{.*}} -> vector<128x128xf16>
@@ -53,7 +56,8 @@ func.func @elements(%q: memref<?x2x?x128xf16>, %lse: memref<?x2x?xf32>, %bias: m
 
 // The queries' sums are padded to whole tiles of 64 here.
 // CHECK-LABEL: func @narrow
-// CHECK: axes(batch, head, query_tile, key_tile) schedule(<tile_m = 128, tile_n = 64, stages = 1,
+// CHECK: axes(batch, head, query_tile, key_tile)
+// CHECK: flashattn.program {{.*}} schedule(<tile_m = 128, tile_n = 64, stages = 1,
 // One batch is a loop of one step.
 // CHECK: %[[END:.*]] = arith.addi %{{.*}}, %c1
 // CHECK: flashattn.load_tile %{{.*}} dims [2] in_bounds [false] : memref<{{.*}}xf32> -> vector<128xf32>
@@ -69,7 +73,8 @@ func.func @narrow(%q: memref<?x2x?x256xf16>, %lse: memref<?x2x?xf32>, %bias: mem
 
 // Columns are padded: 160 and 80 are as many as 192 and 128, of which there is room for one stage.
 // CHECK-LABEL: func @padded
-// CHECK: axes(batch, head, query_tile, key_tile) schedule(<tile_m = 128, tile_n = 64, stages = 1,
+// CHECK: axes(batch, head, query_tile, key_tile)
+// CHECK: flashattn.program {{.*}} schedule(<tile_m = 128, tile_n = 64, stages = 1,
 func.func @padded(%q: memref<?x2x?x160xf16>, %v: memref<?x2x?x80xf16>, %lse: memref<?x2x?xf32>, %bias: memref<?x2x?x?xf16>, %dq: memref<?x2x?x160xf16>, %dk: memref<?x2x?x160xf16>, %dv: memref<?x2x?x80xf16>, %d: memref<?x2x?x?xf16>) {
   flashattn.attention_backward
     ins(%q, %q, %v, %v, %lse, %v : memref<?x2x?x160xf16>, memref<?x2x?x160xf16>, memref<?x2x?x80xf16>, memref<?x2x?x80xf16>, memref<?x2x?xf32>, memref<?x2x?x80xf16>)
@@ -84,14 +89,16 @@ func.func @padded(%q: memref<?x2x?x160xf16>, %v: memref<?x2x?x80xf16>, %lse: mem
 // CHECK-LABEL: func @turns
 // CHECK: %[[ORDER:.*]] = memref.alloc() : memref<1x2x16xi32>
 // Of 128 rows each 64 begin with the turn of their own first keys.
-// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]]) in {{.*}} axes(batch, head, query_tile)
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space{{.*}} axes(batch, head, query_tile)
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]]) in %[[SPACE]]
 // CHECK: %[[TWICE:.*]] = arith.muli %[[I]], %c2
 // CHECK: %[[FIRST:.*]] = arith.index_cast %{{.*}} : index to i32
 // CHECK: memref.store %[[FIRST]], %[[ORDER]][%[[B]], %[[H]], %[[TWICE]]]
 // CHECK: %[[NEXT:.*]] = arith.addi %[[TWICE]], %c1
 // CHECK: %[[SECOND:.*]] = arith.index_cast %{{.*}} : index to i32
 // CHECK: memref.store %[[SECOND]], %[[ORDER]][%[[B]], %[[H]], %[[NEXT]]]
-// CHECK: flashattn.program (%{{.*}}, %{{.*}}, %[[J:.*]]) in {{.*}} axes(batch, head, key_tile)
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space{{.*}} axes(batch, head, key_tile)
+// CHECK: flashattn.program (%{{.*}}, %{{.*}}, %[[J:.*]]) in %[[SPACE]]
 // CHECK: flashattn.add_tile {{.*}} parts 2 order %[[ORDER]] : memref<1x2x16xi32> turn %[[J]]
 // CHECK: memref.dealloc %[[ORDER]]
 func.func @turns(%q: memref<1x2x1000x128xf16>, %lse: memref<1x2x1000xf32>, %dq: memref<1x2x1000x128xf16>, %dk: memref<1x2x1000x128xf16>, %dv: memref<1x2x1000x128xf16>) {
@@ -110,17 +117,20 @@ func.func @turns(%q: memref<1x2x1000x128xf16>, %lse: memref<1x2x1000xf32>, %dq: 
 // CHECK: %[[SUMS:.*]] = memref.alloc() : memref<1x2x1024x128xf32>
 // CHECK: %[[ORDER:.*]] = memref.alloc() : memref<1x2x16xi32>
 // CHECK: %[[TOLD:.*]] = memref.alloc() : memref<1x2x16xi32>
-// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in {{.*}} axes(batch, head, query_tile)
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space{{.*}} axes(batch, head, query_tile)
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in %[[SPACE]]
 // CHECK: %[[FIRST:.*]] = arith.cmpi eq, %[[T]], %c0
 // CHECK: scf.if %[[FIRST]]
 // CHECK: memref.store %c0_i32, %[[TOLD]][%[[B]], %[[H]], %c0]
 // CHECK-NOT: flashattn.store_tile %{{.*}} to %[[SUMS]]
 // CHECK-COUNT-2: memref.store %c0_i32, %[[ORDER]]
-// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %{{.*}}) in (%{{.*}}, %{{.*}}, %[[PROGRAMS:.*]]) axes(batch, head, key_tile)
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space(%{{.*}}, %{{.*}}, %[[PROGRAMS:.*]]) axes(batch, head, key_tile)
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %{{.*}}) in %[[SPACE]]
 // CHECK: flashattn.add_tile {{.*}} to %[[SUMS]][{{.*}} parts 2 order %[[ORDER]] : memref<1x2x16xi32> :
 // CHECK: flashattn.signal_added %[[TOLD]][%[[B]], %[[H]], %c0]
 // The sums of a head are there when all of its programs say so.
-// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in {{.*}} axes(batch, head, query_tile)
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space{{.*}} axes(batch, head, query_tile)
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in %[[SPACE]]
 // CHECK: flashattn.await_added %[[TOLD]][%[[B]], %[[H]], %c0] of %[[PROGRAMS]]
 // CHECK: %[[SUM:.*]] = flashattn.load_added %[[SUMS]]
 // CHECK: %[[STATE:.*]] = memref.load %[[ORDER]][%[[B]], %[[H]], %[[T]]]
@@ -142,7 +152,8 @@ func.func @first(%q: memref<1x2x1000x128xf16>, %lse: memref<1x2x1000xf32>, %dq: 
 // CHECK: %[[SUMS:.*]] = memref.alloc(%{{.*}}) : memref<4x2x?xf32>
 // CHECK: %[[NEGATED:.*]] = arith.negf
 // CHECK: flashattn.store_tile %[[NEGATED]] to %[[SUMS]]
-// CHECK: axes(batch, head, key_tile) schedule(<tile_m = 128, tile_n = 128,
+// CHECK: axes(batch, head, key_tile)
+// CHECK: flashattn.program {{.*}} schedule(<tile_m = 128, tile_n = 128,
 // CHECK: flashattn.tile_loop
 // CHECK: math.exp2
 // CHECK: %[[P:.*]] = arith.truncf
@@ -175,7 +186,8 @@ func.func @begin(%q: memref<1x2x?x64xf16>, %lse: memref<1x2x?xf32>, %dq: memref<
 // makes of that. dq has programs of its own, whose product runs beside what the next step makes of its two: nothing is
 // added up, whether sums must be deterministic or not.
 // CHECK-LABEL: func @split
-// CHECK: flashattn.program {{.*}} axes(batch, head, key_tile) schedule(<tile_m = 64, tile_n = 64, stages = {{.*}}cooperative = 1
+// CHECK: flashattn.dense_space{{.*}} axes(batch, head, key_tile)
+// CHECK: flashattn.program {{.*}} schedule(<tile_m = 64, tile_n = 64, stages = {{.*}}cooperative = 1
 // CHECK: flashattn.tile_loop
 // CHECK: %[[S:.*]] = vector.contract
 // CHECK: %[[DP:.*]] = vector.contract
@@ -187,7 +199,8 @@ func.func @begin(%q: memref<1x2x?x64xf16>, %lse: memref<1x2x?xf32>, %dq: memref<
 // CHECK-NEXT: vector.contract {{.*}} %[[P]],
 // CHECK-NEXT: vector.contract {{.*}} %[[DS]],
 // CHECK-NEXT: flashattn.tile_yield
-// CHECK: flashattn.program {{.*}} axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 48
+// CHECK: flashattn.dense_space{{.*}} axes(batch, head, query_tile)
+// CHECK: flashattn.program {{.*}} schedule(<tile_m = 64, tile_n = 48
 // CHECK: flashattn.tile_loop
 // CHECK: vector.contract
 // CHECK: flashattn.stage{{$}}
@@ -226,7 +239,8 @@ func.func @split_slopes(%q: memref<1x2x?x192xf16>, %k: memref<1x2x?x192xf16>, %v
 
 // Whether a key exists, and is a sink, is said by the key's limit: no pair is compared for it.
 // CHECK-LABEL: func @sinks
-// CHECK: flashattn.program {{.*}} axes(batch, head, key_tile)
+// CHECK: flashattn.dense_space{{.*}} axes(batch, head, key_tile)
+// CHECK: flashattn.program
 // CHECK: flashattn.tile_mask
 // CHECK: %[[EXISTS:.*]] = arith.cmpi sge, %{{.*}} : vector<128x1xi32>
 // CHECK: arith.select %[[EXISTS]], %{{.*}}, %[[NEVER:.*]] : vector<128x1xi1>, vector<128x1xi32>

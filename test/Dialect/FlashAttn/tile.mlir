@@ -11,7 +11,8 @@
 // CHECK-DAG: %[[NQ:.*]] = memref.dim %[[Q]], %c2
 // CHECK-DAG: %[[NK:.*]] = memref.dim %[[K]], %c2
 // CHECK-DAG: %[[TILES:.*]] = arith.ceildivui %[[NQ]], %c128
-// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in (%{{.*}}, %{{.*}}, %[[TILES]]) axes(batch, head, query_tile) schedule(<tile_m = 128, tile_n = 64,
+// CHECK: %[[SPACE:.*]] = flashattn.dense_space(%{{.*}}, %{{.*}}, %[[TILES]]) axes(batch, head, query_tile)
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in %[[SPACE]] schedule(<tile_m = 128, tile_n = 64,
 // A4: the key/value head.
 // CHECK: %[[HKV:.*]] = arith.divui %[[H]], %{{.*}} : index
 // A7: rows past Nq are read as 0.

@@ -1,6 +1,7 @@
 //===- FlashAttnOps.cpp - verifiers, effects, shapes, canonicalization ----===//
 
 #include "MaskLimits.h"
+#include "Spaces.h"
 #include "Verify.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"

@@ -22,18 +22,17 @@ static Block *addBlock(OpBuilder &builder, OperationState &state, TypeRange type
   return block;
 }
 
+void ProgramOp::build(OpBuilder &builder, OperationState &state, Value space,
+                      ScheduleAttr schedule) {
+  state.addOperands(space);
+  state.getOrAddProperties<Properties>().schedule = schedule;
+  size_t count = space.getDefiningOp<SpaceOpInterface>().getSizes().size();
+  addBlock(builder, state, SmallVector<Type>(count, builder.getIndexType()), /*terminated=*/true);
+}
+
 void ProgramOp::build(OpBuilder &builder, OperationState &state, ValueRange sizes,
                       ArrayRef<ProgramAxis> axes, ScheduleAttr schedule) {
-  state.addOperands(sizes);
-  SmallVector<Attribute> attributes = llvm::map_to_vector(axes, [&](ProgramAxis axis) -> Attribute {
-    return ProgramAxisAttr::get(builder.getContext(), axis);
-  });
-  auto &properties = state.getOrAddProperties<Properties>();
-  properties.axes = builder.getArrayAttr(attributes);
-  properties.schedule = schedule;
-  properties.operandSegmentSizes = {static_cast<int32_t>(sizes.size()), 0};
-  addBlock(builder, state, SmallVector<Type>(sizes.size(), builder.getIndexType()),
-           /*terminated=*/true);
+  build(builder, state, DenseSpaceOp::create(builder, state.location, sizes, axes), schedule);
 }
 
 /// Parses `schedule(<...>)` or nothing.
@@ -52,56 +51,14 @@ static void printSchedule(OpAsmPrinter &printer, ScheduleAttr schedule) {
   printer << ")";
 }
 
-/// Parses `segments(%starts : memref<?xi32>, rows 64, tiles 1, least 9)` or nothing.
-static ParseResult parseOptionalSegments(OpAsmParser &parser, OperationState &state,
-                                         ProgramOp::Properties &properties) {
-  if (failed(parser.parseOptionalKeyword("segments")))
-    return success();
-  OpAsmParser::UnresolvedOperand starts;
-  Type type;
-  int64_t rows, tiles, least;
-  if (parser.parseLParen() || parser.parseOperand(starts) || parser.parseColonType(type) ||
-      parser.resolveOperand(starts, type, state.operands) || parser.parseComma() ||
-      parser.parseKeyword("rows") || parser.parseInteger(rows) || parser.parseComma() ||
-      parser.parseKeyword("tiles") || parser.parseInteger(tiles))
-    return failure();
-  if (succeeded(parser.parseOptionalComma())) {
-    if (parser.parseKeyword("least") || parser.parseInteger(least))
-      return failure();
-    properties.least_rows = parser.getBuilder().getI64IntegerAttr(least);
-  }
-  if (parser.parseRParen())
-    return failure();
-  properties.tile_rows = parser.getBuilder().getI64IntegerAttr(rows);
-  properties.segment_tiles = parser.getBuilder().getI64IntegerAttr(tiles);
-  return success();
-}
-
 ParseResult ProgramOp::parse(OpAsmParser &parser, OperationState &state) {
   Builder &builder = parser.getBuilder();
   SmallVector<OpAsmParser::Argument> numbers;
-  SmallVector<OpAsmParser::UnresolvedOperand> sizes;
-  SmallVector<Attribute> axes;
-  auto parseAxis = [&]() -> ParseResult {
-    SMLoc loc = parser.getCurrentLocation();
-    StringRef keyword;
-    if (parser.parseKeyword(&keyword))
-      return failure();
-    std::optional<ProgramAxis> axis = symbolizeProgramAxis(keyword);
-    if (!axis)
-      return parser.emitError(loc)
-             << "expected batch, head, query_tile, column_tile or key_tile but got '" << keyword
-             << "'";
-    axes.push_back(ProgramAxisAttr::get(builder.getContext(), *axis));
-    return success();
-  };
+  OpAsmParser::UnresolvedOperand space;
   auto &properties = state.getOrAddProperties<Properties>();
   if (parser.parseArgumentList(numbers, OpAsmParser::Delimiter::Paren) ||
-      parser.parseKeyword("in") || parser.parseOperandList(sizes, OpAsmParser::Delimiter::Paren) ||
-      parser.resolveOperands(sizes, builder.getIndexType(), state.operands) ||
-      parser.parseKeyword("axes") ||
-      parser.parseCommaSeparatedList(OpAsmParser::Delimiter::Paren, parseAxis) ||
-      parseOptionalSegments(parser, state, properties) ||
+      parser.parseKeyword("in") || parser.parseOperand(space) ||
+      parser.resolveOperand(space, SpaceType::get(builder.getContext()), state.operands) ||
       parseOptionalSchedule(parser, properties.schedule))
     return failure();
   if (succeeded(parser.parseOptionalKeyword("pdl_secondary")))
@@ -112,10 +69,6 @@ ParseResult ProgramOp::parse(OpAsmParser &parser, OperationState &state) {
     properties.unused_row_half = builder.getUnitAttr();
   if (parser.parseOptionalAttrDictWithKeyword(state.attributes))
     return failure();
-  properties.axes = builder.getArrayAttr(axes);
-  int32_t numSizes = sizes.size();
-  properties.operandSegmentSizes = {numSizes,
-                                    static_cast<int32_t>(state.operands.size()) - numSizes};
   for (OpAsmParser::Argument &number : numbers)
     number.type = builder.getIndexType();
   Region *region = state.addRegion();
@@ -128,17 +81,7 @@ ParseResult ProgramOp::parse(OpAsmParser &parser, OperationState &state) {
 void ProgramOp::print(OpAsmPrinter &printer) {
   printer << " (";
   llvm::interleaveComma(getNumbers(), printer);
-  printer << ") in (" << getSizes() << ") axes(";
-  llvm::interleaveComma(getAxes().getAsRange<ProgramAxisAttr>(), printer,
-                        [&](ProgramAxisAttr axis) { printer << stringifyEnum(axis.getValue()); });
-  printer << ")";
-  if (getStarts()) {
-    printer << " segments(" << getStarts() << " : " << getStarts().getType() << ", rows "
-            << getTileRows() << ", tiles " << getSegmentTiles();
-    if (getLeastRows() != 1)
-      printer << ", least " << getLeastRows();
-    printer << ")";
-  }
+  printer << ") in " << getSpace();
   if (getScheduleAttr())
     printSchedule(printer, getScheduleAttr());
   if (getPdlSecondary())
@@ -147,22 +90,19 @@ void ProgramOp::print(OpAsmPrinter &printer) {
     printer << " pdl_primary";
   if (getUnusedRowHalf())
     printer << " unused_row_half";
-  printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(),
-                                           {"axes", "schedule", "pdl_secondary", "pdl_primary",
-                                            "unused_row_half", "tile_rows", "segment_tiles",
-                                            "least_rows", getOperandSegmentSizesAttrName()});
+  printer.printOptionalAttrDictWithKeyword(
+      (*this)->getAttrs(), {"schedule", "pdl_secondary", "pdl_primary", "unused_row_half"});
   printer << " ";
   printer.printRegion(getRegion(), /*printEntryBlockArgs=*/false,
                       /*printBlockTerminators=*/false);
 }
 
 LogicalResult ProgramOp::verify() {
-  size_t count = getSizes().size();
-  if (count == 0)
-    return emitOpError() << "expected at least one size";
-  if (getAxes().size() != count)
-    return emitOpError() << "expected an axis for each of " << count << " sizes but got "
-                         << getAxes().size();
+  SpaceOpInterface space = getSpaceOp();
+  if (!space)
+    return emitOpError() << "expected a space that an op with SpaceOpInterface defines but got "
+                         << getSpace();
+  size_t count = space.getSizes().size();
   if (getBody()->getNumArguments() != count ||
       !llvm::all_of(getBody()->getArgumentTypes(), llvm::IsaPred<IndexType>))
     return emitOpError() << "expected an index argument for each of " << count << " sizes but got "
@@ -170,17 +110,6 @@ LogicalResult ProgramOp::verify() {
   if (getBody()->getTerminator()->getNumOperands() != 0)
     return emitOpError() << "expected to yield nothing but got "
                          << getBody()->getTerminator()->getOperandTypes();
-  if (getStarts() && (count < 2 || getAxis(0) != ProgramAxis::Batch)) {
-    InFlightDiagnostic error =
-        emitOpError() << "expected batch as the first of several axes with segments but got (";
-    llvm::interleaveComma(getAxes().getAsRange<ProgramAxisAttr>(), error,
-                          [&](ProgramAxisAttr axis) { error << stringifyEnum(axis.getValue()); });
-    return error << ")";
-  }
-  // Their product is a number of rows.
-  if (getTileRows() > INT32_MAX || getSegmentTiles() > INT32_MAX / getTileRows())
-    return emitOpError() << "expected at most " << INT32_MAX << " rows in a segment but got "
-                         << getSegmentTiles() << " tiles of " << getTileRows() << " rows";
   return success();
 }
 

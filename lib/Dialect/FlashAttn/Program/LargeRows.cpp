@@ -9,7 +9,7 @@
 #include "Backward.h"
 #include "OnlineSoftmax.h"
 #include "flashattn/Analysis/MaskTiles.h"
-#include "flashattn/Dialect/FlashAttn/Program/Segments.h"
+#include "flashattn/Dialect/FlashAttn/Program/Spaces.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -203,10 +203,10 @@ void BackwardBuilder::buildRecompute(const QuerySums &sums, bool ofKeys, bool of
     sums.forCheckedTiles(number, all, rows, [&](Value place) {
       Value row = divide32(place, tiles);
       if (Value starts = operands.getStarts(axis)) {
-        SmallVector<Value> numbers = {Value(), sub(place, mul(row, tiles))};
         int64_t whole = axis == TileAxis::Keys ? rows : sums.getWholeTiles();
-        findSegment(b, loc, starts, tiles, rows, whole / rows, numbers);
-        return buildTile(numbers[0], row, numbers[1]);
+        auto [segment, tile] = findSegment(b, loc, {starts, rows, whole / rows, /*leastRows=*/1},
+                                           tiles, sub(place, mul(row, tiles)));
+        return buildTile(segment, row, tile);
       }
       Value batch = divide32(row, heads);
       buildTile(batch, sub(row, mul(batch, heads)), sub(place, mul(row, tiles)));

@@ -206,19 +206,13 @@ Value Operands::countTiles(TileAxis axis, int64_t rows, int64_t whole) const {
 ProgramOp Operands::createProgram(TileAxis axis, Value heads, Value tiles, int64_t rows,
                                   int64_t whole, ScheduleAttr of) const {
   Value starts = getSegmentStarts(axis);
-  auto program =
-      ProgramOp::create(b, loc, ValueRange{starts ? index(1) : sizes.batches, heads, tiles},
-                        ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head,
-                                              axis == TileAxis::Queries ? ProgramAxis::QueryTile
-                                                                        : ProgramAxis::KeyTile},
-                        of);
-  if (starts) {
-    program.getStartsMutable().assign(starts);
-    program.setTileRows(rows);
-    program.setSegmentTiles(whole / rows);
-    program.setLeastRows(op.getLeastQueries().value_or(1));
-  }
-  return program;
+  ProgramAxis axes[] = {ProgramAxis::Batch, ProgramAxis::Head,
+                        axis == TileAxis::Queries ? ProgramAxis::QueryTile : ProgramAxis::KeyTile};
+  if (!starts)
+    return ProgramOp::create(b, loc, ValueRange{sizes.batches, heads, tiles}, axes, of);
+  RaggedAxes ragged{starts, rows, whole / rows, op.getLeastQueries().value_or(1)};
+  Value space = RaggedSpaceOp::create(b, loc, ValueRange{index(1), heads, tiles}, axes, ragged);
+  return ProgramOp::create(b, loc, space, of);
 }
 
 std::pair<Value, Value> Operands::takeRows(Value memref, TileAxis axis, const Sequence &sequence,

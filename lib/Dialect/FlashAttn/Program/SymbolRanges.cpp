@@ -2,7 +2,7 @@
 
 #include "SymbolRanges.h"
 #include "Operands.h"
-#include "flashattn/Dialect/FlashAttn/Program/Segments.h"
+#include "flashattn/Dialect/FlashAttn/Program/Spaces.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 
@@ -75,9 +75,8 @@ void SymbolRanges::build(const Operands &operands, const Sequence &all, Value va
   Block *body = b.createBlock(&written.getRows(), {}, types, SmallVector<Location>(3, loc));
   Value batch = body->getArgument(0), tile = body->getArgument(2);
   if (starts) {
-    SmallVector<Value> numbers = {Value(), tile};
-    findSegment(b, loc, starts, tiles, rows, /*segmentTiles=*/1, numbers);
-    batch = numbers[0], tile = numbers[1];
+    std::tie(batch, tile) =
+        findSegment(b, loc, {starts, rows, /*segmentTiles=*/1, /*leastRows=*/1}, tiles, tile);
     // S7: programs of sequences, not of segments. Other rows have no programs.
     if (!operands.getSegmentStarts(axis)) {
       Value last = sub(dim(starts, 0), index(2));

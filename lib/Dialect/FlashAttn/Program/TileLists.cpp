@@ -1,7 +1,7 @@
 //===- TileLists.cpp ------------------------------------------------------===//
 
 #include "TileLists.h"
-#include "flashattn/Dialect/FlashAttn/Program/Segments.h"
+#include "flashattn/Dialect/FlashAttn/Program/Spaces.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
@@ -15,9 +15,10 @@ ListedPrograms::Place ListedPrograms::locate(const Operands &operands, const Seq
   if (!starts)
     return {operands.getSequence(all, batch, TileAxis::Queries),
             operands.mul(place[2], together * rows)};
-  SmallVector<Value> numbers = {Value(), operands.mul(place[2], together)};
-  findSegment(operands.b, operands.loc, starts, tiles, rows, whole / rows, numbers);
-  return {operands.getSequence(all, numbers[0], axis), operands.mul(numbers[1], rows)};
+  auto [segment, tile] =
+      findSegment(operands.b, operands.loc, {starts, rows, whole / rows, /*leastRows=*/1}, tiles,
+                  operands.mul(place[2], together));
+  return {operands.getSequence(all, segment, axis), operands.mul(tile, rows)};
 }
 
 Value ListedPrograms::getNumber(const Operands &operands, const Sequence &sequence,

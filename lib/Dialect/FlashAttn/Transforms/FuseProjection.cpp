@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "flashattn/Dialect/FlashAttn/Program/Spaces.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Transforms.h"
@@ -124,7 +125,7 @@ static std::optional<Producer> findProducer(ProjectOp op) {
   ScheduleAttr schedule = program ? program.getScheduleAttr() : ScheduleAttr();
   // On a GPU, the sums of all columns would not fit in registers.
   if (!schedule || schedule.getMapping().isOnGPU() || schedule.getPack() != 1 ||
-      program.getStarts() || program.getSizes().size() != 3 ||
+      program.getRagged() || program.getSizes().size() != 3 ||
       program.getAxis(1) != ProgramAxis::Head || ShapedType::isDynamic(width) || width == 0 ||
       schedule.getTileM() * width > kMostSums)
     return std::nullopt;
@@ -156,7 +157,7 @@ bool mlir::flashattn::fuseProjection(RewriterBase &rewriter, ProjectOp op) {
   OpBuilder::InsertionGuard guard(rewriter);
   rewriter.setInsertionPoint(op);
   FusedBuilder(rewriter, op, *producer).build();
-  rewriter.eraseOp(producer->program);
+  eraseProgram(rewriter, producer->program);
   rewriter.eraseOp(op);
   return true;
 }

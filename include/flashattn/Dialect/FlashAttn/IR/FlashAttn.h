@@ -50,6 +50,14 @@ struct PageMap {
   ValueRange begins, ends; ///< index: the ranges of pages of the sequence that exist
 };
 
+/// Two axes of a space that are ragged: rows, divided into segments, divided into tiles.
+struct RaggedAxes {
+  Value starts;         ///< memref of i32: the first row of each segment but the first
+  int64_t tileRows;     ///< rows of a tile
+  int64_t segmentTiles; ///< segments are numbered from multiples of this number of tiles on
+  int64_t leastRows;    ///< items of segments of fewer rows, except the first and last, do nothing
+};
+
 class AttentionOpInterface;
 // Implementations of the methods of AttentionOpInterface with the same names.
 int64_t getKnownGroup(AttentionOpInterface op);

@@ -135,6 +135,25 @@ def FlashAttn_RowMapOpInterface : OpInterface<"RowMapOpInterface"> {
   ];
 }
 
+def FlashAttn_SpaceOpInterface : OpInterface<"SpaceOpInterface"> {
+  let cppNamespace = "::mlir::flashattn";
+  let description = [{
+    An op that describes the items of work of a `flashattn.program`, as a value of type
+    `!flashattn.space`. A target numbers the points of a box of `getSizes()`, runs one program for
+    each point, and asks the space for the item of a point (`emitItem` in Program/Spaces.h).
+  }];
+  let methods = [
+    InterfaceMethod<"Returns the size of the box along each axis, index values.",
+      "::mlir::OperandRange", "getSizes">,
+    InterfaceMethod<"Returns what each coordinate of an item counts, ProgramAxisAttr.",
+      "::mlir::ArrayAttr", "getAxes">,
+    InterfaceMethod<[{
+        Returns the ragged axes, the first and the last one; nullopt if the coordinates of an item
+        are those of its point.
+      }], "::std::optional<::mlir::flashattn::RaggedAxes>", "getRagged">,
+  ];
+}
+
 def FlashAttn_AttentionOpInterface
     : OpInterface<"AttentionOpInterface", [FlashAttn_KernelOpInterface]> {
   let cppNamespace = "::mlir::flashattn";

@@ -22,33 +22,100 @@ class FlashAttn_ProgramLevelOp<string mnemonic, list<Trait> traits = []>
 }
 
 //===----------------------------------------------------------------------===//
-// Programs
+// Spaces of work items
 //===----------------------------------------------------------------------===//
 
 def FlashAttn_ProgramAxes : TypedArrayAttrBase<FlashAttn_ProgramAxisAttr, "axes of a tile program">;
 
-def FlashAttn_ProgramOp : FlashAttn_ProgramLevelOp<"program", [
-    RecursiveMemoryEffects, AutomaticAllocationScope, OperandSegments,
-    SingleBlockImplicitTerminator<"TileYieldOp">]> {
-  let summary = "run independent programs, one for each point of an index space";
+def FlashAttn_Space : TypeDef<FlashAttn_Dialect, "Space"> {
+  let mnemonic = "space";
+  let summary = "the work items of a program";
   let description = [{
-    Runs the region once for each point of the index space `sizes`, in any order and in parallel.
-    The region's arguments are the coordinates of the point, counted from 0; `axes` names the axis
-    of each coordinate. With a `schedule`, the region is a tile program: a target distributes the
-    rows of its tile values over the schedule's warps. Without a schedule, the region is ordinary
-    code, which runs only on the CPU.
+    The items of work that `flashattn.program` runs its region for. An op with `SpaceOpInterface`
+    defines the value, so that every pass can look up the space.
+  }];
+}
 
-    With `segments`, the first and the last axis are ragged. `starts`, a `memref<?xi32>` of n
-    elements, divides rows into n + 1 segments: segment i consists of the rows from `starts[i-1]` on
-    (from row 0 for segment 0) up to `starts[i]` (to the last row for segment n). Each segment is
-    divided into tiles of `rows` rows. The first size is 1, and the last one is
-    `(N / W + n + 1) * tiles`, with the number of rows N and `W = rows * tiles`. The tiles of segment
-    i are numbered from `(starts[i-1] / W + i) * tiles` on, and the arguments of the region are the
-    segment and the number of the tile in its segment. There may be tiles past the last row of a
-    segment. Segments that begin at whole multiples of W rows in another memref can be found in this
-    way, too. Starts that decrease are clamped, so that each number is still a tile of one segment.
-    With `least`, the programs of a segment of fewer rows, unless it is the first or the last, have
-    no effect, and a target may leave them out.
+class FlashAttn_SpaceOp<string mnemonic>
+    : FlashAttn_ProgramLevelOp<mnemonic, [Pure, FlashAttn_SpaceOpInterface]> {
+  let results = (outs FlashAttn_Space:$space);
+}
+
+def FlashAttn_DenseSpaceOp : FlashAttn_SpaceOp<"dense_space"> {
+  let summary = "one item for each point of a box";
+  let description = [{
+    The items are the points of a box of `sizes`, counted from 0 along each axis. `axes` names what
+    each coordinate counts.
+
+    Example:
+
+    ```mlir
+    %space = flashattn.dense_space(%batches, %heads, %tiles) axes(batch, head, query_tile)
+    ```
+  }];
+  let arguments = (ins Variadic<Index>:$sizes, FlashAttn_ProgramAxes:$axes);
+  let assemblyFormat = "`(` $sizes `)` `axes` `(` custom<ProgramAxes>($axes) `)` attr-dict";
+  let builders = [OpBuilder<(ins "::mlir::ValueRange":$sizes, "::llvm::ArrayRef<ProgramAxis>":$axes)>];
+  let extraClassDeclaration = [{
+    ::std::optional<::mlir::flashattn::RaggedAxes> getRagged() { return ::std::nullopt; }
+  }];
+}
+
+def FlashAttn_RaggedSpaceOp : FlashAttn_SpaceOp<"ragged_space"> {
+  let summary = "items of segments of rows that differ in length";
+  let description = [{
+    The first and the last axis are ragged. `starts`, with n elements, divides rows into n + 1
+    segments: segment i consists of the rows from `starts[i-1]` on (from row 0 for segment 0) up to
+    `starts[i]` (to the last row for segment n). Each segment is divided into tiles of `rows` rows.
+    The first coordinate of an item is a segment, and the last one is the number of a tile in it.
+
+    The first size is 1, and the last one is `(N / W + n + 1) * tiles`, with the number of rows N
+    and `W = rows * tiles`. The points of segment i are numbered from
+    `(starts[i-1] / W + i) * tiles` on. There may be tiles past the last row of a segment. Segments
+    that begin at whole multiples of W rows in another memref can be found in this way, too. Starts
+    that decrease are clamped, so that each number is still a tile of one segment. With `least`, the
+    items of a segment of fewer rows, unless it is the first or the last, have no effect, and a
+    target may leave them out.
+
+    Example:
+
+    ```mlir
+    %space = flashattn.ragged_space(%one, %heads, %tiles) axes(batch, head, query_tile)
+        starts %starts rows 64 tiles 1 : memref<?xi32>
+    ```
+  }];
+  let arguments = (ins Variadic<Index>:$sizes, FlashAttn_ProgramAxes:$axes,
+                       MemRefRankOf<[I32], [1]>:$starts,
+                       ConfinedAttr<I64Attr, [IntPositive]>:$rows,
+                       ConfinedAttr<I64Attr, [IntPositive]>:$tiles,
+                       DefaultValuedAttr<ConfinedAttr<I64Attr, [IntPositive]>, "1">:$least);
+  let assemblyFormat = [{
+    `(` $sizes `)` `axes` `(` custom<ProgramAxes>($axes) `)` `starts` $starts `rows` $rows
+    `tiles` $tiles (`least` $least^)? attr-dict `:` type($starts)
+  }];
+  let builders = [OpBuilder<(ins "::mlir::ValueRange":$sizes, "::llvm::ArrayRef<ProgramAxis>":$axes,
+                                 "const ::mlir::flashattn::RaggedAxes &":$ragged)>];
+  let extraClassDeclaration = [{
+    ::std::optional<::mlir::flashattn::RaggedAxes> getRagged() {
+      return RaggedAxes{getStarts(), static_cast<int64_t>(getRows()),
+                        static_cast<int64_t>(getTiles()), static_cast<int64_t>(getLeast())};
+    }
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// Programs
+//===----------------------------------------------------------------------===//
+
+def FlashAttn_ProgramOp : FlashAttn_ProgramLevelOp<"program", [
+    RecursiveMemoryEffects, AutomaticAllocationScope,
+    SingleBlockImplicitTerminator<"TileYieldOp">]> {
+  let summary = "run independent programs, one for each item of a space";
+  let description = [{
+    Runs the region once for each item of `space`, in any order and in parallel. The region's
+    arguments are the coordinates of the item, counted from 0. With a `schedule`, the region is a
+    tile program: a target distributes the rows of its tile values over the schedule's warps.
+    Without a schedule, the region is ordinary code, which runs only on the CPU.
 
     `pdl_primary` and `pdl_secondary` describe programmatic dependent launch. Programs with
     `pdl_primary` (primary programs) directly precede programs with `pdl_secondary` (secondary
@@ -63,37 +130,38 @@ def FlashAttn_ProgramOp : FlashAttn_ProgramLevelOp<"program", [
     Example:
 
     ```mlir
-    flashattn.program (%b, %h, %t) in (%batches, %heads, %tiles) axes(batch, head, query_tile)
+    %space = flashattn.dense_space(%batches, %heads, %tiles) axes(batch, head, query_tile)
+    flashattn.program (%b, %h, %t) in %space
         schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16,
                   mapping = mma_sync<warps = 4>>) {
       ...
     }
-    flashattn.program (%segment, %h, %t) in (%one, %heads, %tiles) axes(batch, head, query_tile)
-        segments(%starts : memref<?xi32>, rows 64, tiles 1) schedule(...) {
-      ...
-    }
     ```
   }];
-  let arguments = (ins Variadic<Index>:$sizes,
-                       Arg<Optional<MemRefRankOf<[I32], [1]>>, "", [MemRead]>:$starts,
-                       FlashAttn_ProgramAxes:$axes,
-                       DefaultValuedAttr<ConfinedAttr<I64Attr, [IntPositive]>, "1">:$tile_rows,
-                       DefaultValuedAttr<ConfinedAttr<I64Attr, [IntPositive]>, "1">:$segment_tiles,
-                       DefaultValuedAttr<ConfinedAttr<I64Attr, [IntPositive]>, "1">:$least_rows,
-                       OptionalAttr<FlashAttn_ScheduleAttr>:$schedule, UnitAttr:$pdl_secondary,
-                       UnitAttr:$pdl_primary, UnitAttr:$unused_row_half);
+  let arguments = (ins FlashAttn_Space:$space, OptionalAttr<FlashAttn_ScheduleAttr>:$schedule,
+                       UnitAttr:$pdl_secondary, UnitAttr:$pdl_primary, UnitAttr:$unused_row_half);
   let regions = (region SizedRegion<1>:$region);
   let hasCustomAssemblyFormat = 1;
   let skipDefaultBuilders = 1;
   let builders = [
     // Creates the region with one block, whose arguments are the coordinates, and a terminator.
+    OpBuilder<(ins "::mlir::Value":$space, "::mlir::flashattn::ScheduleAttr":$schedule)>,
+    // Creates the dense space of the program, too.
     OpBuilder<(ins "::mlir::ValueRange":$sizes, "::llvm::ArrayRef<ProgramAxis>":$axes,
                    "::mlir::flashattn::ScheduleAttr":$schedule)>];
-  let extraClassDeclaration = segments # [{
+  let extraClassDeclaration = [{
     ::mlir::Block *getBody() { return &getRegion().front(); }
-    /// Returns the coordinates of a program, one for each axis.
+    /// Returns the coordinates of an item, one for each axis.
     ::llvm::MutableArrayRef<::mlir::BlockArgument> getNumbers() {
       return getBody()->getArguments();
+    }
+    ::mlir::flashattn::SpaceOpInterface getSpaceOp() {
+      return getSpace().getDefiningOp<::mlir::flashattn::SpaceOpInterface>();
+    }
+    ::mlir::OperandRange getSizes() { return getSpaceOp().getSizes(); }
+    ::mlir::ArrayAttr getAxes() { return getSpaceOp().getAxes(); }
+    ::std::optional<::mlir::flashattn::RaggedAxes> getRagged() {
+      return getSpaceOp().getRagged();
     }
     ::mlir::flashattn::ProgramAxis getAxis(unsigned i) {
       return ::llvm::cast<ProgramAxisAttr>(getAxes()[i]).getValue();
