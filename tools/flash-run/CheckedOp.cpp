@@ -340,7 +340,9 @@ Expected<AttentionProblem> flashattn::getProblem(const CheckedOp &op, const Oper
       else
         problem.scoreMod->setCaptured(i, value.real, value.integer);
   }
-  problem.scalar = values.get("q")->getScalar();
+  problem.scalar = problem.outputScalar = values.get("q")->getScalar();
+  if (const HostTensor *o = values.get("o"))
+    problem.outputScalar = o->getScalar();
   for (const OperandRole &role : op.roles)
     if (const HostTensor *value = values.get(role.getName())) {
       problem.operands.emplace_back(role.getName(), value);

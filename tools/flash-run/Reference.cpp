@@ -174,7 +174,7 @@ ReferenceRow flashattn::computeReferenceRow(const AttentionProblem &problem, Arr
       problem, place, visible, query.data(), keys, values,
       [&](float p) { return roundTo(problem.scalar, p); }, result.naiveO);
   for (float &value : result.naiveO)
-    value = roundTo(problem.scalar, value);
+    value = roundTo(problem.outputScalar, value);
   for (int64_t k : special)
     if (place.sequence && place.sequence->hasKey(k) &&
         llvm::none_of(visible, [&](KeyInterval seen) { return seen.begin <= k && k < seen.end; }))

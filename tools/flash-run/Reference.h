@@ -33,7 +33,8 @@ struct AttentionProblem {
   SmallVector<const HostTensor *, 2> perSequence, perQuery, perKey;
   /// Whether the rows of `perKey` are those of packed keys.
   bool hasPackedKeys = false;
-  Scalar scalar;
+  Scalar scalar;       ///< of q, k and v
+  Scalar outputScalar; ///< of o
   /// Further modifications of the scores.
   std::optional<double> softcap;
   std::optional<ScoreMod> scoreMod;

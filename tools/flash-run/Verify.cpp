@@ -125,10 +125,10 @@ static double getLseTolerance(const Difference &lse, Scalar inputs, bool bends) 
 }
 
 /// Compares rows of the results o and lse, as far as present, with `compute(b, h, i)`, unless they
-/// keep their values (S7). `load(b, h)` is called before the rows of a head. `bends`: whether
-/// scores have a softcap.
+/// keep their values (S7). `load(b, h)` is called before the rows of a head. `bound` is that of the
+/// relative Frobenius norm of o. `bends`: whether scores have a softcap.
 static void compareRows(const ResultShape &shape, const OperandValues &values, Scalar inputs,
-                        bool bends, double work, double maxWork,
+                        double bound, bool bends, double work, double maxWork,
                         llvm::function_ref<bool(int64_t i)> keeps,
                         llvm::function_ref<void(int64_t b, int64_t h)> load,
                         llvm::function_ref<ReferenceRow(int64_t b, int64_t h, int64_t i)> compute,
@@ -165,8 +165,7 @@ static void compareRows(const ResultShape &shape, const OperandValues &values, S
   comparison.work = rows.empty() ? 0 : work / comparison.allRows * rows.size();
   if (o) {
     Difference whole = sum(oDifferences);
-    Verdict verdict =
-        whole.judge("o", 2 * whole.maxNaive + kLeastTolerance, getFrobeniusBound(o->getScalar()));
+    Verdict verdict = whole.judge("o", 2 * whole.maxNaive + kLeastTolerance, bound);
     // Rows outside the sample must at least be written.
     verdict.isUnwritten = comparison.rows < comparison.allRows && isFinite() && !isAllFinite(*o);
     comparison.verdicts.push_back(verdict);
@@ -184,8 +183,8 @@ static void compareAttention(const AttentionProblem &problem, const OperandValue
   double work = double(countVisiblePairs(problem)) * (problem.dim + problem.valueDim);
   compareRows(
       {problem.batch, problem.queryHeads, problem.numQueries, problem.valueDim, problem.isBSHD},
-      values, problem.scalar, problem.softcap.has_value(), work, maxWork,
-      [&](int64_t i) { return problem.keepsRow(i); },
+      values, problem.scalar, getFrobeniusBound(problem.scalar), problem.softcap.has_value(), work,
+      maxWork, [&](int64_t i) { return problem.keepsRow(i); },
       [&](int64_t b, int64_t h) { head.load(b, h); },
       [&](int64_t, int64_t, int64_t i) { return head.compute(i); },
       [&] { return !problem.leastQueries && !problem.mostQueries && head.isFinite(); }, comparison);
@@ -205,7 +204,7 @@ static void compareCombine(const CheckedOp &op, const CombineProblem &problem,
   }
   auto find = [&](int64_t i) { return findPackedRow(*starts, i, shape.numQueries); };
   compareRows(
-      shape, values, Scalar::F32, /*bends=*/false, work, maxWork,
+      shape, values, Scalar::F32, getFrobeniusBound(scalar), /*bends=*/false, work, maxWork,
       [&](int64_t i) {
         if (!starts)
           return false;

@@ -221,7 +221,9 @@ static bool storesOutput(AttentionOp op, ScheduleAttr schedule) {
   // single split.
   bool onlyParts = schedule.getSplits() > 1 &&
                    (op.getAttnMask() || (op.getSinkLogits() && schedule.getPack() > 1));
-  Value o = op.getOInit();
+  TypedValue<ShapedType> o = op.getOInit();
+  if (o.getType().getElementType() != op.getElementType())
+    return false;
   return !onlyParts && (!isa<MemRefType>(o.getType()) || hasAlignedRows(o));
 }
 

@@ -39,7 +39,7 @@ ArrayRef<OperandRule> AttentionOp::getOperandRules() {
       {"per_sequence", ElementRule::I32, "B", kSymbol},
       {"per_query", ElementRule::I32, "BHN", kSymbol},
       {"per_key", ElementRule::I32, "BGK", kSymbol},
-      {"o", ElementRule::LikeFirst, "BHNV", Rule::Output | Rule::FollowsLayout},
+      {"o", ElementRule::LikeFirstOrF32, "BHNV", Rule::Output | Rule::FollowsLayout},
       {"lse", ElementRule::F32, "BHN", Rule::Output | Rule::Optional}};
   return rules;
 }
@@ -49,7 +49,7 @@ ArrayRef<OperandRule> AttentionBackwardOp::getOperandRules() {
       {"q", ElementRule::Float, "BHND", Rule::FollowsLayout},
       {"k", ElementRule::LikeFirst, "BGKD", Rule::FollowsLayout},
       {"v", ElementRule::LikeFirst, "BGKV", Rule::FollowsLayout},
-      {"o", ElementRule::LikeFirst, "BHNV", Rule::FollowsLayout},
+      {"o", ElementRule::LikeFirstOrF32, "BHNV", Rule::FollowsLayout},
       {"lse", ElementRule::F32, "BHN"},
       {"d_o", ElementRule::LikeFirst, "BHNV", Rule::FollowsLayout},
       {"d_lse", ElementRule::F32, "BHN", Rule::Optional},

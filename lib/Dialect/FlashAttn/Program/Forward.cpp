@@ -35,7 +35,8 @@ public:
         operands(b, op), sizes(operands.getSizes()), all(operands.getAll()),
         counted(operands, TileAxis::Keys, all),
         visible(op.getVisibleSets()), to{op.getOInit(), op.getLseInit(), op.getLayout(),
-                                         op.getElementType()} {}
+                                         cast<FloatType>(
+                                             op.getOInit().getType().getElementType())} {}
 
   ProgramOp build();
 

@@ -337,10 +337,12 @@ IndexRange CountedRows::get(const Sequence &sequence) const {
 }
 
 Value Operands::toDotType(Value tile) const {
-  if (schedule.getDotType() == op.getElementType())
+  auto type = cast<VectorType>(tile.getType());
+  // An f32 output of operands of 16 bits is no operand of a product.
+  if (schedule.getDotType() == op.getElementType() ||
+      type.getElementType() == schedule.getDotType())
     return tile;
-  Type type = cast<VectorType>(tile.getType()).clone(schedule.getDotType());
-  return arith::ExtFOp::create(b, loc, type, tile);
+  return arith::ExtFOp::create(b, loc, type.clone(schedule.getDotType()), tile);
 }
 
 /// `memory` is the order of the memref's dimensions; that of a log-sum-exp is always [B, H, N].
@@ -427,7 +429,8 @@ Value Operands::loadRows(Value memref, TileAxis axis, const Sequence &sequence, 
   Value batch;
   std::tie(memref, batch) = takeRows(memref, axis, sequence, /*exist=*/true);
   int64_t columns = padColumns(getColumns(memref)) + (ones ? LoadTileOp::kOnes : 0);
-  auto type = VectorType::get({count, columns}, op.getElementType());
+  auto type =
+      VectorType::get({count, columns}, cast<MemRefType>(memref.getType()).getElementType());
   SmallVector<Value> indices = {batch, head, tile, index(0)};
   if (op.getLayout() == Layout::BSHD)
     std::swap(indices[1], indices[2]);

@@ -445,7 +445,7 @@ SmallVector<Value> Partitioner::run() {
     SmallVector<OpFoldResult> rows = {sizes[0], sizes[forward.getHeadDim()],
                                       sizes[forward.getSeqDim()]};
     forward.getSinkLogitsMutable().clear();
-    forward.getOInitMutable().assign(makeEmpty(sizes, forward.getElementType()));
+    forward.getOInitMutable().assign(makeEmpty(sizes, b.getF32Type()));
     forward.getLseInitMutable().assign(makeEmpty(rows, b.getF32Type()));
   }
   SmallVector<Type> types =

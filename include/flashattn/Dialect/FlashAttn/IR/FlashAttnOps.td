@@ -71,7 +71,7 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
     | `per_sequence` (any number) | `[B]` or `[1]`, i32: symbol of the mask with a value per batch |
     | `per_query` (any number) | `[B or 1, Hq or 1, Nq]`, i32: symbol with a value per query |
     | `per_key` (any number) | `[B or 1, Hkv or 1, Nk]`, i32: symbol with a value per key |
-    | `o` | `[B, Hq, Nq, Dv]`, the type of `q` |
+    | `o` | `[B, Hq, Nq, Dv]`, the type of `q`, or f32: rows are not rounded to the type of `q` |
     | `lse` (optional) | `[B, Hq, Nq]`, f32, natural logarithm |
 
     With `layout(bshd)` the second and third dimensions of `q`, `k`, `v` and `o` are swapped; the
@@ -295,7 +295,8 @@ def FlashAttn_AttentionBackwardOp : FlashAttn_DestinationOp<"attention_backward"
     | `q` | `[B, Hq, Nq, D]`, f16, bf16 or f32 |
     | `k` | `[B, Hkv, Nk, D]`, the type of `q` |
     | `v` | `[B, Hkv, Nk, Dv]`, the type of `q` |
-    | `o`, `d_o` | `[B, Hq, Nq, Dv]`, the type of `q` |
+    | `o` | `[B, Hq, Nq, Dv]`, the type of `q`, or f32 |
+    | `d_o` | `[B, Hq, Nq, Dv]`, the type of `q` |
     | `lse` | `[B, Hq, Nq]`, f32, natural logarithm |
     | `d_lse` (optional) | `[B, Hq, Nq]`, f32 |
     | `bias`, `attn_mask`, `sink_logits`, `kv_len`, `q_len`, `cu_seqlens_q`, `cu_seqlens_k`, `offset`, `scale` (optional) | as in the forward op |
