@@ -17,7 +17,7 @@ using namespace mlir::flashattn;
 using llvm::Error;
 using llvm::Expected;
 
-static constexpr int64_t kVersion = 3;
+static constexpr int64_t kVersion = 4;
 
 std::string mlir::flashattn::getUserCacheFolder() {
   // The XDG base directory specification requires relative paths to be ignored.

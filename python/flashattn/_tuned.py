@@ -1,6 +1,6 @@
 """Tuned schedules: one JSON file per user, which the library reads at every compilation.
 
-{"version": 3, "schedules": {"sm_90a/128/128/f16/full": {"schedule": "tile_m = 64, …", …}}}
+{"version": 4, "schedules": {"sm_90a/128/128/f16/full": {"schedule": "tile_m = 64, …", …}}}
 
 The key is `Kernel.tuning_key`. Only the library determines the path and the content of the file.
 """

@@ -95,7 +95,7 @@ static void checkOperands(void) {
                   {"per_sequence", "B", 1 << FLASHATTN_I32, 0, 1, 1, 0, 0},
                   {"per_query", "BHN", 1 << FLASHATTN_I32, 0, 1, 1, 0, 0},
                   {"per_key", "BGK", 1 << FLASHATTN_I32, 0, 1, 1, 0, 0},
-                  {"o", "BHNV", kFloats, 1, 0, 0, 1, 1},
+                  {"o", "BHNV", kFloats, 2, 0, 0, 1, 1},
                   {"lse", "BHN", 1 << FLASHATTN_F32, 0, 1, 0, 0, 1}};
   enum { kCount = sizeof(expected) / sizeof(expected[0]) };
   for (int i = 0; i < kCount; ++i) {

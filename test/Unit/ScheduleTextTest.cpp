@@ -39,7 +39,7 @@ TEST_F(ScheduleText, ReadsWhatItWrites) {
         "tile_m = 64, tile_n = 80, stages = 2, dot_type = f16, "
         "mapping = hopper<consumers = 3, along = head, registers = 160, producer_registers = 32, "
         "rescale_threshold = 4, l2_head_group = 1, blocks_per_sm = 2, q_stages = 2, lazy_rescale "
-        "= 1, dynamic_scheduler_max_len = 2048>",
+        "= 1, dynamic_scheduler = 1>",
         "tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, algorithm = accumulate_dq, "
         "mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, "
         "producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>",

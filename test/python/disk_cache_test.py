@@ -469,17 +469,17 @@ class DiskCacheTest(unittest.TestCase):
         # Those of other kernels do not.
         schedule = "tile_m = 8, tile_n = 32, stages = 1, dot_type = f32, mapping = cpu"
         tuned = {"cpu/48/48/f32/full": {"schedule": schedule, "ms": 1.0}}
-        path.write_text(json.dumps({"version": 3, "schedules": tuned}))
+        path.write_text(json.dumps({"version": 4, "schedules": tuned}))
         self.assertEqual(self.counts(SMALL, **cache), (1, 0))
         tuned["cpu/32/32/f32/full"] = tuned["cpu/48/48/f32/full"]
-        path.write_text(json.dumps({"version": 3, "schedules": tuned}))
+        path.write_text(json.dumps({"version": 4, "schedules": tuned}))
         found, _ = self.start(SMALL, **cache)
         self.assertEqual((found["found"], found["made"]), (0, 1))
         # The texts are of that schedule, whatever the file says later.
         path.unlink()
         again, _ = self.start({**SMALL, "schedule": schedule}, **cache)
         self.assertEqual(again["texts"], found["texts"])
-        path.write_text(json.dumps({"version": 3, "schedules": tuned}))
+        path.write_text(json.dumps({"version": 4, "schedules": tuned}))
         self.assertEqual(self.counts(SMALL, **cache), (1, 0))
         self.assertEqual(self.counts(SMALL, FLASHATTN_TUNED="0", **cache), (1, 0))
 

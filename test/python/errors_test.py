@@ -380,7 +380,7 @@ CASES = [
     (
         lambda: attention(Q, K, K, schedule="tile_n = 16, mapping = hopper<consumers = 2, depth = 2>"),
         ArgumentError,
-        "expected hopper fields consumers, cooperative, along, registers, producer_registers, rescale_threshold, l2_head_group, blocks_per_sm, small_blocks_per_sm, q_stages, lazy_rescale, dynamic_scheduler_max_len, dq_reduce_stages, compact_kv, prefetch_kib_per_sm, q_register_columns but got depth",
+        "expected hopper fields consumers, cooperative, along, registers, producer_registers, rescale_threshold, l2_head_group, blocks_per_sm, small_blocks_per_sm, q_stages, lazy_rescale, dynamic_scheduler, dq_reduce_stages, compact_kv, prefetch_kib_per_sm, q_register_columns but got depth",
     ),
     (
         lambda: attention(Q, K, K, schedule={"tile_n": 16, "hopper": {"consumers": "two"}}),

@@ -66,7 +66,7 @@ class DoctorTest(unittest.TestCase):
             path.write_text("{")
             done = command("flashattn", "doctor", XDG_CACHE_HOME=folder)
             self.assertIn(
-                f"expected tuned schedules of version 3 in {path} but got other content; delete", done.stdout
+                f"expected tuned schedules of version 4 in {path} but got other content; delete", done.stdout
             )
 
 
@@ -334,12 +334,12 @@ class TuneTest(unittest.TestCase):
         self.assertEqual(len(wide), 6)
         # Who adds shares of dq, through how many places, and whether blocks claim programs; in turns none does.
         shared = ["--head-dim=128", "--mask=causal", "--tile-m=128", "--tile-n=64", "--stages=2", "--consumers=2"]
-        claiming = [schedule for schedule in fitting(*shared) if "dynamic_scheduler_max_len" in schedule]
+        claiming = [schedule for schedule in fitting(*shared) if "dynamic_scheduler" in schedule]
         for places in ("dq_reduce_stages = 1", "dq_reduce_stages = 2"):
             self.assertTrue(any(places in schedule for schedule in claiming), claiming)
         in_turns = fitting(*shared, "--deterministic")
         self.assertTrue(all("dq_reduce_stages" in schedule for schedule in in_turns), in_turns)
-        self.assertFalse(any("dynamic_scheduler_max_len" in schedule for schedule in in_turns), in_turns)
+        self.assertFalse(any("dynamic_scheduler" in schedule for schedule in in_turns), in_turns)
 
     def test_gradients_are_tuned_apart(self):
         arguments = [
@@ -411,7 +411,7 @@ class TuneTest(unittest.TestCase):
             self.path.write_text(text)
             self.assertEqual(flashattn.compile(head_dim=16, dtype="f32", chip="cpu").schedule, own)
             with self.assertRaisesRegex(
-                flashattn.FlashAttnError, "expected tuned schedules of version 3 in"
+                flashattn.FlashAttnError, "expected tuned schedules of version 4 in"
             ):
                 _tuned.store("key", {"schedule": own})
             self.assertEqual(self.path.read_text(), text)
@@ -521,7 +521,7 @@ class TuneTest(unittest.TestCase):
         # With few rescalings, too, judged late.
         self.assertEqual(len(narrowed), 14)
         self.assertEqual(sum("rescale_threshold = 15" in s and "lazy_rescale = 1" in s for s in narrowed), 7)
-        self.assertEqual(sum("dynamic_scheduler_max_len = 2147483647" in s for s in narrowed), 6)
+        self.assertEqual(sum("dynamic_scheduler = 1" in s for s in narrowed), 6)
         self.assertTrue(all("consumers = 2, along = query_tile" in s for s in narrowed))
         given = list(
             tune.candidates(

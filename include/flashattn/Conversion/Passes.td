@@ -197,8 +197,8 @@ def SpecializeWarps : Pass<"flashattn-specialize-warps"> {
     With `q_stages = 2` the kernel is persistent: it launches only as many blocks as run at once.
     Each block runs its first group and then, in a grid-stride loop, further groups. The producer
     loads the tiles of the next group while the consumers finish the current group. With
-    `dynamic_scheduler_max_len`, a block fetches the next group from an atomic counter that an
-    earlier grid sets to 0; with more keys, another kernel is launched, with one block per group.
+    `dynamic_scheduler`, a block fetches the next group from an atomic counter that an earlier grid
+    sets to 0.
     For programs over segments, the earlier grid also lists the groups that exist, those of the
     longest segments first, and the counter counts rows of this list.
 

@@ -422,15 +422,15 @@ static LogicalResult verifyPersistent(const BlockPlan &plan) {
   ProgramOp program = plan.program;
   TileLoopOp loop = plan.loop;
   if (plan.reusesResidentBuffers() && (plan.splitsSums() || plan.residents.empty()))
-    return program.emitOpError() << "expected dynamic_scheduler_max_len 0 with q_stages 1, unless "
+    return program.emitOpError() << "expected dynamic_scheduler 0 with q_stages 1, unless "
                                     "consumers have resident tiles and do not split sums, but got "
-                                 << plan.hopper.getDynamicSchedulerMaxLen();
+                                 << plan.hopper.getDynamicScheduler();
   if (plan.waitsForEmptyRings() &&
       (plan.residentStreams.empty() || plan.countsRounds || plan.sharesSequence()))
-    return program.emitOpError() << "expected dynamic_scheduler_max_len 0 with q_stages 1, unless "
+    return program.emitOpError() << "expected dynamic_scheduler 0 with q_stages 1, unless "
                                     "consumers multiply every streamed tile by resident tiles, in "
                                     "a loop without tile lists, compacted keys or rounds, but got "
-                                 << plan.hopper.getDynamicSchedulerMaxLen();
+                                 << plan.hopper.getDynamicScheduler();
   // A turn may depend on the first program of a block that has not started, which would deadlock.
   if (plan.isPersistent() && plan.takesTurns)
     return program.emitOpError() << "expected tiles added in any order in a persistent block but "

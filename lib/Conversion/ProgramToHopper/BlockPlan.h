@@ -95,7 +95,7 @@ struct BlockPlan {
     return isPersistent() || ProgramOp(program).getRagged().has_value();
   }
   /// Whether persistent blocks claim groups from an atomic counter (dynamic scheduler).
-  bool claims() const { return hopper.getDynamicSchedulerMaxLen() > 0; }
+  bool claims() const { return hopper.getDynamicScheduler() > 0; }
   /// Whether a kernel that runs before lists the groups, because only the device knows the lengths
   /// of the segments.
   bool listsGroups() const { return claims() && ProgramOp(program).getRagged().has_value(); }

@@ -311,38 +311,9 @@ void LaunchBuilder::build() {
 // Programs
 //===----------------------------------------------------------------------===//
 
-static LogicalResult specialize(RewriterBase &b, ProgramOp program);
-
-/// Runs programs with more keys than `dynamic_scheduler_max_len` in a kernel whose blocks run one
-/// group each. It processes few heads at once, so that their K and V stay in the L2 cache
-/// (docs/rationale/claims.md).
-static LogicalResult splitByLength(RewriterBase &b, const BlockPlan &plan) {
-  constexpr int64_t kFewHeads = 8;
-  Location loc = plan.program->getLoc();
-  b.setInsertionPoint(plan.program);
-  LoadTileOp load = plan.streams.front();
-  Value rows =
-      b.createOrFold<memref::DimOp>(loc, load.getSource(), static_cast<int64_t>(*load.getRowDim()));
-  Value most = arith::ConstantIndexOp::create(b, loc, plan.hopper.getDynamicSchedulerMaxLen());
-  Value isLong = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, most, rows);
-  auto split = scf::IfOp::create(b, loc, isLong, /*withElseRegion=*/true);
-  b.setInsertionPointToStart(split.thenBlock());
-  auto copy = cast<ProgramOp>(b.clone(*plan.program));
-  copy.setScheduleAttr(plan.schedule.withHopper(plan.hopper.withoutDynamicScheduler(kFewHeads)));
-  b.moveOpBefore(plan.program, split.elseBlock()->getTerminator());
-  return specialize(b, copy);
-}
-
 static LogicalResult specialize(RewriterBase &b, ProgramOp program) {
   FailureOr<BlockPlan> plan = BlockPlan::get(program);
   if (failed(plan))
-    return failure();
-  // The host does not know the lengths of packed sequences, whose rows are views in the program.
-  bool isPacked =
-      program.getRagged() ||
-      program->isAncestor(plan->streams.front().getSource().getParentBlock()->getParentOp());
-  if (plan->claims() && !isPacked && plan->hopper.getDynamicSchedulerMaxLen() < kMostKeys &&
-      failed(splitByLength(b, *plan)))
     return failure();
   BlockValues values;
   LaunchBuilder(b, *plan, values).build();

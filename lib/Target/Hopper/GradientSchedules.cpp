@@ -54,7 +54,7 @@ static ScheduleAttr getCompacted(AttentionBackwardOp op) {
   hopper.producerRegisters = 24;
   hopper.blocksPerSM = 3;
   hopper.qStages = 2;
-  hopper.dynamicSchedulerMaxLen = kMostKeys;
+  hopper.dynamicScheduler = 1;
   hopper.compactKV = 1;
   int64_t group = op.getKnownGroup(), pack = group % 8 == 0 ? 8 : group % 4 == 0 ? 4 : 1;
   ScheduleFields fields = makeFields(/*tileN=*/48, /*stages=*/3, pack, hopper, op.getElementType());
@@ -89,28 +89,26 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
   else if (op.getDeterministic())
     hopper.l2HeadGroup = 4;
   // Spare warps add contributions faster than consumers do, and make it unnecessary to zero dQ in
-  // advance unless the bias has a gradient. With such a bias, bands, whose programs are short, are
-  // faster if consumers add (docs/rationale/dq-sums.md).
-  bool byOthers = op.getDeterministic() || mask.shape != MaskShape::Banded || !op.getDBiasInit();
+  // advance unless the bias has a gradient (docs/rationale/dq-sums.md).
   // The turn would be a fourth number per query, because the gradient of the bias uses the third.
   if (!op.getDeterministic() || !op.getDBiasInit()) {
-    hopper.dqReduceStages = byOthers ? 2 : 0;
-    int64_t claims = claimsPrograms(op) ? kMostKeys : 0;
+    hopper.dqReduceStages = 2;
+    int64_t claims = claimsPrograms(op) ? 1 : 0;
     // Sequences differ in length (docs/rationale/packed-sequences.md).
-    hopper.dynamicSchedulerMaxLen = op.hasPackedSequences() ? claims : 0;
+    hopper.dynamicScheduler = op.hasPackedSequences() ? claims : 0;
     add(BackwardAlgorithm::AccumulateDq, 2 * kRows, 2);
-    hopper.dynamicSchedulerMaxLen = claims;
-    if (mask.shape != MaskShape::Triangular && hopper.dynamicSchedulerMaxLen)
+    hopper.dynamicScheduler = claims;
+    if (mask.shape != MaskShape::Triangular && hopper.dynamicScheduler)
       hopper.l2HeadGroup = 4;
     // Two buffers of contributions and two stages use as much memory as one buffer and three
     // stages, and are faster, because a step waits for the copy that adds. A step that loads a bias
     // is longer and waits for its tiles instead (docs/rationale/dq-sums.md).
     bool loads = op.getBias() && !op.getDeterministic();
-    if (byOthers && loads)
+    if (loads)
       hopper.dqReduceStages = 1;
-    add(BackwardAlgorithm::AccumulateDq, kRows, byOthers && !loads ? 2 : 3);
+    add(BackwardAlgorithm::AccumulateDq, kRows, loads ? 3 : 2);
     hopper.dqReduceStages = 0;
-    hopper.dynamicSchedulerMaxLen = 0;
+    hopper.dynamicScheduler = 0;
   }
   hopper.l2HeadGroup = mask.shape == MaskShape::Triangular ? 4 : 1;
   // The accumulators of wide heads do not fit in one warpgroup. Programs over queries compute dQ,
@@ -121,10 +119,9 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
   if (isWide)
     add(BackwardAlgorithm::SplitDkDv, 3 * kRows / 4, 2);
   add(BackwardAlgorithm::SeparateDq, kRows, 2);
-  // 48 queries per step are faster than 32 (docs/rationale/wide-heads.md). In bands, the intervals
-  // leave too few registers for 48.
-  if (mask.shape != MaskShape::Banded && isWide)
-    add(BackwardAlgorithm::SeparateDkDv, 3 * kRows / 4, 2);
+  // In bands, the intervals leave too few registers for 64 queries per step.
+  if (mask.shape != MaskShape::Banded && !isWide)
+    add(BackwardAlgorithm::SeparateDkDv, kRows, 3);
   add(BackwardAlgorithm::SeparateDkDv, kRows / 2, 3);
   return candidates;
 }
@@ -147,7 +144,7 @@ static SmallVector<std::pair<SharedMemoryPlan, ScheduleAttr>> planGradients(Atte
                   ArrayRef<std::pair<TileShape, Value>> outputs, bool overKeys) {
     ScheduleAttr own = overKeys ? schedule.forWideSteps() : schedule;
     block.slots = own.getHopper().getQStages();
-    block.claims = own.getHopper().getDynamicSchedulerMaxLen() > 0;
+    block.claims = own.getHopper().getDynamicScheduler() > 0;
     block.segments = op.hasPackedSequences();
     block.residents.assign(residents.begin(), residents.end());
     block.streamed.assign(streamed.begin(), streamed.end());
@@ -228,17 +225,17 @@ static std::string explainAddRefusal(AttentionBackwardOp op, ScheduleAttr schedu
 /// that share a program and its accumulators, and such consumers must not skip a step.
 static std::string explainPersistenceRefusal(AttentionBackwardOp op, ScheduleAttr schedule) {
   HopperAttr hopper = schedule.getHopper();
-  int64_t claims = hopper.getDynamicSchedulerMaxLen(), slots = hopper.getQStages();
+  int64_t claims = hopper.getDynamicScheduler(), slots = hopper.getQStages();
   if (hopper.reusesResidentBuffers() && !schedule.addsQueries())
-    return llvm::formatv("expected dynamic_scheduler_max_len 0 with q_stages 1, unless the "
+    return llvm::formatv("expected dynamic_scheduler 0 with q_stages 1, unless the "
                          "algorithm is accumulate_dq, but got {0}",
                          claims);
   if ((claims || slots > 1) && schedule.sharesProgram() && mayLackRows(op))
-    return llvm::formatv("expected q_stages 1 and dynamic_scheduler_max_len 0 with {2}, for "
+    return llvm::formatv("expected q_stages 1 and dynamic_scheduler 0 with {2}, for "
                          "cooperative consumers, but got {0} and {1}",
                          slots, claims, op.getKvLen() ? "kv_len" : "q_len");
   if ((claims || slots > 1) && schedule.addsQueries() && op.getDeterministic())
-    return llvm::formatv("expected q_stages 1 and dynamic_scheduler_max_len 0 in a deterministic "
+    return llvm::formatv("expected q_stages 1 and dynamic_scheduler 0 in a deterministic "
                          "backward pass but got {0} and {1}",
                          slots, claims);
   return "";

@@ -23,11 +23,10 @@ namespace {
 struct HopperRow {
   MaskShape shape;
   int64_t maxWidth, maxD, tileN, stages, stagesBF16, consumers, registers, producerRegisters,
-      l2HeadGroup, blocksPerSM, qStages, qRegisterColumns, dynamicSchedulerMaxLen, pack, compactKV;
+      l2HeadGroup, blocksPerSM, qStages, qRegisterColumns, dynamicScheduler, pack, compactKV;
 };
 struct DecodeRow {
-  int64_t maxD, tileN, stages, registers, producerRegisters, blocksPerSM, minSplitTiles,
-      smallBlocksPerSM;
+  int64_t maxD, tileN, stages, blocksPerSM, smallBlocksPerSM;
 };
 } // namespace
 
@@ -88,6 +87,10 @@ static std::optional<ScheduleFields> getListed(AttentionOp op) {
   hopper.consumers = 2;
   hopper.registers = 240;
   hopper.producerRegisters = 24;
+  // Lists differ in length.
+  hopper.qStages = 2;
+  hopper.dynamicScheduler = 1;
+  hopper.l2HeadGroup = 8;
   return warpgroups::makeFields(/*tileN=*/128, /*stages=*/2, /*pack=*/1, hopper,
                                 op.getElementType());
 }
@@ -101,14 +104,15 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
   if (isDecode(op))
     for (const DecodeRow &row : kDecodeTable)
       if (d <= row.maxD) {
-        HopperFields few = hopper;
-        few.registers = row.registers;
-        few.producerRegisters = row.producerRegisters;
-        few.blocksPerSM = row.blocksPerSM;
+        // The producer also looks up sequences and pages.
+        constexpr int64_t kProducerRegisters = 48;
+        HopperFields few =
+            completeHopper(/*consumers=*/1, row.blocksPerSM, element, kProducerRegisters);
+        few.rescaleThreshold = hopper.rescaleThreshold;
         few.prefetchKiBPerSM = kPrefetchKiB;
         ScheduleFields fields = makeFields(row.tileN, row.stages, getDecodePack(op), few, element);
         fields.splits = kDecodeSplits;
-        fields.minSplitTiles = row.minSplitTiles;
+        fields.minSplitTiles = 1;
         HopperFields &mapping = *fields.getHopper();
         mapping.smallBlocksPerSM = row.smallBlocksPerSM;
         if (op.getInvariant()) {
@@ -136,8 +140,9 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
   if (std::optional<ScheduleFields> listed = getListed(op))
     add(*listed);
   for (const HopperRow &row : kHopperTable) {
-    if (row.shape != mask.shape || d > row.maxD || mask.width.value_or(0) > row.maxWidth ||
-        op.getKnownGroup() % row.pack != 0 ||
+    int64_t stages = element.isBF16() ? row.stagesBF16 : row.stages;
+    if (stages == 0 || row.shape != mask.shape || d > row.maxD ||
+        mask.width.value_or(0) > row.maxWidth || op.getKnownGroup() % row.pack != 0 ||
         (row.compactKV && op.getVisibleSets().size() > kMostCompactSets))
       continue;
     hopper.consumers = row.consumers;
@@ -147,12 +152,12 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
     hopper.blocksPerSM = row.blocksPerSM;
     hopper.qStages = row.qStages;
     hopper.qRegisterColumns = row.qRegisterColumns;
-    hopper.dynamicSchedulerMaxLen = row.dynamicSchedulerMaxLen;
+    hopper.dynamicScheduler = row.dynamicScheduler;
     hopper.compactKV = row.compactKV;
     // The producer of a persistent block reads the starts of packed rows, and any producer looks up
     // pages.
-    bool findsSequences = op.hasPages() || (op.hasPackedSequences() &&
-                                            (row.qStages > 1 || row.dynamicSchedulerMaxLen));
+    bool findsSequences =
+        op.hasPages() || (op.hasPackedSequences() && (row.qStages > 1 || row.dynamicScheduler));
     if (findsSequences) {
       constexpr int64_t kProducerRegisters = 56;
       HopperFields more =
@@ -160,7 +165,6 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
       hopper.registers = more.registers;
       hopper.producerRegisters = more.producerRegisters;
     }
-    int64_t stages = element.isBF16() ? row.stagesBF16 : row.stages;
     // With these registers, ptxas spills in f16 with wider tiles.
     int64_t tileN = row.tileN;
     if (findsSequences && element.isF16())
@@ -168,19 +172,15 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
     ScheduleFields fields = makeFields(tileN, stages, row.pack, hopper, element);
     // Infrequent rescaling is tried first. In bf16 it requires row sums by products, whose
     // registers are available only with one block per multiprocessor. `lazy_rescale` is set if it
-    // is faster, in bf16 with narrower tiles (docs/rationale/rescale.md).
+    // is faster (docs/rationale/rescale.md).
     bool late = d <= (element.isF16() ? 128 : 64);
     if (row.blocksPerSM == 1) {
-      constexpr int64_t kWidest = 96;
       fields.getHopper()->rescaleThreshold = late ? kLazyRescale : kFewRescales;
       fields.getHopper()->lazyRescale = late;
-      if (late && element.isBF16())
-        fields.tileN = std::min(fields.tileN, kWidest);
       auto few = ScheduleAttr::get(op.getContext(), fields);
       if (element.isF16() ? late : few.sumsByProducts(op.getDv()))
         add(fields);
     }
-    fields.tileN = tileN;
     fields.getHopper()->rescaleThreshold = hopper.rescaleThreshold;
     fields.getHopper()->lazyRescale = 0;
     add(fields);
@@ -241,7 +241,7 @@ SharedMemoryPlan warpgroups::planSharedMemory(AttentionOp op, ScheduleAttr sched
   block.consumers = block.programs = hopper.getConsumers();
   block.stages = schedule.getStages();
   block.slots = hopper.getQStages();
-  block.claims = hopper.getDynamicSchedulerMaxLen() > 0;
+  block.claims = hopper.getDynamicScheduler() > 0;
   block.segments = op.getCuSeqlensQ() && !op.getMostQueries();
   // Symbols per key are loaded with V.
   block.rows.assign(op.getPerKey().size(), {n, /*stream=*/1});
@@ -438,8 +438,8 @@ std::string warpgroups::explainRefusal(AttentionOp op, ScheduleAttr schedule,
                         : schedule.compactsKV()   ? "compact_kv"
                                                   : "";
       hopper.reusesResidentBuffers() && !other.empty())
-    return llvm::formatv("expected dynamic_scheduler_max_len 0 with q_stages 1 and {0} but got {1}",
-                         other, hopper.getDynamicSchedulerMaxLen());
+    return llvm::formatv("expected dynamic_scheduler 0 with q_stages 1 and {0} but got {1}", other,
+                         hopper.getDynamicScheduler());
   // The output, two tiles of scores (one as probabilities P), Q, other inputs of the scores, and
   // addresses.
   int64_t n = schedule.getTileN();

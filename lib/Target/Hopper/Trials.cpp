@@ -12,7 +12,7 @@ static constexpr int64_t kWarps = 4;
 namespace {
 /// The order in which groups of programs run.
 struct Order {
-  int64_t section, qStages, dynamicSchedulerMaxLen = 0;
+  int64_t section, qStages, dynamicScheduler = 0;
 };
 } // namespace
 
@@ -43,7 +43,7 @@ static void addGradientTrials(const TrialProblem &problem, const TrialGrid &grid
         for (int64_t section : {1, 4, 16}) {
           hopper.registers = registers;
           hopper.l2HeadGroup = section;
-          hopper.dqReduceStages = hopper.dynamicSchedulerMaxLen = 0;
+          hopper.dqReduceStages = hopper.dynamicScheduler = 0;
           addTiles(hopper, BackwardAlgorithm::SeparateDq);
           addTiles(hopper, BackwardAlgorithm::SeparateDkDv);
           if (consumers == 2)
@@ -51,10 +51,10 @@ static void addGradientTrials(const TrialProblem &problem, const TrialGrid &grid
           if (consumers == 1)
             continue;
           // Which warps add contributions to dQ, and whether the scheduler is dynamic.
-          for (int64_t maxLen : {int64_t(0), kMostKeys})
+          for (int64_t dynamicScheduler : {0, 1})
             for (int64_t dqReduceStages : {0, 1, 2}) {
               hopper.dqReduceStages = dqReduceStages;
-              hopper.dynamicSchedulerMaxLen = maxLen;
+              hopper.dynamicScheduler = dynamicScheduler;
               addTiles(hopper, BackwardAlgorithm::AccumulateDq);
             }
         }
@@ -74,12 +74,11 @@ static void addCompactedBackwardTrials(const TrialProblem &problem, const TrialG
     for (int64_t registers : orElse(grid.registers, {hopper.registers}))
       for (int64_t n : orElse(grid.tileN, {32, 48, 64}))
         for (int64_t stages : orElse(grid.stages, {2, 3}))
-          for (auto [qStages, dynamicSchedulerMaxLen] :
-               {std::pair<int64_t, int64_t>(1, 0), {2, kMostKeys}})
+          for (auto [qStages, dynamicScheduler] : {std::pair<int64_t, int64_t>(1, 0), {2, 1}})
             for (int64_t pack : orElse(grid.pack, {1, 4, 8})) {
               hopper.registers = registers;
               hopper.qStages = qStages;
-              hopper.dynamicSchedulerMaxLen = dynamicSchedulerMaxLen;
+              hopper.dynamicScheduler = dynamicScheduler;
               ScheduleFields fields = makeFields(n, stages, pack, hopper, problem.element);
               setAlgorithm(fields, BackwardAlgorithm::SeparateDq);
               if (problem.group % pack == 0)
@@ -100,10 +99,10 @@ void warpgroups::addTrials(const TrialProblem &problem, const TrialGrid &grid, A
                     ArrayRef<Order> orders, int64_t pack) {
     for (int64_t n : orElse(grid.tileN, tiles))
       for (int64_t held : orElse(grid.stages, stages))
-        for (auto [section, qStages, dynamicSchedulerMaxLen] : orders) {
+        for (auto [section, qStages, dynamicScheduler] : orders) {
           hopper.l2HeadGroup = section;
           hopper.qStages = qStages;
-          hopper.dynamicSchedulerMaxLen = dynamicSchedulerMaxLen;
+          hopper.dynamicScheduler = dynamicScheduler;
           ScheduleFields fields = makeFields(n, held, pack, hopper, problem.element);
           fields.splits = problem.splits;
           if (problem.splits > 1)
@@ -139,13 +138,7 @@ void warpgroups::addTrials(const TrialProblem &problem, const TrialGrid &grid, A
           hopper.registers = registers;
           if (llvm::is_contained(orElse(grid.pack, {1}), 1))
             addAll(hopper, {32, 48, 64, 80, 96, 112, 128, 160, 176}, {2, 3},
-                   {{1, 1},
-                    {4, 1},
-                    {16, 1},
-                    {1, 2},
-                    {1, 1, kMostKeys},
-                    {16, 2, kMostKeys},
-                    {64, 2, kMostKeys}},
+                   {{1, 1}, {4, 1}, {16, 1}, {1, 2}, {1, 1, 1}, {16, 2, 1}, {64, 2, 1}},
                    /*pack=*/1);
           // Fewer positions in a tile see fewer keys. This helps with a short window or few
           // queries.
@@ -153,7 +146,7 @@ void warpgroups::addTrials(const TrialProblem &problem, const TrialGrid &grid, A
             continue;
           for (int64_t pack : orElse(grid.pack, {2, 4, 8, 16}))
             if (pack > 1 && (!grid.pack.empty() || problem.group % pack == 0))
-              addAll(hopper, {32, 48, 64, 80, 128}, {2}, {{1, 1}, {1, 2}, {1, 2, kMostKeys}}, pack);
+              addAll(hopper, {32, 48, 64, 80, 128}, {2}, {{1, 1}, {1, 2}, {1, 2, 1}}, pack);
         }
       }
 }

@@ -1206,9 +1206,9 @@ func.func @claims_apart(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do: !mem
   %zo = arith.constant dense<0.0> : vector<64x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
   %space = flashattn.dense_space(%c2, %c4, %tiles) axes(batch, head, key_tile)
-  // expected-error @+1 {{expected dynamic_scheduler_max_len 0 with q_stages 1, unless consumers multiply every streamed tile by resident tiles, in a loop without tile lists, compacted keys or rounds, but got 2048}}
+  // expected-error @+1 {{expected dynamic_scheduler 0 with q_stages 1, unless consumers multiply every streamed tile by resident tiles, in a loop without tile lists, compacted keys or rounds, but got 1}}
   flashattn.program (%b, %h, %t) in %space
-      schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048>>) {
+      schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x128xf16>
     %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<64x128xf32>) {
       %first = arith.muli %h, %group : index
@@ -1245,9 +1245,9 @@ func.func @claims_without_tiles(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %
   %zo = arith.constant dense<0.0> : vector<64x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
   %space = flashattn.dense_space(%c2, %c4, %tiles) axes(batch, head, key_tile)
-  // expected-error @+1 {{expected dynamic_scheduler_max_len 0 with q_stages 1, unless consumers have resident tiles and do not split sums, but got 2048}}
+  // expected-error @+1 {{expected dynamic_scheduler 0 with q_stages 1, unless consumers have resident tiles and do not split sums, but got 1}}
   flashattn.program (%b, %h, %t) in %space
-      schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048>>) {
+      schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler = 1>>) {
     %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<64x128xf32>) {
       %first = arith.muli %h, %group : index
       %head = arith.addi %first, %g : index
@@ -1286,7 +1286,7 @@ func.func @turns_of_blocks_that_stay(%order: memref<2x8x?xi32>, %k: !mem, %q: !m
   %space = flashattn.dense_space(%c2, %c4, %tiles) axes(batch, head, key_tile)
   // expected-error @+1 {{expected tiles added in any order in a persistent block but got tiles added in turns}}
   flashattn.program (%b, %h, %t) in %space
-      schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048, dq_reduce_stages = 1>>) {
+      schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler = 1, dq_reduce_stages = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
     %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<128x128xf32>) {
       %first = arith.muli %h, %group : index
@@ -1326,7 +1326,7 @@ func.func @condition_of_blocks_that_stay(%order: memref<2x8x?xi32>, %k: !mem, %q
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
   %space = flashattn.dense_space(%c2, %c4, %tiles) axes(batch, head, key_tile)
   flashattn.program (%b, %h, %t) in %space
-      schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048>>) {
+      schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
     %any = arith.cmpi slt, %t, %steps : index
     // expected-error @+1 {{expected unconditional steps that exchange or add tiles in a persistent block}}

@@ -16,7 +16,7 @@
 // OWN-NEXT: vector.contract
 
 // Blocks that claim programs with room for one.
-// RUN: sed 's/l2_head_group = 1>>/l2_head_group = 1, dynamic_scheduler_max_len = 2147483647>>/' %s | flash-opt -flashattn-specialize-warps -canonicalize -cse | FileCheck %s --check-prefix=CLAIM
+// RUN: sed 's/l2_head_group = 1>>/l2_head_group = 1, dynamic_scheduler = 1>>/' %s | flash-opt -flashattn-specialize-warps -canonicalize -cse | FileCheck %s --check-prefix=CLAIM
 // CLAIM-LABEL: func @shared
 // Who waits for the counter's grid waits for what that one follows.
 // CLAIM: gpu.launch
@@ -58,7 +58,7 @@
 // CLAIM: hopper.wait_stores
 
 // Where a program leads, its first block makes the counter 0, and a grid does only where it has none.
-// RUN: sed -e 's/l2_head_group = 1>>/l2_head_group = 1, dynamic_scheduler_max_len = 2147483647>>/' -e '/^func.func @shared/a %%space0 = flashattn.dense_space(%%tiles, %%group) axes(batch, head)\nflashattn.program (%%i, %%j) in %%space0 schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) pdl_primary {}' %s | flash-opt -flashattn-specialize-warps -canonicalize -cse | FileCheck %s --check-prefix=LED
+// RUN: sed -e 's/l2_head_group = 1>>/l2_head_group = 1, dynamic_scheduler = 1>>/' -e '/^func.func @shared/a %%space0 = flashattn.dense_space(%%tiles, %%group) axes(batch, head)\nflashattn.program (%%i, %%j) in %%space0 schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = mma_sync<warps = 4>>) pdl_primary {}' %s | flash-opt -flashattn-specialize-warps -canonicalize -cse | FileCheck %s --check-prefix=LED
 // LED-LABEL: func @shared
 // LED: %[[COUNTER:.*]] = memref.alloc() : memref<1xi32>
 // LED: flashattn.program (%[[I:.*]], %[[J:.*]]) in

@@ -276,20 +276,11 @@ func.func @persistent(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: me
 
 // -----
 
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 64, q_stages = 2, dynamic_scheduler_max_len = 2048>>
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 64, q_stages = 2, dynamic_scheduler = 1>>
 
-// Blocks that claim their groups, where there are many: a grid of one thread makes the counter 0. Long programs have a
-// kernel of their own without.
+// Blocks that claim their groups, where there are many: a grid of one thread makes the counter 0.
 // READS-BACK-LABEL: func @claims
 // CHECK-LABEL: func @claims
-// CHECK-SAME: %{{[a-z0-9]+}}: memref<?x?x?x64xf16>, %[[K:[a-z0-9]+]]: memref<?x?x?x64xf16>
-// CHECK: %[[KEYS:.*]] = memref.dim %[[K]], %c2
-// CHECK: %[[LONG:.*]] = arith.cmpi slt, %c2048, %[[KEYS]] : index
-// CHECK: scf.if %[[LONG]] {
-// CHECK: gpu.launch
-// CHECK: memref.view %{{.*}} to memref<2x1x64x64xf16, #gpu.address_space<workgroup>>
-// CHECK: flashattn.on_threads %{{.*}} schedule({{.*}}l2_head_group = 8>>)
-// CHECK: } else {
 // CHECK: arith.cmpi ugt, %[[GROUPS:.*]], %c0
 // CHECK: %[[RESIDENT:.*]] = flashattn.multiprocessor_count
 // CHECK: %[[MANY:.*]] = arith.muli %[[RESIDENT]], %c4
@@ -344,7 +335,7 @@ func.func @claims(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref
 
 // -----
 
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1, dynamic_scheduler_max_len = 2147483647>>
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1, dynamic_scheduler = 1>>
 
 // With one place for each program's queries the next ones come when the last tile of keys, that of the step before
 // this, has been given back; what is said of their groups has two places, and outputs are written by threads. There is a tile

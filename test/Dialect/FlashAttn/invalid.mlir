@@ -284,8 +284,8 @@ func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, sta
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'dynamic_scheduler_max_len' between 0 and 2147483647 but got -1}}
-func.func @f() attributes {m = #flashattn.hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1, q_stages = 2, dynamic_scheduler_max_len = -1>} { return }
+// expected-error@+1 {{expected schedule field 'dynamic_scheduler' between 0 and 1 but got -1}}
+func.func @f() attributes {m = #flashattn.hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1, q_stages = 2, dynamic_scheduler = -1>} { return }
 
 // -----
 

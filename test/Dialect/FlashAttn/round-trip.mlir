@@ -81,7 +81,7 @@ func.func @masks() attributes {
 // CHECK-SAME: alone = #flashattn.hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 4>
 // CHECK-SAME: cut = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, splits = 8, min_split_tiles = 1, mapping = hopper<consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 2, small_blocks_per_sm = 3, prefetch_kib_per_sm = 72>>
 // CHECK-SAME: gradients = #flashattn.schedule<tile_m = 64, tile_n = 16, stages = 2, dot_type = bf16, dq_tile_m = 128, mapping = mma_sync<warps = 4>>
-// CHECK-SAME: late = #flashattn.hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1, q_stages = 2, lazy_rescale = 1, dynamic_scheduler_max_len = 2048>
+// CHECK-SAME: late = #flashattn.hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1, q_stages = 2, lazy_rescale = 1, dynamic_scheduler = 1>
 // CHECK-SAME: late_not = #flashattn.hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1>
 // CHECK-SAME: leading = #flashattn.hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 1, l2_head_group = 0, q_register_columns = 128>
 // CHECK-SAME: limits = #flashattn.hopper<consumers = 7, along = head, registers = 256, producer_registers = 24, rescale_threshold = 0, l2_head_group = 65535>
@@ -104,8 +104,8 @@ func.func @roles() attributes {
   cut = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, splits = 8, min_split_tiles = 1, mapping = hopper<consumers = 1, along = query_tile, registers = 128, producer_registers = 32,
       rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 2, small_blocks_per_sm = 3, prefetch_kib_per_sm = 72>>,
   gradients = #flashattn.schedule<tile_m = 64, tile_n = 16, stages = 2, dot_type = bf16, dq_tile_m = 128, mapping = mma_sync<warps = 4>>,
-  late = #flashattn.hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1, q_stages = 2, lazy_rescale = 1, dynamic_scheduler_max_len = 2048>,
-  late_not = #flashattn.hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1, lazy_rescale = 0, dynamic_scheduler_max_len = 0>,
+  late = #flashattn.hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1, q_stages = 2, lazy_rescale = 1, dynamic_scheduler = 1>,
+  late_not = #flashattn.hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1, lazy_rescale = 0, dynamic_scheduler = 0>,
   leading = #flashattn.hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 1, l2_head_group = 0, q_register_columns = 128>,
   limits = #flashattn.hopper<consumers = 7, along = head, registers = 256, producer_registers = 24, rescale_threshold = 0, l2_head_group = 65535>,
   once = #flashattn.hopper<consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 1>,

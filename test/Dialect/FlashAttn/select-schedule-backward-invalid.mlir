@@ -293,8 +293,8 @@ func.func @nobody_adds(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk:
 // -----
 
 func.func @claims_alone(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected dynamic_scheduler_max_len 0 with q_stages 1, unless the algorithm is accumulate_dq, but got 2048}}
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, algorithm = separate_dq, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048>>) ins(%q, %q, %q, %q, %lse, %q
+  // expected-error@+1 {{expected dynamic_scheduler 0 with q_stages 1, unless the algorithm is accumulate_dq, but got 1}}
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, algorithm = separate_dq, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -302,8 +302,8 @@ func.func @claims_alone(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk
 // -----
 
 func.func @claims_lengths(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>, %len: memref<?xi32>) {
-  // expected-error@+1 {{expected q_stages 1 and dynamic_scheduler_max_len 0 with kv_len, for cooperative consumers, but got 1 and 2048}}
-  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 128, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048>>) ins(%q, %q, %q, %q, %lse, %q
+  // expected-error@+1 {{expected q_stages 1 and dynamic_scheduler 0 with kv_len, for cooperative consumers, but got 1 and 1}}
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 128, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) kv_len(%len : memref<?xi32>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
@@ -311,8 +311,8 @@ func.func @claims_lengths(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %
 // -----
 
 func.func @claims_query_lengths(%q: memref<1x?x?x64xf16>, %dq: memref<1x?x?x64xf16>, %dk: memref<1x?x?x64xf16>, %dv: memref<1x?x?x64xf16>, %lse: memref<1x?x?xf32>, %starts: memref<?xi32>, %len: memref<?xi32>) {
-  // expected-error@+1 {{expected q_stages 1 and dynamic_scheduler_max_len 0 with q_len, for cooperative consumers, but got 1 and 2048}}
-  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 128, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048>>) ins(%q, %q, %q, %q, %lse, %q
+  // expected-error@+1 {{expected q_stages 1 and dynamic_scheduler 0 with q_len, for cooperative consumers, but got 1 and 1}}
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 128, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<1x?x?x64xf16>, memref<1x?x?x64xf16>, memref<1x?x?x64xf16>, memref<1x?x?x64xf16>, memref<1x?x?xf32>, memref<1x?x?x64xf16>) q_len(%len : memref<?xi32>) cu_seqlens_q(%starts : memref<?xi32>) cu_seqlens_k(%starts : memref<?xi32>) outs(%dq, %dk, %dv : memref<1x?x?x64xf16>, memref<1x?x?x64xf16>, memref<1x?x?x64xf16>)
   return
 }
@@ -320,8 +320,8 @@ func.func @claims_query_lengths(%q: memref<1x?x?x64xf16>, %dq: memref<1x?x?x64xf
 // -----
 
 func.func @claims_in_turns(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{expected q_stages 1 and dynamic_scheduler_max_len 0 in a deterministic backward pass but got 1 and 2048}}
-  flashattn.attention_backward deterministic schedule(<tile_m = 128, tile_n = 128, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2048, dq_reduce_stages = 1>>) ins(%q, %q, %q, %q, %lse, %q
+  // expected-error@+1 {{expected q_stages 1 and dynamic_scheduler 0 in a deterministic backward pass but got 1 and 1}}
+  flashattn.attention_backward deterministic schedule(<tile_m = 128, tile_n = 128, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler = 1, dq_reduce_stages = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }

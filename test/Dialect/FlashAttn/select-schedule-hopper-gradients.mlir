@@ -1,4 +1,4 @@
-// RUN: flash-opt %s -flashattn-select-schedule=chip=sm_90a | FileCheck %s --implicit-check-not=dynamic_scheduler_max_len
+// RUN: flash-opt %s -flashattn-select-schedule=chip=sm_90a | FileCheck %s --implicit-check-not=dynamic_scheduler
 
 // Consumers share a program, whose rows are 128 keys, where both sums and what a step holds fit their registers.
 
@@ -107,7 +107,7 @@ func.func @attn_mask(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk:
 
 // Blocks claim programs where nothing but a mask shapes the scores, and only there.
 // CHECK-LABEL: @causal
-// CHECK: schedule(<tile_m = 128, tile_n = 64, stages = 2, {{.*}}, l2_head_group = 8, dynamic_scheduler_max_len = 2147483647, dq_reduce_stages = 2>>
+// CHECK: schedule(<tile_m = 128, tile_n = 64, stages = 2, {{.*}}, l2_head_group = 8, dynamic_scheduler = 1, dq_reduce_stages = 2>>
 func.func @causal(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   flashattn.attention_backward mask(#flashattn.causal) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>)
@@ -117,7 +117,7 @@ func.func @causal(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: me
 
 // Without a mask they do too, four heads at once,
 // CHECK-LABEL: @none
-// CHECK: schedule(<tile_m = 128, tile_n = 64, stages = 2, {{.*}}, l2_head_group = 4, dynamic_scheduler_max_len = 2147483647, dq_reduce_stages = 2>>
+// CHECK: schedule(<tile_m = 128, tile_n = 64, stages = 2, {{.*}}, l2_head_group = 4, dynamic_scheduler = 1, dq_reduce_stages = 2>>
 func.func @none(%q: memref<?x?x?x128xf16>, %k: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   flashattn.attention_backward ins(%q, %k, %k, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>)
@@ -137,7 +137,7 @@ func.func @none_in_turns(%q: memref<?x?x?x128xf16>, %k: memref<?x?x?x128xf16>, %
 
 // Of large groups two at least.
 // CHECK-LABEL: @causal_groups
-// CHECK: schedule(<tile_m = 128, tile_n = 64, stages = 2, {{.*}}, l2_head_group = 2, dynamic_scheduler_max_len = 2147483647, dq_reduce_stages = 2>>
+// CHECK: schedule(<tile_m = 128, tile_n = 64, stages = 2, {{.*}}, l2_head_group = 2, dynamic_scheduler = 1, dq_reduce_stages = 2>>
 func.func @causal_groups(%q: memref<?x64x?x128xf16>, %k: memref<?x8x?x128xf16>, %dq: memref<?x64x?x128xf16>, %dk: memref<?x8x?x128xf16>, %dv: memref<?x8x?x128xf16>, %lse: memref<?x64x?xf32>) {
   flashattn.attention_backward mask(#flashattn.causal) ins(%q, %k, %k, %q, %lse, %q
       : memref<?x64x?x128xf16>, memref<?x8x?x128xf16>, memref<?x8x?x128xf16>, memref<?x64x?x128xf16>, memref<?x64x?xf32>, memref<?x64x?x128xf16>)
@@ -207,7 +207,7 @@ func.func @causal_attn_mask(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16
 
 // and a window. Spare warps add there too,
 // CHECK-LABEL: @window
-// CHECK: schedule(<tile_m = 128, tile_n = 64, stages = 2, {{.*}}, l2_head_group = 4, dynamic_scheduler_max_len = 2147483647, dq_reduce_stages = 2>>
+// CHECK: schedule(<tile_m = 128, tile_n = 64, stages = 2, {{.*}}, l2_head_group = 4, dynamic_scheduler = 1, dq_reduce_stages = 2>>
 func.func @window(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   flashattn.attention_backward mask(#flashattn.window<left = 1023, right = 0>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>)
@@ -235,9 +235,9 @@ func.func @window_narrow(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %d
   return
 }
 
-// With a gradient of a bias consumers add themselves.
+// A step that loads a bias waits for its tiles, so that there are three stages.
 // CHECK-LABEL: @window_bias
-// CHECK: schedule(<tile_m = 128, tile_n = 64, stages = 3, {{.*}}, l2_head_group = 1>>
+// CHECK: schedule(<tile_m = 128, tile_n = 64, stages = 3, {{.*}}, l2_head_group = 1, dq_reduce_stages = 1>>
 func.func @window_bias(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>, %bias: memref<?x?x?x?xf16>, %d_bias: memref<?x?x?x?xf16>) {
   flashattn.attention_backward mask(#flashattn.window<left = 1023, right = 0>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) bias(%bias : memref<?x?x?x?xf16>)

@@ -20,7 +20,7 @@
 // Wider heads take narrower tiles of keys, the widest fewer programs a block. Blocks stay where
 // registers and memory allow.
 // CHECK-LABEL: @d16
-// CHECK: schedule(<tile_m = 64, tile_n = 128, stages = 6, dot_type = f16, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 15, l2_head_group = 1, lazy_rescale = 1, q_register_columns = 32>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 128, stages = 6, dot_type = f16, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 15, l2_head_group = 1, lazy_rescale = 1>>)
 func.func @d16(%q: memref<?x?x?x16xf16>, %k: memref<?x?x?x16xf16>, %v: memref<?x?x?x16xf16>, %o: memref<?x?x?x16xf16>) {
   flashattn.attention ins(%q, %k, %v : memref<?x?x?x16xf16>, memref<?x?x?x16xf16>, memref<?x?x?x16xf16>)
     outs(%o : memref<?x?x?x16xf16>)
@@ -60,7 +60,7 @@ func.func @d192(%q: memref<?x?x?x192xf16>, %k: memref<?x?x?x192xf16>, %v: memref
 }
 
 // CHECK-LABEL: @d256
-// CHECK: schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1, dynamic_scheduler_max_len = 2147483647, q_register_columns = 128>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1, dynamic_scheduler = 1, q_register_columns = 128>>)
 func.func @d256(%q: memref<?x?x?x256xf16>, %k: memref<?x?x?x256xf16>, %v: memref<?x?x?x256xf16>, %o: memref<?x?x?x256xf16>) {
   flashattn.attention ins(%q, %k, %v : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>)
     outs(%o : memref<?x?x?x256xf16>)
@@ -78,7 +78,7 @@ func.func @bf16(%q: memref<?x?x?x128xbf16>, %k: memref<?x?x?x128xbf16>, %v: memr
 
 // With heads of 64 they are judged late in narrower tiles: the columns that sum them up take registers.
 // CHECK-LABEL: @bf16_d64
-// CHECK: schedule(<tile_m = 64, tile_n = 96, stages = 4, dot_type = bf16, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 15, l2_head_group = 1, lazy_rescale = 1, q_register_columns = 32>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 96, stages = 4, dot_type = bf16, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 15, l2_head_group = 8, q_stages = 2, lazy_rescale = 1, dynamic_scheduler = 1>>)
 func.func @bf16_d64(%q: memref<?x?x?x64xbf16>, %k: memref<?x?x?x64xbf16>, %v: memref<?x?x?x64xbf16>, %o: memref<?x?x?x64xbf16>) {
   flashattn.attention ins(%q, %k, %v : memref<?x?x?x64xbf16>, memref<?x?x?x64xbf16>, memref<?x?x?x64xbf16>)
     outs(%o : memref<?x?x?x64xbf16>)
@@ -87,7 +87,7 @@ func.func @bf16_d64(%q: memref<?x?x?x64xbf16>, %k: memref<?x?x?x64xbf16>, %v: me
 
 // Scores that more than the mask shapes cannot be made again.
 // CHECK-LABEL: @bf16_d64_softcap
-// CHECK: schedule(<tile_m = 64, tile_n = 128, stages = 4, dot_type = bf16, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 3, l2_head_group = 1>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 96, stages = 4, dot_type = bf16, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 3, l2_head_group = 8, q_stages = 2, dynamic_scheduler = 1>>)
 func.func @bf16_d64_softcap(%q: memref<?x?x?x64xbf16>, %k: memref<?x?x?x64xbf16>, %v: memref<?x?x?x64xbf16>, %o: memref<?x?x?x64xbf16>) {
   flashattn.attention softcap(2.0) ins(%q, %k, %v : memref<?x?x?x64xbf16>, memref<?x?x?x64xbf16>, memref<?x?x?x64xbf16>)
     outs(%o : memref<?x?x?x64xbf16>)
@@ -96,7 +96,7 @@ func.func @bf16_d64_softcap(%q: memref<?x?x?x64xbf16>, %k: memref<?x?x?x64xbf16>
 
 // Where programs differ in length, the longest of many heads first, and blocks claim them.
 // CHECK-LABEL: @triangular
-// CHECK: schedule(<tile_m = 64, tile_n = 64, stages = 4, dot_type = f16, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 15, l2_head_group = 16, q_stages = 2, lazy_rescale = 1, dynamic_scheduler_max_len = 4096>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 64, stages = 4, dot_type = f16, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 15, l2_head_group = 16, q_stages = 2, lazy_rescale = 1, dynamic_scheduler = 1>>)
 func.func @triangular(%q: memref<?x?x?x128xf16>, %k: memref<?x?x?x128xf16>, %v: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
   flashattn.attention mask(#flashattn.causal) ins(%q, %k, %v : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
     outs(%o : memref<?x?x?x128xf16>)
@@ -104,7 +104,7 @@ func.func @triangular(%q: memref<?x?x?x128xf16>, %k: memref<?x?x?x128xf16>, %v: 
 }
 
 // CHECK-LABEL: @triangular_d64
-// CHECK: schedule(<tile_m = 64, tile_n = 112, stages = 6, dot_type = f16, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 15, l2_head_group = 8, q_stages = 2, lazy_rescale = 1, dynamic_scheduler_max_len = 2147483647, q_register_columns = 32>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 128, stages = 4, dot_type = f16, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 15, l2_head_group = 8, q_stages = 2, lazy_rescale = 1, dynamic_scheduler = 1>>)
 func.func @triangular_d64(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention mask(#flashattn.causal) ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)
@@ -121,7 +121,7 @@ func.func @triangular_d256(%q: memref<?x?x?x256xf16>, %k: memref<?x?x?x256xf16>,
 
 // Short intervals: tiles whose ends waste less.
 // CHECK-LABEL: @banded
-// CHECK: schedule(<tile_m = 64, tile_n = 64, stages = 3, dot_type = f16, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 15, l2_head_group = 8, q_stages = 2, lazy_rescale = 1, dynamic_scheduler_max_len = 2147483647>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 64, stages = 3, dot_type = f16, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 15, l2_head_group = 8, q_stages = 2, lazy_rescale = 1, dynamic_scheduler = 1>>)
 func.func @banded(%q: memref<?x?x?x128xf16>, %k: memref<?x?x?x128xf16>, %v: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
   flashattn.attention mask(#flashattn.window<left = 1023, right = 0>) ins(%q, %k, %v : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
     outs(%o : memref<?x?x?x128xf16>)
@@ -140,7 +140,7 @@ func.func @banded_d64(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: me
 // A group's heads fill the tile, whose keys are joined to tiles of their own; but where a key's number
 // says more than whether it is hidden.
 // CHECK-LABEL: @joined
-// CHECK: schedule(<tile_m = 64, tile_n = 48, stages = 2, dot_type = f16, pack = 8, mapping = hopper<consumers = 1, along = query_tile, registers = 96, producer_registers = 32, rescale_threshold = 4, l2_head_group = 1, blocks_per_sm = 4, q_stages = 2, dynamic_scheduler_max_len = 2147483647, compact_kv = 1>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 48, stages = 2, dot_type = f16, pack = 8, mapping = hopper<consumers = 1, along = query_tile, registers = 96, producer_registers = 32, rescale_threshold = 4, l2_head_group = 1, blocks_per_sm = 4, q_stages = 2, dynamic_scheduler = 1, compact_kv = 1>>)
 // CHECK: softcap({{.*}}) schedule(<tile_m = 64, tile_n = 48, {{.*}}pack = 8, {{.*}}compact_kv = 1>>)
 // CHECK: schedule(<tile_m = 64, tile_n = 32, {{.*}}pack = 8, {{.*}}blocks_per_sm = 4>>)
 func.func @joined(%q: memref<?x64x?x64xf16>, %k: memref<?x8x?x64xf16>, %v: memref<?x8x?x64xf16>, %o: memref<?x64x?x64xf16>, %lengths: memref<?xi32>) {
@@ -155,7 +155,7 @@ func.func @joined(%q: memref<?x64x?x64xf16>, %k: memref<?x8x?x64xf16>, %v: memre
 
 // So are those of gradients, of narrower bands, and of single heads where the group is not known to fill a tile.
 // CHECK-LABEL: @joined_gradients
-// CHECK: schedule(<tile_m = 64, tile_n = 48, stages = 3, dot_type = f16, pack = 8, algorithm = separate_dq, mapping = hopper<consumers = 1, along = query_tile, registers = 136, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, blocks_per_sm = 3, q_stages = 2, dynamic_scheduler_max_len = 2147483647, compact_kv = 1>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 48, stages = 3, dot_type = f16, pack = 8, algorithm = separate_dq, mapping = hopper<consumers = 1, along = query_tile, registers = 136, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, blocks_per_sm = 3, q_stages = 2, dynamic_scheduler = 1, compact_kv = 1>>)
 // CHECK: schedule(<tile_m = 64, tile_n = 48, {{.*}}pack = 8, {{.*}}compact_kv = 1>>)
 // CHECK: schedule(<tile_m = 128, tile_n = 128,
 // CHECK: schedule(<tile_m = 64, tile_n = 64,
@@ -185,7 +185,7 @@ func.func @wide_band_d64(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v:
 
 // What a mask is called changes nothing.
 // CHECK-LABEL: @triangular_set
-// CHECK: schedule(<tile_m = 64, tile_n = 64, stages = 4, dot_type = f16, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 15, l2_head_group = 16, q_stages = 2, lazy_rescale = 1, dynamic_scheduler_max_len = 4096>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 64, stages = 4, dot_type = f16, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 15, l2_head_group = 16, q_stages = 2, lazy_rescale = 1, dynamic_scheduler = 1>>)
 func.func @triangular_set(%q: memref<?x?x?x128xf16>, %k: memref<?x?x?x128xf16>, %v: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
   flashattn.attention mask(#flashattn.set<"(p, k)[nq, nk] : (p - k >= 0)">) ins(%q, %k, %v : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
     outs(%o : memref<?x?x?x128xf16>)

@@ -195,9 +195,9 @@ func.func @rescale(%q: memref<?x?x?x80xbf16>, %o: memref<?x?x?x80xbf16>) {
 // -----
 
 func.func @reloads_attn_mask(%q: memref<1x2x?x64xf16>, %k: memref<1x2x?x64xf16>, %v: memref<1x2x?x64xf16>, %attn_mask: memref<1x1x?x?xi1>, %o: memref<1x2x?x64xf16>) {
-  // expected-error@+1 {{with the schedule given: expected dynamic_scheduler_max_len 0 with q_stages 1 and an attn_mask but got 4096}}
+  // expected-error@+1 {{with the schedule given: expected dynamic_scheduler 0 with q_stages 1 and an attn_mask but got 1}}
   flashattn.attention
-    schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1, dynamic_scheduler_max_len = 4096>>)
+    schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1, dynamic_scheduler = 1>>)
     ins(%q, %k, %v : memref<1x2x?x64xf16>, memref<1x2x?x64xf16>, memref<1x2x?x64xf16>)
     attn_mask(%attn_mask : memref<1x1x?x?xi1>)
     outs(%o : memref<1x2x?x64xf16>)
@@ -207,9 +207,9 @@ func.func @reloads_attn_mask(%q: memref<1x2x?x64xf16>, %k: memref<1x2x?x64xf16>,
 // -----
 
 func.func @reloads_joins(%q: memref<1x2x?x64xf16>, %k: memref<1x2x?x64xf16>, %v: memref<1x2x?x64xf16>, %o: memref<1x2x?x64xf16>) {
-  // expected-error@+1 {{with the schedule given: expected dynamic_scheduler_max_len 0 with q_stages 1 and compact_kv but got 4096}}
+  // expected-error@+1 {{with the schedule given: expected dynamic_scheduler 0 with q_stages 1 and compact_kv but got 1}}
   flashattn.attention mask(#flashattn.window<left = 40, right = 0>)
-    schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1, dynamic_scheduler_max_len = 4096, compact_kv = 1>>)
+    schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 1, dynamic_scheduler = 1, compact_kv = 1>>)
     ins(%q, %k, %v : memref<1x2x?x64xf16>, memref<1x2x?x64xf16>, memref<1x2x?x64xf16>)
     outs(%o : memref<1x2x?x64xf16>)
   return

@@ -8,10 +8,10 @@
 // CHECK: flashattn.program {{.*}} in %[[KEYS]] schedule(<tile_m = 64, tile_n = 64, stages = 2, {{.*}}algorithm = separate_dk_dv
 // CHECK: flashattn.load_tile {{.*}} -> vector<64x256xbf16>
 // CHECK: flashattn.tile_loop {{.*}} -> vector<64x256xf32>
-// CHECK: flashattn.program {{.*}} in %[[KEYS]] schedule(<tile_m = 64, tile_n = 48, stages = 2, {{.*}}algorithm = separate_dk_dv
-// CHECK: flashattn.load_tile {{.*}} -> vector<48x256xbf16>
+// CHECK: flashattn.program {{.*}} in %[[KEYS]] schedule(<tile_m = 64, tile_n = 32, stages = 3, {{.*}}algorithm = separate_dk_dv
+// CHECK: flashattn.load_tile {{.*}} -> vector<32x256xbf16>
 // CHECK: flashattn.dense_space{{.*}} axes(batch, head, query_tile)
-// CHECK: flashattn.program {{.*}} schedule(<tile_m = 64, tile_n = 48, stages = 2,
+// CHECK: flashattn.program {{.*}} schedule(<tile_m = 64, tile_n = 32, stages = 3,
 func.func @values(%q: memref<1x2x?x256xbf16>, %lse: memref<1x2x?xf32>, %bias: memref<1x2x?x?xf32>, %dq: memref<1x2x?x256xbf16>, %dk: memref<1x2x?x256xbf16>, %dv: memref<1x2x?x256xbf16>) {
   flashattn.attention_backward softcap(50.0)
     ins(%q, %q, %q, %q, %lse, %q : memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?xf32>, memref<1x2x?x256xbf16>)

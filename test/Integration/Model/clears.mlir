@@ -29,7 +29,7 @@ func.func @claims(%q: !q, %k: !k, %v: !k, %o: !q, %lse: !l, %d_o: !q) -> (!q, !k
   %dq_init = tensor.empty() : !q
   %dk_init = tensor.empty() : !k
   %dq, %dk, %dv = flashattn.attention_backward mask(#flashattn.causal)
-      schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = bf16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 2, dynamic_scheduler_max_len = 2147483647, dq_reduce_stages = 2>>)
+      schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = bf16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 2, dynamic_scheduler = 1, dq_reduce_stages = 2>>)
       ins(%q, %k, %v, %o, %lse, %d_o : !q, !k, !k, !q, !l, !q)
       outs(%dq_init, %dk_init, %dk_init : !q, !k, !k) -> !q, !k, !k
   return %dq, %dk, %dv : !q, !k, !k

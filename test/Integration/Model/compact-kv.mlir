@@ -16,7 +16,7 @@
 func.func @sinks(%q: tensor<1x16x70x64xbf16>, %k: tensor<1x2x210x64xbf16>, %v: tensor<1x2x210x64xbf16>) -> tensor<1x16x70x64xbf16> {
   %init = tensor.empty() : tensor<1x16x70x64xbf16>
   %o = flashattn.attention mask(#flashattn.any_of<[#flashattn.window<left = 127, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)
-      schedule(<tile_m = 64, tile_n = 48, stages = 2, dot_type = bf16, pack = 8, mapping = hopper<consumers = 1, along = query_tile, registers = 104, producer_registers = 24, rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 4, q_stages = 2, dynamic_scheduler_max_len = 2147483647, compact_kv = 1>>)
+      schedule(<tile_m = 64, tile_n = 48, stages = 2, dot_type = bf16, pack = 8, mapping = hopper<consumers = 1, along = query_tile, registers = 104, producer_registers = 24, rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 4, q_stages = 2, dynamic_scheduler = 1, compact_kv = 1>>)
       ins(%q, %k, %v : tensor<1x16x70x64xbf16>, tensor<1x2x210x64xbf16>, tensor<1x2x210x64xbf16>)
       outs(%init : tensor<1x16x70x64xbf16>) -> tensor<1x16x70x64xbf16>
   return %o : tensor<1x16x70x64xbf16>
@@ -86,7 +86,7 @@ func.func @chunks(%q: tensor<1x2x130x64xf16>, %k: tensor<1x2x130x64xf16>, %v: te
 func.func @consumers(%q: tensor<1x8x300x128xbf16>, %k: tensor<1x2x310x128xbf16>, %v: tensor<1x2x310x128xbf16>) -> tensor<1x8x300x128xbf16> {
   %init = tensor.empty() : tensor<1x8x300x128xbf16>
   %o = flashattn.attention mask(#flashattn.any_of<[#flashattn.window<left = 100, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)
-      schedule(<tile_m = 64, tile_n = 64, stages = 3, dot_type = bf16, pack = 4, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 8, q_stages = 2, dynamic_scheduler_max_len = 2147483647, compact_kv = 1>>)
+      schedule(<tile_m = 64, tile_n = 64, stages = 3, dot_type = bf16, pack = 4, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 8, q_stages = 2, dynamic_scheduler = 1, compact_kv = 1>>)
       ins(%q, %k, %v : tensor<1x8x300x128xbf16>, tensor<1x2x310x128xbf16>, tensor<1x2x310x128xbf16>)
       outs(%init : tensor<1x8x300x128xbf16>) -> tensor<1x8x300x128xbf16>
   return %o : tensor<1x8x300x128xbf16>
@@ -95,7 +95,7 @@ func.func @consumers(%q: tensor<1x8x300x128xbf16>, %k: tensor<1x2x310x128xbf16>,
 func.func @heads(%q: tensor<1x8x300x128xbf16>, %k: tensor<1x2x310x128xbf16>, %v: tensor<1x2x310x128xbf16>) -> tensor<1x8x300x128xbf16> {
   %init = tensor.empty() : tensor<1x8x300x128xbf16>
   %o = flashattn.attention mask(#flashattn.any_of<[#flashattn.window<left = 100, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)
-      schedule(<tile_m = 64, tile_n = 64, stages = 3, dot_type = bf16, mapping = hopper<consumers = 2, along = head, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 8, q_stages = 2, dynamic_scheduler_max_len = 2147483647, compact_kv = 1>>)
+      schedule(<tile_m = 64, tile_n = 64, stages = 3, dot_type = bf16, mapping = hopper<consumers = 2, along = head, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 8, q_stages = 2, dynamic_scheduler = 1, compact_kv = 1>>)
       ins(%q, %k, %v : tensor<1x8x300x128xbf16>, tensor<1x2x310x128xbf16>, tensor<1x2x310x128xbf16>)
       outs(%init : tensor<1x8x300x128xbf16>) -> tensor<1x8x300x128xbf16>
   return %o : tensor<1x8x300x128xbf16>

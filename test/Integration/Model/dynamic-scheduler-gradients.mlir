@@ -21,7 +21,7 @@ func.func @causal(%q: tensor<1x8x150x128xbf16>, %k: tensor<1x4x300x128xbf16>, %v
   %dqi = tensor.empty() : tensor<1x8x150x128xbf16>
   %dki = tensor.empty() : tensor<1x4x300x128xbf16>
   %r:3 = flashattn.attention_backward mask(#flashattn.causal)
-      schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = bf16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 2, dynamic_scheduler_max_len = 2147483647, dq_reduce_stages = 2>>)
+      schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = bf16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 2, dynamic_scheduler = 1, dq_reduce_stages = 2>>)
       ins(%q, %k, %v, %o, %lse, %d_o : tensor<1x8x150x128xbf16>, tensor<1x4x300x128xbf16>, tensor<1x4x300x128xbf16>, tensor<1x8x150x128xbf16>, tensor<1x8x150xf32>, tensor<1x8x150x128xbf16>)
       outs(%dqi, %dki, %dki : tensor<1x8x150x128xbf16>, tensor<1x4x300x128xbf16>, tensor<1x4x300x128xbf16>) -> tensor<1x8x150x128xbf16>, tensor<1x4x300x128xbf16>, tensor<1x4x300x128xbf16>
   return %r#0, %r#1, %r#2 : tensor<1x8x150x128xbf16>, tensor<1x4x300x128xbf16>, tensor<1x4x300x128xbf16>
@@ -31,7 +31,7 @@ func.func @window(%q: tensor<1x6x150x128xf16>, %k: tensor<1x6x280x128xf16>, %v: 
   %dqi = tensor.empty() : tensor<1x6x150x128xf16>
   %dki = tensor.empty() : tensor<1x6x280x128xf16>
   %r:3 = flashattn.attention_backward mask(#flashattn.window<left = 90, right = 0>)
-      schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 2, dynamic_scheduler_max_len = 2147483647>>)
+      schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 2, dynamic_scheduler = 1>>)
       ins(%q, %k, %v, %o, %lse, %d_o : tensor<1x6x150x128xf16>, tensor<1x6x280x128xf16>, tensor<1x6x280x128xf16>, tensor<1x6x150x128xf16>, tensor<1x6x150xf32>, tensor<1x6x150x128xf16>)
       outs(%dqi, %dki, %dki : tensor<1x6x150x128xf16>, tensor<1x6x280x128xf16>, tensor<1x6x280x128xf16>) -> tensor<1x6x150x128xf16>, tensor<1x6x280x128xf16>, tensor<1x6x280x128xf16>
   return %r#0, %r#1, %r#2 : tensor<1x6x150x128xf16>, tensor<1x6x280x128xf16>, tensor<1x6x280x128xf16>
@@ -41,7 +41,7 @@ func.func @plain(%q: tensor<1x6x280x64xf16>, %k: tensor<1x6x150x64xf16>, %v: ten
   %dqi = tensor.empty() : tensor<1x6x280x64xf16>
   %dki = tensor.empty() : tensor<1x6x150x64xf16>
   %r:3 = flashattn.attention_backward
-      schedule(<tile_m = 128, tile_n = 128, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler_max_len = 2147483647, dq_reduce_stages = 2>>)
+      schedule(<tile_m = 128, tile_n = 128, stages = 2, dot_type = f16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1, dynamic_scheduler = 1, dq_reduce_stages = 2>>)
       ins(%q, %k, %v, %o, %lse, %d_o : tensor<1x6x280x64xf16>, tensor<1x6x150x64xf16>, tensor<1x6x150x64xf16>, tensor<1x6x280x64xf16>, tensor<1x6x280xf32>, tensor<1x6x280x64xf16>)
       outs(%dqi, %dki, %dki : tensor<1x6x280x64xf16>, tensor<1x6x150x64xf16>, tensor<1x6x150x64xf16>) -> tensor<1x6x280x64xf16>, tensor<1x6x150x64xf16>, tensor<1x6x150x64xf16>
   return %r#0, %r#1, %r#2 : tensor<1x6x280x64xf16>, tensor<1x6x150x64xf16>, tensor<1x6x150x64xf16>
@@ -51,7 +51,7 @@ func.func @sinks(%q: tensor<1x16x700x64xbf16>, %k: tensor<1x2x700x64xbf16>, %v: 
   %dqi = tensor.empty() : tensor<1x16x700x64xbf16>
   %dki = tensor.empty() : tensor<1x2x700x64xbf16>
   %r:3 = flashattn.attention_backward mask(#flashattn.any_of<[#flashattn.window<left = 63, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)
-      schedule(<tile_m = 128, tile_n = 128, stages = 2, dot_type = bf16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 2, dynamic_scheduler_max_len = 2147483647, dq_reduce_stages = 1>>)
+      schedule(<tile_m = 128, tile_n = 128, stages = 2, dot_type = bf16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 2, dynamic_scheduler = 1, dq_reduce_stages = 1>>)
       ins(%q, %k, %v, %o, %lse, %d_o : tensor<1x16x700x64xbf16>, tensor<1x2x700x64xbf16>, tensor<1x2x700x64xbf16>, tensor<1x16x700x64xbf16>, tensor<1x16x700xf32>, tensor<1x16x700x64xbf16>)
       outs(%dqi, %dki, %dki : tensor<1x16x700x64xbf16>, tensor<1x2x700x64xbf16>, tensor<1x2x700x64xbf16>) -> tensor<1x16x700x64xbf16>, tensor<1x2x700x64xbf16>, tensor<1x2x700x64xbf16>
   return %r#0, %r#1, %r#2 : tensor<1x16x700x64xbf16>, tensor<1x2x700x64xbf16>, tensor<1x2x700x64xbf16>

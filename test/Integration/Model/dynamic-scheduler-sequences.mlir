@@ -21,7 +21,7 @@
 
 func.func @forward(%q: memref<1x4x669x64xf16>, %k: memref<1x2x669x64xf16>, %v: memref<1x2x669x64xf16>, %starts: memref<7xi32>, %o: memref<1x4x669x64xf16>, %lse: memref<1x4x669xf32>) {
   flashattn.attention mask(#flashattn.causal)
-      schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 160, producer_registers = 56, rescale_threshold = 4, l2_head_group = 3, q_stages = 2, dynamic_scheduler_max_len = 2147483647>>)
+      schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 160, producer_registers = 56, rescale_threshold = 4, l2_head_group = 3, q_stages = 2, dynamic_scheduler = 1>>)
       ins(%q, %k, %v : memref<1x4x669x64xf16>, memref<1x2x669x64xf16>, memref<1x2x669x64xf16>)
       cu_seqlens_q(%starts : memref<7xi32>) cu_seqlens_k(%starts : memref<7xi32>)
       outs(%o, %lse : memref<1x4x669x64xf16>, memref<1x4x669xf32>)
@@ -30,7 +30,7 @@ func.func @forward(%q: memref<1x4x669x64xf16>, %k: memref<1x2x669x64xf16>, %v: m
 
 func.func @many(%q: memref<1x1x130x64xf16>, %starts: memref<40xi32>, %o: memref<1x1x130x64xf16>, %lse: memref<1x1x130xf32>) {
   flashattn.attention mask(#flashattn.causal)
-      schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 160, producer_registers = 56, rescale_threshold = 4, l2_head_group = 3, q_stages = 2, dynamic_scheduler_max_len = 2147483647>>)
+      schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 160, producer_registers = 56, rescale_threshold = 4, l2_head_group = 3, q_stages = 2, dynamic_scheduler = 1>>)
       ins(%q, %q, %q : memref<1x1x130x64xf16>, memref<1x1x130x64xf16>, memref<1x1x130x64xf16>)
       cu_seqlens_q(%starts : memref<40xi32>) cu_seqlens_k(%starts : memref<40xi32>)
       outs(%o, %lse : memref<1x1x130x64xf16>, memref<1x1x130xf32>)
@@ -39,7 +39,7 @@ func.func @many(%q: memref<1x1x130x64xf16>, %starts: memref<40xi32>, %o: memref<
 
 func.func @backward(%q: memref<1x4x669x128xbf16>, %k: memref<1x2x669x128xbf16>, %v: memref<1x2x669x128xbf16>, %o: memref<1x4x669x128xbf16>, %lse: memref<1x4x669xf32>, %d_o: memref<1x4x669x128xbf16>, %starts: memref<7xi32>, %dq: memref<1x4x669x128xbf16>, %dk: memref<1x2x669x128xbf16>, %dv: memref<1x2x669x128xbf16>) {
   flashattn.attention_backward mask(#flashattn.causal)
-      schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = bf16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 2, dynamic_scheduler_max_len = 2147483647, dq_reduce_stages = 2>>)
+      schedule(<tile_m = 128, tile_n = 64, stages = 2, dot_type = bf16, algorithm = accumulate_dq, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 2, dynamic_scheduler = 1, dq_reduce_stages = 2>>)
       ins(%q, %k, %v, %o, %lse, %d_o : memref<1x4x669x128xbf16>, memref<1x2x669x128xbf16>, memref<1x2x669x128xbf16>, memref<1x4x669x128xbf16>, memref<1x4x669xf32>, memref<1x4x669x128xbf16>)
       cu_seqlens_q(%starts : memref<7xi32>) cu_seqlens_k(%starts : memref<7xi32>)
       outs(%dq, %dk, %dv : memref<1x4x669x128xbf16>, memref<1x2x669x128xbf16>, memref<1x2x669x128xbf16>)

@@ -17,7 +17,7 @@
 func.func @many(%q: tensor<1x9x130x16xf16>, %k: tensor<1x9x130x16xf16>, %v: tensor<1x9x130x16xf16>) -> tensor<1x9x130x16xf16> {
   %init = tensor.empty() : tensor<1x9x130x16xf16>
   %o = flashattn.attention mask(#flashattn.causal)
-      schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 4, l2_head_group = 4, q_stages = 2, dynamic_scheduler_max_len = 2147483647>>)
+      schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 4, l2_head_group = 4, q_stages = 2, dynamic_scheduler = 1>>)
       ins(%q, %k, %v : tensor<1x9x130x16xf16>, tensor<1x9x130x16xf16>, tensor<1x9x130x16xf16>)
       outs(%init : tensor<1x9x130x16xf16>) -> tensor<1x9x130x16xf16>
   return %o : tensor<1x9x130x16xf16>
@@ -27,7 +27,7 @@ func.func @many(%q: tensor<1x9x130x16xf16>, %k: tensor<1x9x130x16xf16>, %v: tens
 func.func @consumers(%q: tensor<1x13x200x16xbf16>, %k: tensor<1x13x200x16xbf16>, %v: tensor<1x13x200x16xbf16>) -> tensor<1x13x200x16xbf16> {
   %init = tensor.empty() : tensor<1x13x200x16xbf16>
   %o = flashattn.attention mask(#flashattn.any_of<[#flashattn.window<left = 40, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)
-      schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = bf16, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 1, l2_head_group = 3, q_stages = 2, dynamic_scheduler_max_len = 2147483647>>)
+      schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = bf16, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 1, l2_head_group = 3, q_stages = 2, dynamic_scheduler = 1>>)
       ins(%q, %k, %v : tensor<1x13x200x16xbf16>, tensor<1x13x200x16xbf16>, tensor<1x13x200x16xbf16>)
       outs(%init : tensor<1x13x200x16xbf16>) -> tensor<1x13x200x16xbf16>
   return %o : tensor<1x13x200x16xbf16>
@@ -36,7 +36,7 @@ func.func @consumers(%q: tensor<1x13x200x16xbf16>, %k: tensor<1x13x200x16xbf16>,
 func.func @few(%q: tensor<1x5x300x64xf16>, %k: tensor<1x5x300x64xf16>, %v: tensor<1x5x300x64xf16>) -> tensor<1x5x300x64xf16> {
   %init = tensor.empty() : tensor<1x5x300x64xf16>
   %o = flashattn.attention mask(#flashattn.causal)
-      schedule(<tile_m = 64, tile_n = 112, stages = 3, dot_type = f16, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 15, l2_head_group = 64, q_stages = 2, lazy_rescale = 1, dynamic_scheduler_max_len = 2147483647>>)
+      schedule(<tile_m = 64, tile_n = 112, stages = 3, dot_type = f16, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 15, l2_head_group = 64, q_stages = 2, lazy_rescale = 1, dynamic_scheduler = 1>>)
       ins(%q, %k, %v : tensor<1x5x300x64xf16>, tensor<1x5x300x64xf16>, tensor<1x5x300x64xf16>)
       outs(%init : tensor<1x5x300x64xf16>) -> tensor<1x5x300x64xf16>
   return %o : tensor<1x5x300x64xf16>
@@ -46,7 +46,7 @@ func.func @few(%q: tensor<1x5x300x64xf16>, %k: tensor<1x5x300x64xf16>, %v: tenso
 func.func @list(%q: tensor<1x13x130x16xf16>, %k: tensor<1x13x130x16xf16>, %v: tensor<1x13x130x16xf16>, %attn_mask: tensor<1x1x130x130xi1>) -> tensor<1x13x130x16xf16> {
   %init = tensor.empty() : tensor<1x13x130x16xf16>
   %o = flashattn.attention mask(#flashattn.causal)
-      schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 4, l2_head_group = 8, q_stages = 2, dynamic_scheduler_max_len = 2147483647>>)
+      schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 4, l2_head_group = 8, q_stages = 2, dynamic_scheduler = 1>>)
       ins(%q, %k, %v : tensor<1x13x130x16xf16>, tensor<1x13x130x16xf16>, tensor<1x13x130x16xf16>)
       attn_mask(%attn_mask : tensor<1x1x130x130xi1>)
       outs(%init : tensor<1x13x130x16xf16>) -> tensor<1x13x130x16xf16>
@@ -57,7 +57,7 @@ func.func @list(%q: tensor<1x13x130x16xf16>, %k: tensor<1x13x130x16xf16>, %v: te
 func.func @reload(%q: tensor<1x13x200x64xf16>, %k: tensor<1x13x200x64xf16>, %v: tensor<1x13x200x64xf16>) -> tensor<1x13x200x64xf16> {
   %init = tensor.empty() : tensor<1x13x200x64xf16>
   %o = flashattn.attention mask(#flashattn.causal)
-      schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 4, dynamic_scheduler_max_len = 2147483647, q_register_columns = 32>>)
+      schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 4, dynamic_scheduler = 1, q_register_columns = 32>>)
       ins(%q, %k, %v : tensor<1x13x200x64xf16>, tensor<1x13x200x64xf16>, tensor<1x13x200x64xf16>)
       outs(%init : tensor<1x13x200x64xf16>) -> tensor<1x13x200x64xf16>
   return %o : tensor<1x13x200x64xf16>
@@ -67,7 +67,7 @@ func.func @reload(%q: tensor<1x13x200x64xf16>, %k: tensor<1x13x200x64xf16>, %v: 
 func.func @reload_lengths(%q: tensor<13x1x200x64xf16>, %k: tensor<13x1x200x64xf16>, %v: tensor<13x1x200x64xf16>, %lengths: tensor<13xi32>) -> tensor<13x1x200x64xf16> {
   %init = tensor.empty() : tensor<13x1x200x64xf16>
   %o = flashattn.attention 
-      schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 4, dynamic_scheduler_max_len = 2147483647, q_register_columns = 32>>)
+      schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 4, dynamic_scheduler = 1, q_register_columns = 32>>)
       ins(%q, %k, %v : tensor<13x1x200x64xf16>, tensor<13x1x200x64xf16>, tensor<13x1x200x64xf16>)
       kv_len(%lengths : tensor<13xi32>)
       outs(%init : tensor<13x1x200x64xf16>) -> tensor<13x1x200x64xf16>
@@ -78,7 +78,7 @@ func.func @reload_lengths(%q: tensor<13x1x200x64xf16>, %k: tensor<13x1x200x64xf1
 func.func @reload_intervals(%q: tensor<1x13x200x64xf16>, %k: tensor<1x13x200x64xf16>, %v: tensor<1x13x200x64xf16>) -> tensor<1x13x200x64xf16> {
   %init = tensor.empty() : tensor<1x13x200x64xf16>
   %o = flashattn.attention mask(#flashattn.any_of<[#flashattn.window<left = 40, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)
-      schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 4, dynamic_scheduler_max_len = 2147483647, q_register_columns = 32>>)
+      schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 4, dynamic_scheduler = 1, q_register_columns = 32>>)
       ins(%q, %k, %v : tensor<1x13x200x64xf16>, tensor<1x13x200x64xf16>, tensor<1x13x200x64xf16>)
       outs(%init : tensor<1x13x200x64xf16>) -> tensor<1x13x200x64xf16>
   return %o : tensor<1x13x200x64xf16>
@@ -88,7 +88,7 @@ func.func @reload_intervals(%q: tensor<1x13x200x64xf16>, %k: tensor<1x13x200x64x
 func.func @reload_nothing(%q: tensor<1x13x200x64xf16>, %k: tensor<1x13x?x64xf16>, %v: tensor<1x13x?x64xf16>) -> tensor<1x13x200x64xf16> {
   %init = tensor.empty() : tensor<1x13x200x64xf16>
   %o = flashattn.attention 
-      schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 4, dynamic_scheduler_max_len = 2147483647, q_register_columns = 32>>)
+      schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 4, l2_head_group = 4, dynamic_scheduler = 1, q_register_columns = 32>>)
       ins(%q, %k, %v : tensor<1x13x200x64xf16>, tensor<1x13x?x64xf16>, tensor<1x13x?x64xf16>)
       outs(%init : tensor<1x13x200x64xf16>) -> tensor<1x13x200x64xf16>
   return %o : tensor<1x13x200x64xf16>

@@ -30,7 +30,7 @@ func.func @some(%q: tensor<1x6x150x80xf16>, %k: tensor<1x3x200x80xf16>, %v: tens
 func.func @all(%q: tensor<2x4x200x64xbf16>, %k: tensor<2x1x300x64xbf16>, %v: tensor<2x1x300x64xbf16>) -> tensor<2x4x200x64xbf16> {
   %init = tensor.empty() : tensor<2x4x200x64xbf16>
   %o = flashattn.attention mask(#flashattn.window<left = 100, right = 0>)
-      schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = bf16, pack = 4, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 0, q_stages = 2, dynamic_scheduler_max_len = 1000, q_register_columns = 256>>)
+      schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = bf16, pack = 4, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 8, l2_head_group = 0, q_stages = 2, dynamic_scheduler = 1, q_register_columns = 256>>)
       ins(%q, %k, %v : tensor<2x4x200x64xbf16>, tensor<2x1x300x64xbf16>, tensor<2x1x300x64xbf16>)
       outs(%init : tensor<2x4x200x64xbf16>) -> tensor<2x4x200x64xbf16>
   return %o : tensor<2x4x200x64xbf16>

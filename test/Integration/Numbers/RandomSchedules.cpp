@@ -43,7 +43,7 @@ const DrawnField hopperFields[] = {
     {"blocks_per_sm", {"1", "2", "3", "4"}},
     {"q_stages", {"1", "2"}},
     {"lazy_rescale", {"0", "1"}, DrawnField::Forward},
-    {"dynamic_scheduler_max_len", {"0", "100", "2147483647"}},
+    {"dynamic_scheduler", {"0", "1"}},
     {"dq_reduce_stages", {"0", "1", "2"}, DrawnField::Backward},
     {"compact_kv", {"0", "1"}},
     {"prefetch_kib_per_sm", {"0", "1", "72", "65535"}},

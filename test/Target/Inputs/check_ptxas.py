@@ -120,7 +120,7 @@ def row_classes(chip):
         for row in table("Hopper", "FORWARD"):
             shape, width, most = row[0], row[1], int(row[2])
             names = ("tile_n", "stages", "stages_bf16", "consumers", "registers", "producer_registers", "l2_head_group",
-                     "blocks_per_sm", "q_stages", "q_register_columns", "dynamic_scheduler_max_len", "pack", "compact_kv")
+                     "blocks_per_sm", "q_stages", "q_register_columns", "dynamic_scheduler", "pack", "compact_kv")
             yield (row, lambda case, shape=shape, width=width, most=most:
                    case.mask in SHAPES and SHAPES[case.mask][0] == shape and case.dim <= most
                    and (width == "kAnyWidth" or SHAPES[case.mask][1] <= int(width)),
@@ -151,7 +151,7 @@ def row_classes(chip):
 
 def row_of(case, text, classes):
     """The number of the row that a case's schedule is of; None for none."""
-    left_out = {"dq_tile_m": "none", "dynamic_scheduler_max_len": "0", "compact_kv": "0", "min_split_tiles": "2",
+    left_out = {"dq_tile_m": "none", "dynamic_scheduler": "0", "compact_kv": "0", "min_split_tiles": "2",
                 "small_blocks_per_sm": "0", "q_register_columns": "0"}
     fields = dict(re.findall(r"(\w+) = (\w+)", text))
     # Where sums of rows are products, which take registers, tiles are no wider than this.
@@ -456,7 +456,7 @@ def check(ptxas, chip, nvdisasm, case):
     if case.op == "gradients":
         few = FEW_BYTES.get(chip, FEW_BYTES_ELSEWHERE)
         few = max(few, {**LOADED, **SEQUENCE_BYTES}.get(case.mask, 0) if chip == "sm_90a" else 0)
-    elif "dynamic_scheduler_max_len" in schedule.group(1):
+    elif "dynamic_scheduler" in schedule.group(1):
         few = CLAIMED.get(case.mask, 0)
     elif "hopper" not in schedule.group(1):
         few = COPIED.get(case.mask, 0)

@@ -30,7 +30,7 @@ bool HopperFields::operator==(const HopperFields &o) const {
   auto tie = [](const HopperFields &f) {
     return std::tie(f.consumers, f.cooperative, f.along, f.registers, f.producerRegisters,
                     f.rescaleThreshold, f.l2HeadGroup, f.blocksPerSM, f.smallBlocksPerSM, f.qStages,
-                    f.lazyRescale, f.dynamicSchedulerMaxLen, f.dqReduceStages, f.compactKV,
+                    f.lazyRescale, f.dynamicScheduler, f.dqReduceStages, f.compactKV,
                     f.prefetchKiBPerSM, f.qRegisterColumns);
   };
   return tie(*this) == tie(o);
@@ -106,7 +106,7 @@ HopperFields HopperAttr::getFields() const {
   return {getConsumers(),       getCooperative(),       getAlong(),
           getRegisters(),       getProducerRegisters(), getRescaleThreshold(),
           getL2HeadGroup(),     getBlocksPerSM(),       getSmallBlocksPerSM(),
-          getQStages(),         getLazyRescale(),       getDynamicSchedulerMaxLen(),
+          getQStages(),         getLazyRescale(),       getDynamicScheduler(),
           getDqReduceStages(),  getCompactKV(),         getPrefetchKiBPerSM(),
           getQRegisterColumns()};
 }
@@ -131,14 +131,6 @@ bool HopperAttr::hidesPairsAtOnce() const { return true; }
 bool HopperAttr::addsByBulkCopy() const { return true; }
 bool HopperAttr::hasSpaceForWideTiles() const { return true; }
 
-HopperAttr HopperAttr::withoutDynamicScheduler(int64_t l2HeadGroup) const {
-  HopperFields fields = getFields();
-  fields.qStages = 1;
-  fields.dynamicSchedulerMaxLen = 0;
-  fields.l2HeadGroup = std::min(fields.l2HeadGroup, l2HeadGroup);
-  return get(getContext(), fields);
-}
-
 Attribute HopperAttr::parse(AsmParser &parser, Type) {
   return parseMapping<HopperAttr, HopperFields>(parser);
 }
@@ -149,16 +141,14 @@ LogicalResult HopperAttr::verify(function_ref<InFlightDiagnostic()> emitError, i
                                  int64_t cooperative, ProgramAxis along, int64_t registers,
                                  int64_t producerRegisters, int64_t rescaleThreshold,
                                  int64_t l2HeadGroup, int64_t blocksPerSM, int64_t smallBlocksPerSM,
-                                 int64_t qStages, int64_t lazyRescale,
-                                 int64_t dynamicSchedulerMaxLen, int64_t dqReduceStages,
-                                 int64_t compactKV, int64_t prefetchKiBPerSM,
-                                 int64_t qRegisterColumns) {
-  HopperFields fields{consumers,       cooperative,       along,
-                      registers,       producerRegisters, rescaleThreshold,
-                      l2HeadGroup,     blocksPerSM,       smallBlocksPerSM,
-                      qStages,         lazyRescale,       dynamicSchedulerMaxLen,
-                      dqReduceStages,  compactKV,         prefetchKiBPerSM,
-                      qRegisterColumns};
+                                 int64_t qStages, int64_t lazyRescale, int64_t dynamicScheduler,
+                                 int64_t dqReduceStages, int64_t compactKV,
+                                 int64_t prefetchKiBPerSM, int64_t qRegisterColumns) {
+  HopperFields fields{
+      consumers,        cooperative,      along,          registers,        producerRegisters,
+      rescaleThreshold, l2HeadGroup,      blocksPerSM,    smallBlocksPerSM, qStages,
+      lazyRescale,      dynamicScheduler, dqReduceStages, compactKV,        prefetchKiBPerSM,
+      qRegisterColumns};
   FieldVerifier verifier{emitError};
   visitHopperFields(fields, verifier);
   if (failed(verifier.result))

@@ -34,7 +34,7 @@ StringRef mlir::flashattn::getNewFieldName(StringRef old) {
       .Case("blocks", "blocks_per_sm")
       .Case("query_stages", "q_stages")
       .Case("late_rescale", "lazy_rescale")
-      .Case("claims_below", "dynamic_scheduler_max_len")
+      .Cases({"claims_below", "dynamic_scheduler_max_len"}, "dynamic_scheduler")
       .Case("add_stages", "dq_reduce_stages")
       .Case("joins", "compact_kv")
       .Case("in_flight", "prefetch_kib_per_sm")
@@ -197,7 +197,7 @@ ScheduleAttr ScheduleAttr::forWideSteps() const {
   if (compactsKV()) {
     fields.pack = 1;
     HopperFields &hopper = *fields.getHopper();
-    hopper.compactKV = hopper.dynamicSchedulerMaxLen = 0;
+    hopper.compactKV = hopper.dynamicScheduler = 0;
     hopper.qStages = 1;
     // Two accumulators fit if at most two blocks share the registers of all blocks.
     if (int64_t all = hopper.blocksPerSM; all > 2) {

@@ -221,10 +221,9 @@ def FlashAttn_HopperAttr : FlashAttn_Mapping<"Hopper", "hopper", [
     - `lazy_rescale` (0 if omitted): with 1, the probabilities of a tile are first computed against
       the old base, and the decision to rescale is based on these probabilities instead of on the
       scores. If some probability exceeds the threshold, the scores are computed a second time.
-    - `dynamic_scheduler_max_len` (0 if omitted): with at most this many keys (backward pass:
-      queries), the kernel is persistent and uses a dynamic scheduler: blocks fetch groups from an
-      atomic counter in global memory, so that blocks whose groups differ in length finish together.
-      With 0, each block has a fixed share of the groups.
+    - `dynamic_scheduler` (0 if omitted): with 1, the kernel is persistent and uses a dynamic
+      scheduler: blocks fetch groups from an atomic counter in global memory, so that blocks whose
+      groups differ in length finish together. With 0, each block has a fixed share of the groups.
     - `dq_reduce_stages` (0 if omitted): in a backward pass with `accumulate_dq`, the number of
       shared memory buffers through which consumers pass each step's contribution to dQ to the spare
       warps of the producer warpgroup, which add it to global memory. With 0, each consumer warp
@@ -246,14 +245,13 @@ def FlashAttn_HopperAttr : FlashAttn_Mapping<"Hopper", "hopper", [
     `lazy_rescale` requires that only the mask modifies the scores. In partial tiles, the decision
     to rescale is based on the scores.
 
-    `dynamic_scheduler_max_len` with `q_stages` 1: the next group's tiles reuse the buffers of the
+    `dynamic_scheduler` with `q_stages` 1: the next group's tiles reuse the buffers of the
     current group as soon as its steps have read them. This requires that there is no `attn_mask`
     operand and no `compact_kv` and, in the backward pass, that consumers are `cooperative`.
 
-    `dynamic_scheduler_max_len` with few groups: each block runs one group and exits if there are
+    `dynamic_scheduler` with few groups: each block runs one group and exits if there are
     fewer than 4 groups for each block that runs at once (with `q_stages` 1, if all groups run at
-    once). With more than `dynamic_scheduler_max_len` keys, another kernel is launched instead,
-    whose blocks run one group each, with one query-tile buffer and at most 8 heads at once.
+    once).
 
     `dq_reduce_stages`: the first spare warp that reaches a tile of dQ also sets the tile to zero,
     unless dQ must be deterministic or the bias has a gradient.
@@ -278,25 +276,24 @@ def FlashAttn_HopperAttr : FlashAttn_Mapping<"Hopper", "hopper", [
                         "int64_t":$registers, "int64_t":$producerRegisters,
                         "int64_t":$rescaleThreshold, "int64_t":$l2HeadGroup,
                         "int64_t":$blocksPerSM, "int64_t":$smallBlocksPerSM, "int64_t":$qStages,
-                        "int64_t":$lazyRescale, "int64_t":$dynamicSchedulerMaxLen,
+                        "int64_t":$lazyRescale, "int64_t":$dynamicScheduler,
                         "int64_t":$dqReduceStages, "int64_t":$compactKV,
                         "int64_t":$prefetchKiBPerSM, "int64_t":$qRegisterColumns);
   let builders = [AttrBuilder<(ins "const ::mlir::flashattn::HopperFields &":$fields), [{
     return $_get($_ctxt, fields.consumers, fields.cooperative, fields.along, fields.registers,
                  fields.producerRegisters, fields.rescaleThreshold, fields.l2HeadGroup,
                  fields.blocksPerSM, fields.smallBlocksPerSM, fields.qStages, fields.lazyRescale,
-                 fields.dynamicSchedulerMaxLen, fields.dqReduceStages,
+                 fields.dynamicScheduler, fields.dqReduceStages,
                  fields.compactKV, fields.prefetchKiBPerSM, fields.qRegisterColumns);
   }]>];
   let extraClassDeclaration = [{
     ::mlir::flashattn::HopperFields getFields() const;
     /// Returns the attribute for a kernel whose blocks run one group each, with at most `section`
     /// heads at once (`l2_head_group`).
-    HopperAttr withoutDynamicScheduler(int64_t section) const;
     bool isCooperative() const { return getCooperative() != 0; }
     /// Whether blocks are persistent but only have buffers for the tiles of one group, so that the
     /// next group's tiles reuse the buffers.
-    bool reusesResidentBuffers() const { return getDynamicSchedulerMaxLen() > 0 && getQStages() == 1; }
+    bool reusesResidentBuffers() const { return getDynamicScheduler() > 0 && getQStages() == 1; }
   }];
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;

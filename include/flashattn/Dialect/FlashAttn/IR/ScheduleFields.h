@@ -23,9 +23,6 @@ class MappingAttrInterface;
 /// Maximum number of splits of the keys (split-KV).
 constexpr int64_t kMaxSplits = 256;
 
-/// Maximum number of keys.
-constexpr int64_t kMostKeys = std::numeric_limits<int32_t>::max();
-
 /// The fields of `#flashattn.cpu`: none.
 struct CPUFields {
   bool operator==(const CPUFields &) const { return true; }
@@ -45,7 +42,7 @@ struct HopperFields {
   ProgramAxis along = ProgramAxis::QueryTile;
   int64_t registers = 0, producerRegisters = 0, rescaleThreshold = 0, l2HeadGroup = 1,
           blocksPerSM = 1, smallBlocksPerSM = 0, qStages = 1;
-  int64_t lazyRescale = 0, dynamicSchedulerMaxLen = 0, dqReduceStages = 0, compactKV = 0,
+  int64_t lazyRescale = 0, dynamicScheduler = 0, dqReduceStages = 0, compactKV = 0,
           prefetchKiBPerSM = 0, qRegisterColumns = 0;
 
   bool operator==(const HopperFields &) const;
@@ -106,8 +103,7 @@ void visitHopperFields(Fields &fields, Visitor &&visit) {
   visit(FieldInfo{"small_blocks_per_sm", 0, 8, leftOut.smallBlocksPerSM}, fields.smallBlocksPerSM);
   visit(FieldInfo{"q_stages", 1, 2, leftOut.qStages}, fields.qStages);
   visit(FieldInfo{"lazy_rescale", 0, 1, leftOut.lazyRescale}, fields.lazyRescale);
-  visit(FieldInfo{"dynamic_scheduler_max_len", 0, kMostKeys, leftOut.dynamicSchedulerMaxLen},
-        fields.dynamicSchedulerMaxLen);
+  visit(FieldInfo{"dynamic_scheduler", 0, 1, leftOut.dynamicScheduler}, fields.dynamicScheduler);
   visit(FieldInfo{"dq_reduce_stages", 0, 2, leftOut.dqReduceStages}, fields.dqReduceStages);
   visit(FieldInfo{"compact_kv", 0, 1, leftOut.compactKV}, fields.compactKV);
   visit(FieldInfo{"prefetch_kib_per_sm", 0, kMost, leftOut.prefetchKiBPerSM},
