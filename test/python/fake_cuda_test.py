@@ -66,6 +66,16 @@ class FakeCUDATest(unittest.TestCase):
     def rows(self):
         return [problem.rows for problem, _ in _cache.cache.kernels]
 
+    def call_anew(self, arrays):
+        """The rows and the kernel of a call without a plan. Kernels of earlier calls are there."""
+        _cache.cache.plans.clear()
+        _cache.cache.recent = []
+        before = _cache.clock()
+        flashattn.attention(arrays["q"], arrays["k"], arrays["v"], out=arrays["o"])
+        used = [(problem.rows, kernel) for (problem, _), kernel in _cache.cache.kernels.items() if kernel._used > before]
+        self.assertEqual(len(used), 1)
+        return used[0]
+
     def test_dropped_kernels_are_unloaded(self):
         """Where no launch was captured: a graph holds what it was captured with."""
         driver = ctypes.CDLL(os.environ["FLASHATTN_CUDA_DRIVER"])
@@ -124,7 +134,6 @@ class FakeCUDATest(unittest.TestCase):
             self.assertEqual(loads(), before + loaded)
 
     def test_rows_by_address_and_strides(self):
-        out = Array(at=OUT)
         for first, rows in (
             (Array(), "dense"),
             (Array(at=0x10010), "dense"),
@@ -132,9 +141,8 @@ class FakeCUDATest(unittest.TestCase):
             (Array(strides=(4096, 2048, 256, 2)), "aligned"),
             (Array(strides=(4096, 2048, 130, 2)), "strided"),
         ):
-            _cache.cache.clear()
-            flashattn.attention(first, Array(), Array(), out=out)
-            self.assertEqual(self.rows(), [rows])
+            arrays = {"q": first, "k": Array(), "v": Array(), "o": Array(at=OUT)}
+            self.assertEqual(self.call_anew(arrays)[0], rows)
 
     def test_hopper_takes_rows_at_16_bytes(self):
         """Tensor copies where the address and every stride of all operands allow them, otherwise
@@ -152,14 +160,12 @@ class FakeCUDATest(unittest.TestCase):
                 cases.append(("aligned", name, 0x10000, (2048, 0, 128, 2), True))
                 cases.append(("aligned", name, 0x10000, (2048, 0, 0, 2), True))
         for rows, name, at, strides, has_roles in cases:
-            _cache.cache.clear()
             arrays = {n: Array() for n in "qkvo"}
             arrays["o"] = Array(at=OUT)
             arrays[name] = Array(at=at + OUT * (name == "o"), strides=strides)
-            flashattn.attention(arrays["q"], arrays["k"], arrays["v"], out=arrays["o"])
-            ((_, kernel),) = [(p, k) for (p, _), k in _cache.cache.kernels.items()]
+            used, kernel = self.call_anew(arrays)
             what = f"{name} at {at:#x} with strides {strides}"
-            self.assertEqual(self.rows(), [rows], what)
+            self.assertEqual(used, rows, what)
             self.assertEqual("hopper" in kernel.schedule, has_roles, what)
 
     def test_interface_streams(self):
