@@ -34,43 +34,45 @@ public:
   }
   /// Sets each time to the later of both clocks.
   void join(const Clock &other) {
-    if (!other.data || data == other.data)
+    if (!other.data || data == other.data || joined == other.data)
       return;
+    joined = other.data;
     if (!data) {
       data = other.data;
       return;
     }
-    if (covers(other))
+    size_t agents = data->times.size();
+    const uint32_t *mine = data->times.data(), *others = other.data->times.data();
+    bool isCovered = true, isCovering = true;
+    for (size_t i = 0; i < agents; ++i) {
+      isCovered &= mine[i] <= others[i];
+      isCovering &= mine[i] >= others[i];
+    }
+    if (isCovering)
       return;
-    if (other.covers(*this)) {
+    if (isCovered) {
       data = other.data;
       return;
     }
-    own(data->times.size());
-    for (size_t i = 0; i < data->times.size(); ++i)
-      data->times[i] = std::max(data->times[i], other.data->times[i]);
+    own(agents);
+    uint32_t *times = data->times.data();
+    for (size_t i = 0; i < agents; ++i)
+      times[i] = std::max(times[i], others[i]);
   }
   /// Sets each time to the earlier of both clocks.
   void merge(const Clock &other) {
     if (data == other.data)
       return;
+    joined = nullptr;
     if (!data || !other.data) {
       data = nullptr;
       return;
     }
     own(data->times.size());
-    for (size_t i = 0; i < data->times.size(); ++i)
-      data->times[i] = std::min(data->times[i], other.data->times[i]);
-  }
-  bool covers(const Clock &other) const {
-    if (!other.data || data == other.data)
-      return true;
-    if (!data)
-      return false;
-    bool all = true;
-    for (size_t i = 0; i < data->times.size(); ++i)
-      all &= data->times[i] >= other.data->times[i];
-    return all;
+    uint32_t *times = data->times.data();
+    const uint32_t *others = other.data->times.data();
+    for (size_t i = 0, agents = data->times.size(); i < agents; ++i)
+      times[i] = std::min(times[i], others[i]);
   }
 
 private:
@@ -90,6 +92,9 @@ private:
   }
 
   llvm::IntrusiveRefCntPtr<Data> data;
+  /// The last clock that was joined, of which this one has every time: the threads that arrive at a
+  /// barrier mostly have the same.
+  llvm::IntrusiveRefCntPtr<Data> joined;
 };
 
 /// The knowledge of both proxies of shared memory: `seen`, and `fenced`, the part of it that the

@@ -16,14 +16,21 @@
 using namespace mlir::flashattn::model;
 
 // The builtins save only the registers that the compiler knows to be in use. The functions of the
-// library save all registers and look for handlers of the thread; the sanitizer supports only
-// these.
-#if defined(__x86_64__) && !defined(FLASHATTN_FIBER_SANITIZER)
+// library save all registers and look for handlers of the thread.
+#if defined(__x86_64__)
 #define FLASHATTN_SAVE(place) __builtin_setjmp(reinterpret_cast<void **>(place))
 #define FLASHATTN_GO_ON(place) __builtin_longjmp(reinterpret_cast<void **>(place), 1)
 #else
 #define FLASHATTN_SAVE(place) _setjmp(place)
 #define FLASHATTN_GO_ON(place) _longjmp(place, 1)
+#endif
+
+// A function of the sanitizer makes a system call before each jump, unless its caller is left
+// alone.
+#ifdef FLASHATTN_FIBER_SANITIZER
+#define FLASHATTN_SWITCHES __attribute__((no_sanitize("address")))
+#else
+#define FLASHATTN_SWITCHES
 #endif
 
 /// The fiber of a new context, and the stack of the caller of resume.
@@ -46,12 +53,20 @@ static size_t getOffset() {
   return next++ % kPlaces * kPlaceBytes;
 }
 
-Fiber::~Fiber() {
+Fiber::~Fiber() { dropStack(); }
+
+void Fiber::dropStack() {
   if (stack)
     munmap(stack - getPageBytes(), kStackBytes + getPageBytes());
+  stack = nullptr;
 }
 
 bool Fiber::start(void (*newBody)(void *), void *newArgument) {
+#ifdef FLASHATTN_FIBER_SANITIZER
+  // The sanitizer forgets the frames of a discarded body with their stack.
+  if (!isNew && !isOver)
+    dropStack();
+#endif
   body = newBody;
   argument = newArgument;
   isNew = true;
@@ -78,7 +93,7 @@ void Fiber::begin() {
   suspend();
 }
 
-void Fiber::resume() {
+FLASHATTN_SWITCHES void Fiber::resume() {
 #ifdef FLASHATTN_FIBER_SANITIZER
   void *fake = nullptr;
   __sanitizer_start_switch_fiber(&fake, stack, kStackBytes);
@@ -101,7 +116,7 @@ void Fiber::resume() {
 #endif
 }
 
-void Fiber::suspend() {
+FLASHATTN_SWITCHES void Fiber::suspend() {
 #ifdef FLASHATTN_FIBER_SANITIZER
   // With null, the sanitizer frees its own data about the stack.
   void *fake = nullptr;

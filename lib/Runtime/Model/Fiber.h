@@ -32,6 +32,7 @@ public:
 private:
   static void enter();
   void begin();
+  void dropStack();
 
   void (*body)(void *) = nullptr;
   void *argument = nullptr;

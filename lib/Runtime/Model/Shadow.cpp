@@ -9,9 +9,11 @@ void Shadow::reset(uint32_t bytes, const Agents &newAgents) {
   agents = newAgents;
   size_t granules = (bytes + kGranule - 1) / kGranule;
   writeTimes.assign(granules, 0);
-  writeAgents.assign(granules, 0);
-  writePlaces.assign(granules, 0);
-  reads.clear();
+  writeAgents.resize(granules);
+  writePlaces.resize(granules);
+  // The memory of earlier blocks is used again.
+  for (unsigned slot : active)
+    reads[slot].isEmpty = true;
   reads.resize(agents.slots());
   active.clear();
   sameWrites.clear();
@@ -98,8 +100,9 @@ std::optional<Conflict> Shadow::read(uint32_t offset, uint32_t bytes, const View
     return found;
   unsigned slot = agents.slotOf(viewer.agent);
   Reads &mine = reads[slot];
-  if (mine.times.empty()) {
-    mine.times.resize(writeTimes.size());
+  if (mine.isEmpty) {
+    mine.isEmpty = false;
+    mine.times.assign(writeTimes.size(), 0);
     mine.places.resize(writeTimes.size());
     active.push_back(slot);
   }

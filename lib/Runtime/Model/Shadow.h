@@ -87,6 +87,7 @@ private:
   struct Reads {
     std::vector<uint32_t> times; ///< 32 * time + lane
     std::vector<uint16_t> places;
+    bool isEmpty = true; ///< until the slot reads
   };
   bool isOrdered(unsigned agent, uint32_t time, bool isWrite, const Viewer &viewer) const;
   std::optional<Conflict> checkWrite(uint32_t granule, const Viewer &viewer, bool reads) const;
@@ -97,7 +98,7 @@ private:
   Agents agents;
   std::vector<uint32_t> writeTimes;
   std::vector<uint16_t> writeAgents, writePlaces;
-  std::vector<Reads> reads;     ///< of each slot; empty until it reads
+  std::vector<Reads> reads;     ///< of each slot
   std::vector<unsigned> active; ///< slots that have read
   /// Further writers of the same bytes, after the first one.
   llvm::DenseMap<uint32_t, llvm::SmallVector<std::pair<unsigned, uint32_t>, 2>> sameWrites;
