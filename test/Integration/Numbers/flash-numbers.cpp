@@ -21,6 +21,7 @@
 #include "flashattn/Runtime/Executable.h"
 #include "flashattn/Runtime/Model.h"
 #include "mlir/Parser/Parser.h"
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/InitLLVM.h"
@@ -61,6 +62,10 @@ static cl::opt<std::string>
     filterFlag("filter",
                cl::desc("only modules whose name this regular expression matches somewhere"),
                cl::init("."), cl::cat(category));
+static cl::opt<unsigned> everyFlag("every", cl::desc("of the modules, every Nth one alone"),
+                                   cl::init(1), cl::cat(category));
+static cl::opt<bool> othersFlag("others", cl::desc("all modules but those that --every has alone"),
+                                cl::cat(category));
 static cl::opt<unsigned>
     featuresFlag("features", cl::desc("instead of the grid, this many modules of random features"),
                  cl::init(0), cl::cat(category));
@@ -474,6 +479,10 @@ static Expected<std::vector<Case>> choosePoints(const Device &device,
             modules.push_back(module);
     cases = chooseCases(modules);
   }
+  llvm::DenseMap<unsigned, bool> isLeftOut;
+  for (const Case &c : cases)
+    isLeftOut.insert({c.module, (isLeftOut.size() % everyFlag == 0) == othersFlag});
+  llvm::erase_if(cases, [&](const Case &c) { return isLeftOut.lookup(c.module); });
   if (cases.empty())
     return llvm::createStringError("no point of the grid matches --filter=" + filterFlag);
   return cases;
@@ -495,6 +504,9 @@ static Expected<bool> runGrid() {
   if (pagedFlag && (largeFlag || backwardFlag))
     return llvm::createStringError(llvm::Twine("expected no --") +
                                    (largeFlag ? "large" : "backward") + " with --paged");
+  if (everyFlag < (othersFlag ? 2 : 1))
+    return llvm::createStringError(
+        "expected --every of at least 1, and of at least 2 with --others");
   if (!(workFlag > 0))
     return llvm::createStringError(llvm::Twine("expected --work above 0 but got ") +
                                    llvm::formatv("{0}", double(workFlag)).str());
