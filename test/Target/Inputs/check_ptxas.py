@@ -306,9 +306,14 @@ def check_report(report, few=0):
     return problems + re.findall(r"C75\d\d.*", report)
 
 
+def check_instructions(ptx):
+    """What the PTX of specialised warpgroups lacks."""
+    return [f"no {name}" for name in WARPGROUP_INSTRUCTIONS if name not in ptx]
+
+
 def check_warpgroups(ptx, registers):
     """What is wrong with the PTX of specialised warpgroups, compiled to so many registers."""
-    problems = [f"no {name}" for name in WARPGROUP_INSTRUCTIONS if name not in ptx]
+    problems = check_instructions(ptx)
     threads = int(re.search(r"\.maxntid (\d+)", ptx).group(1))
     # With the number of blocks a kernel takes all registers that those may have: without it
     # ptxas ignores setmaxnreg.
@@ -385,7 +390,9 @@ def check_pending(sass):
 
 def check_kernel(ptxas, chip, nvdisasm, ptx, overlap, few=0):
     """The registers that a kernel takes, and what is wrong with it. `overlap`, of a kernel with
-    products, says what is wrong with its machine code."""
+    products, says what is wrong with its machine code. Without ptxas, what the PTX says of itself."""
+    if not ptxas:
+        return 0, check_instructions(ptx) if chip == "sm_90a" and overlap else []
     with tempfile.TemporaryDirectory() as folder:
         source, cubin = os.path.join(folder, "kernel.ptx"), os.path.join(folder, "kernel.cubin")
         with open(source, "w") as file:
@@ -497,10 +504,12 @@ def main():
     parser.add_argument("nvdisasm", nargs="?")
     parser.add_argument("--op", choices=("attention", "gradients"), help="one of the two, on sm_90a; both by default")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="only each Nth case; rows may then be chosen for none")
+    parser.add_argument("--no-ptxas", action="store_true", help="see what the compiler alone makes")
     args = parser.parse_args()
+    ptxas = None if args.no_ptxas else args.ptxas
     every = [case for case in cases(args.chip) if args.op in (None, case.op)][::args.every]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = list(pool.map(lambda case: check(args.ptxas, args.chip, args.nvdisasm, case), every))
+        results = list(pool.map(lambda case: check(ptxas, args.chip, args.nvdisasm, case), every))
     chosen = [(case, schedule) for case, (_, _, schedule) in zip(every, results)]
     unmatched = check_rows(args.chip, args.op, chosen) if args.every == 1 else []
     for line in [line for line, _, _ in results] + unmatched:
