@@ -97,11 +97,11 @@ static std::optional<LinearInKey> getLine(AffineExpr expr, const Point &point) {
 static void appendVisible(IntegerSet set, const Point &point,
                           SmallVectorImpl<KeyInterval> &intervals) {
   int64_t begin = 0, end = point.nk;
-  bool isInterval = true;
+  SmallVector<unsigned> others; // constraints that are no line
   for (auto [index, expr] : llvm::enumerate(set.getConstraints())) {
     std::optional<LinearInKey> line = getLine(expr, point);
     if (!line) {
-      isInterval = false;
+      others.push_back(index);
       continue;
     }
     auto [slope, constant] = *line;
@@ -119,16 +119,15 @@ static void appendVisible(IntegerSet set, const Point &point,
   }
   if (begin >= end)
     return;
-  if (isInterval) {
+  if (others.empty()) {
     intervals.push_back({begin, end});
     return;
   }
   for (int64_t k = begin; k < end; ++k) {
-    bool visible = true;
-    for (auto [index, expr] : llvm::enumerate(set.getConstraints())) {
-      int64_t value = evaluate(expr, point, k);
-      visible &= set.isEq(index) ? value == 0 : value >= 0;
-    }
+    bool visible = llvm::all_of(others, [&](unsigned index) {
+      int64_t value = evaluate(set.getConstraint(index), point, k);
+      return set.isEq(index) ? value == 0 : value >= 0;
+    });
     if (!visible)
       continue;
     if (!intervals.empty() && intervals.back().end == k)
