@@ -30,7 +30,7 @@ HopperFields mlir::flashattn::completeHopper(int64_t consumers, int64_t blocks, 
   hopper.producerRegisters =
       producerRegisters.value_or(consumers < 3 && hopper.blocksPerSM == 1 ? 24 : 32);
   hopper.registers =
-      std::clamp<int64_t>((available - hopper.producerRegisters) / consumers / 8 * 8, 24, 240);
+      std::clamp<int64_t>((available - hopper.producerRegisters) / consumers / 8 * 8, 24, 248);
   hopper.rescaleThreshold = getDefaultRescale(element);
   return hopper;
 }

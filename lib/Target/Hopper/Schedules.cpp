@@ -85,8 +85,8 @@ static std::optional<ScheduleFields> getListed(AttentionOp op) {
   HopperFields hopper;
   hopper.rescaleThreshold = getDefaultRescale(op.getElementType());
   hopper.consumers = 2;
-  hopper.registers = 240;
-  hopper.producerRegisters = 24;
+  hopper.registers = 232;
+  hopper.producerRegisters = 40;
   // Lists differ in length.
   hopper.qStages = 2;
   hopper.dynamicScheduler = 1;

@@ -57,6 +57,10 @@ LENGTHS = {"sinks kv_len": MASKS["sinks"]}
 # Packed sequences, of which a thread of a block finds its own.
 SEQUENCES = {f"sequences {mask}": clause for mask, clause in MASKS.items()}
 
+# Masks that read a tensor with an element for each key, for which a kernel of its own lists tiles.
+ENDS = {"ends": "mask(affine_set<(p, k)[nq, nk, end] : (p - k >= 0, end - p - 1 >= 0)>)"}
+ENDS_TYPE = "memref<?x1x?xi32>"
+
 # Values of 128 columns beside more of keys.
 VALUES = {"narrow values": MASKS["none"], "narrow values causal": MASKS["causal"]}
 
@@ -108,7 +112,7 @@ TABLES = pathlib.Path(__file__).resolve().parents[3] / "lib" / "Target"
 
 def table(machine, kind):
     """The rows of `kind` in a machine's table, as lists of words."""
-    text = (TABLES / machine / "Schedules.def").read_text().replace("kMostKeys", str(2**31 - 1))
+    text = (TABLES / machine / "Schedules.def").read_text()
     found = re.findall(rf"^{kind}\((.*)\)$", text, re.MULTILINE)
     return [[word.strip() for word in row.split(",")] for row in found]
 
@@ -126,8 +130,7 @@ def row_classes(chip):
                    and (width == "kAnyWidth" or SHAPES[case.mask][1] <= int(width)),
                    dict(zip(names, row[3:])))
         for row in table("Hopper", "DECODE"):
-            names = ("tile_n", "stages", "registers", "producer_registers", "blocks_per_sm", "min_split_tiles",
-                     "small_blocks_per_sm")
+            names = ("tile_n", "stages", "blocks_per_sm", "small_blocks_per_sm")
             yield (row, lambda case, most=int(row[0]): case.mask in FEW and case.dim <= most,
                    dict(zip(names, row[1:])))
         return
@@ -151,16 +154,12 @@ def row_classes(chip):
 
 def row_of(case, text, classes):
     """The number of the row that a case's schedule is of; None for none."""
-    left_out = {"dq_tile_m": "none", "dynamic_scheduler": "0", "compact_kv": "0", "min_split_tiles": "2",
-                "small_blocks_per_sm": "0", "q_register_columns": "0"}
+    left_out = {"dq_tile_m": "none", "dynamic_scheduler": "0", "compact_kv": "0", "small_blocks_per_sm": "0",
+                "q_register_columns": "0"}
     fields = dict(re.findall(r"(\w+) = (\w+)", text))
-    # Where sums of rows are products, which take registers, tiles are no wider than this.
-    widest = "96" if case.element == "bf16" and fields.get("lazy_rescale") == "1" else None
     for number, (_, includes, row) in enumerate(classes):
         if not includes(case):
             continue
-        if widest and int(row["tile_n"]) > int(widest):
-            row = {**row, "tile_n": widest}
         if "stages_bf16" in row:
             row = {**row, "stages": row["stages_bf16" if case.element == "bf16" else "stages"]}
             del row["stages_bf16"]
@@ -174,7 +173,8 @@ def row_of(case, text, classes):
 STARTS = {"cu_seqlens_q": "memref<?xi32>", "cu_seqlens_k": "memref<?xi32>"}
 
 
-def module(element, dim, clauses, queries="?", attn_mask=False, lengths=False, group=0, values=0, sequences=False):
+def module(element, dim, clauses, queries="?", attn_mask=False, lengths=False, group=0, values=0, sequences=False,
+           ends=False):
     parameter = ", %lengths: memref<?xi32>" if lengths else ""
     clause = "kv_len(%lengths : memref<?xi32>)" if lengths else ""
     if sequences:
@@ -183,6 +183,8 @@ def module(element, dim, clauses, queries="?", attn_mask=False, lengths=False, g
     if attn_mask:
         parameter = f", %attn_mask: {ATTN_MASK} {{flashattn.aligned_rows}}"
         clause = f"attn_mask(%attn_mask : {ATTN_MASK})"
+    if ends:
+        parameter, clause = f", %ends: {ENDS_TYPE}", f"per_key(%ends : {ENDS_TYPE})"
     heads, kv_heads = (2 * group, 2) if group else ("?", "?")
     k, q = f"memref<?x{kv_heads}x?x{dim}x{element}>", f"memref<?x{heads}x{queries}x{dim}x{element}>"
     values = values or dim
@@ -248,7 +250,7 @@ def cases(chip):
                                 Case("bf16", 128, "sinks", 8), Case("bf16", 256, "sinks", 4), Case("f16", 256, "window", 2),
                                 Case("bf16", 128, "wide window", 8), Case("f16", 128, "wide window", 4)] + [
                                     Case(element, dim, mask) for element in ("f16", "bf16") for dim in (64, 128)
-                                    for mask in SEQUENCES] + [
+                                    for mask in [*SEQUENCES, *ENDS]] + [
                                     Case("bf16", dim, "sinks kv_len", group) for dim, group in ((64, 8), (64, 4), (128, 4))] + [
                                         Case(element, 192, mask) for element in ("f16", "bf16") for mask in VALUES]
     # All masks share the loops' code; one head dimension sees every one of them.
@@ -435,12 +437,12 @@ def check(ptxas, chip, nvdisasm, case):
         operands = {name: kind.replace("ELEMENT", case.element) for name, kind in operands.items()}
         text = gradients(case.element, case.dim, clauses, case.group, operands, count)
     else:
-        masks = {**MASKS, **WINDOWS, **DIVIDED, **PACKS, **FEW, **ATTN_MASKS, **LENGTHS, **VALUES, **SEQUENCES}
+        masks = {**MASKS, **WINDOWS, **DIVIDED, **PACKS, **FEW, **ATTN_MASKS, **LENGTHS, **VALUES, **SEQUENCES, **ENDS}
         clauses = masks[case.mask].replace("ELEMENT", case.element)
         queries = case.mask.split()[0] if case.mask in FEW else "?"
         text = module(case.element, case.dim, clauses, queries, case.mask in ATTN_MASKS,
                       case.mask in LENGTHS, case.group,
-                      128 if case.mask in VALUES else 0, case.mask in SEQUENCES)
+                      128 if case.mask in VALUES else 0, case.mask in SEQUENCES, case.mask in ENDS)
     name = f"{case.element} D={case.dim} {case.mask}" + (f" x{case.group}" if case.group else "")
     if case.op != "attention":
         name = f"{case.op} {name}"
@@ -479,8 +481,9 @@ def check(ptxas, chip, nvdisasm, case):
 
 
 def check_rows(chip, op, chosen):
-    """Lines for rows of `op` that no case has, and for schedules of no row. Pinned ones are of none,
-    an attn_mask may fall to a row for other masks, and gradients have no rows with warp specialization."""
+    """Lines for rows of `op` that no case has, and for schedules of no row. Pinned ones and those for
+    tensors by key are of none, an attn_mask may fall to a row for other masks, and gradients have no
+    rows with warp specialization."""
     if chip == "sm_90a":
         if op == "gradients":
             return []
@@ -491,7 +494,7 @@ def check_rows(chip, op, chosen):
         number = row_of(case, schedule, classes)
         if number is not None:
             found.add(number)
-        elif case.mask not in PACKS and case.mask not in ATTN_MASKS and case.mask not in SEQUENCES:
+        elif case.mask not in {**PACKS, **ATTN_MASKS, **SEQUENCES, **ENDS}:
             lines.append(f"{case}: FAIL the schedule is of no row: {schedule}")
     return lines + [f"row {', '.join(row)}: FAIL chosen for no case"
                     for number, (row, _, _) in enumerate(classes) if number not in found]
