@@ -206,8 +206,8 @@ def check_speed():
     find_sentences(
         readme,
         f"forward passes run at {forward[0]} times the fastest peer's speed, and backward passes at "
-        f"{backward[0]} times. With sink tokens, they are {forward[1]} times and {backward[1]} times. "
-        f"Decoding runs at {decoding:.2f} times.",
+        f"{backward[0]} times. With sink tokens, forward passes run at {forward[1]} times that speed, and backward "
+        f"passes at {backward[1]} times. Decoding runs at {decoding:.2f} times.",
         f"forward passes run at {forward[2]} times its speed, and backward passes at {backward[2]} times.",
     )
     find_other_figures(readme, records)
