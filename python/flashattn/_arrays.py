@@ -133,13 +133,16 @@ def between(starts: Any, n: int, with_ends: bool) -> Tuple[Any, Any]:
     index = count(n, starts)
     if len(starts.shape) > 1:
         index = 0 * starts[:, :1] + index
-    numbers, border = _search(starts, index, right=True), 0 * starts[..., :1]
-    first = _take(_concat(border, starts), numbers)
-    first = where(first < 0, 0 * first, first)
+    if _tensors.is_torch(starts):  # 64 bits, as indices need
+        numbers = sys.modules["torch"].searchsorted(starts, index, right=True)
+    else:
+        numbers = _search(starts, index, right=True)
+    # There are fewer starts than positions: what can be done to starts takes less time on a GPU.
+    border = 0 * starts[..., :1]
+    first = _take(_concat(border, where(starts < 0, 0 * starts, starts)), numbers)
     if not with_ends:
         return first, None
-    end = _take(_concat(starts, border + n), numbers)
-    return first, where(end > n, 0 * end + n, end)
+    return first, _take(_concat(where(starts > n, 0 * starts + n, starts), border + n), numbers)
 
 
 def subtree_ends(parents: Any) -> Any:
