@@ -24,9 +24,11 @@ struct Difference {
   /// arithmetic counts as at least `leastNaive`. Distances are in units of `unit`.
   void add(double value, double reference, double naive, double unit = 1, double leastNaive = 0) {
     ++elements;
-    // Infinities and NaN must be matched exactly; they have no distance.
+    // Infinities and NaN must be matched exactly; they have no distance. A value may also exceed
+    // the range of its type, as that of plain arithmetic does.
     if (!std::isfinite(reference) || !std::isfinite(value)) {
-      bool same = std::isnan(reference) ? std::isnan(value) : value == reference;
+      bool overflows = std::isinf(value) && value == naive;
+      bool same = std::isnan(reference) ? std::isnan(value) : value == reference || overflows;
       if (!same && wrongKind++ == 0)
         firstWrong = value, firstRight = reference;
       return;

@@ -107,8 +107,10 @@ static bool isLeftFactor(LoadTileOp load) {
 }
 
 LeftOut mlir::flashattn::getLeftOut(LoadTileOp load, bool inBlock) {
-  if (!sumsOverRows(load) && !isLeftFactor(load))
-    return {};
+  return sumsOverRows(load) || isLeftFactor(load) ? getRowBounds(load, inBlock) : LeftOut();
+}
+
+LeftOut mlir::flashattn::getRowBounds(LoadTileOp load, bool inBlock) {
   Operation *program = load->getParentOfType<ProgramOp>(),
             *scope = program ? program : load->getParentOfType<gpu::LaunchOp>();
   auto get = [&](Value end) {

@@ -23,7 +23,7 @@ struct SumSplit {
   SmallVector<unsigned> sums;               ///< by consumer: the index of the loop's yielded value
   SmallVector<SetVector<Operation *>> made; ///< by consumer: the loop's ops that only it computes
   Value passed;                             ///< the tile that the first one passes to the second
-  SmallVector<int64_t> clearedBy; ///< by stream: the consumer that sets its missing rows to zero
+  SmallVector<int64_t> clearedBy; ///< by stream: the consumer that sets missing rows to zero, or -1
 };
 
 /// The thread block that runs programs of `program`: a producer warpgroup, and consumer warpgroups
@@ -144,6 +144,8 @@ struct LeftOut {
 };
 /// Returns the row bounds of `load` that are defined inside its program if `inBlock`, else those
 /// defined outside. In a consumer, the program's body has been moved into the launch.
+LeftOut getRowBounds(LoadTileOp load, bool inBlock);
+/// Returns the same if the rows outside of these bounds must be zero, else nothing.
 LeftOut getLeftOut(LoadTileOp load, bool inBlock);
 /// Returns the bounds that the host knows. The tensor map ends there, and TMA fills with zeros.
 inline LeftOut getLeftOutByMap(LoadTileOp load) { return getLeftOut(load, /*inBlock=*/false); }

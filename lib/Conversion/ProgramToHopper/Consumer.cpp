@@ -112,9 +112,13 @@ void ConsumerBuilder::useStream(TileLoopOp loop, unsigned number, LoadTileOp loa
         !llvm::is_contained(users, inBody))
       users.push_back(inBody);
   llvm::sort(users, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
-  LeftOut missing = getLeftOutInBlock(load);
-  bool clears = (missing.begin || missing.end) &&
-                (!plan.consumer || plan.split.clearedBy[number] == *plan.consumer);
+  // A consumer that clears a tile for all that split sums may not need zeros itself.
+  LeftOut missing;
+  if (!plan.consumer)
+    missing = getLeftOutInBlock(load);
+  else if (plan.split.clearedBy[number] == *plan.consumer)
+    missing = getRowBounds(load, /*inBlock=*/true);
+  bool clears = missing.begin || missing.end;
   // The tile is waited for at its load. If sums are split, the load may be placed for the other
   // consumer, so the wait is at the first use. A lagging stage works on another step and waits
   // again. A softmax that recomputes scores uses a tile that its scores have waited for.

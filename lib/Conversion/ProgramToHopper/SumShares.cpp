@@ -88,7 +88,8 @@ static Value findOnlyPassed(TileLoopOp loop, FloatType element, SetVector<Operat
 }
 
 /// Assigns the stream that each consumer reads first in a step to this consumer, which sets missing
-/// rows to zero. Then no consumer reads a tile that another one is still writing to.
+/// rows to zero, if there are any. All consumers wait for each other behind that, so that none
+/// reads a tile that another one is still writing to.
 static LogicalResult assignStreams(BlockPlan &plan) {
   SumSplit &split = plan.split;
   split.clearedBy.assign(plan.streams.size(), -1);
@@ -107,7 +108,9 @@ static LogicalResult assignStreams(BlockPlan &plan) {
   }
   for (auto [load, consumer] : llvm::zip_equal(plan.streams, split.clearedBy)) {
     LeftOut missing = getLeftOutInBlock(load);
-    if (consumer < 0 && (missing.begin || missing.end))
+    if (!missing.begin && !missing.end)
+      consumer = -1;
+    else if (consumer < 0)
       return load->emitOpError() << "expected one consumer that reads a tile with missing rows "
                                     "first, for consumers that split sums, but got none";
   }

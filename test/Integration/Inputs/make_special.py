@@ -30,11 +30,11 @@ def write(path, values, shape=(1, 1, 6, 16), kind="f"):
         file.write(struct.pack(f"<{len(values)}{kind}", *values))
 
 
-def write_rows(folder, heads, length, begin, end):
+def write_rows(folder, heads, length, begin, end, columns=64):
     """The names tell lengths apart: no length is that of queries and of keys."""
-    row = lambda i: [random.gauss(0, 1) if begin <= i < end else float("nan") for _ in range(64)]
+    row = lambda i: [random.gauss(0, 1) if begin <= i < end else float("nan") for _ in range(columns)]
     values = [value for _ in range(heads) for i in range(length) for value in row(i)]
-    write(f"{folder}/rows-{length}-{begin}-{end}.npy", values, (1, heads, length, 64), "e")
+    write(f"{folder}/rows-{length}-{begin}-{end}.npy", values, (1, heads, length, columns), "e")
 
 
 def write_parts(folder):
@@ -80,6 +80,7 @@ def main(folder):
         (4, 35, 0, 0),
     ):
         write_rows(folder, heads, length, begin, end)
+    write_rows(folder, 1, 70, 40, 70, columns=192)
     write_parts(folder)
 
 

@@ -7,6 +7,10 @@
 // RUN: flash-run %s --device=model:sm_90a --function=hidden --verify --model-seeds=2 --input=2x2x70x256xbf16 \
 // RUN:   --input=2x1x140x256xbf16 --input=2x1x140x256xbf16 --input=2x2x70x256xbf16 --input=2x2x70xf32 \
 // RUN:   --input=2x2x70x256xbf16 --input='2xi32=[30 140]' | FileCheck %s
+// RUN: rm -rf %t && mkdir %t && %python %S/../Inputs/make_special.py %t
+// RUN: flash-run %s --device=model:sm_90a --function=poisoned --verify --model-seeds=2 --input=@%t/rows-70-40-70.npy \
+// RUN:   --input=random --input=random --input=@%t/rows-70-40-70.npy --input=random --input=@%t/rows-70-40-70.npy \
+// RUN:   --input='1xi32=30' | FileCheck %s
 // RUN: flash-run %s --device=model:sm_90a --function=kept --verify --model-seeds=2 | FileCheck %s
 // RUN: flash-run %s --device=model:sm_90a --function=capped --verify --model-seeds=2 | FileCheck %s
 // CHECK: model: 2 interleavings from seed 1, no report
@@ -59,6 +63,17 @@ func.func @hidden(%q: tensor<2x2x70x256xbf16>, %k: tensor<2x1x140x256xbf16>, %v:
       ins(%q, %k, %v, %o, %lse, %d_o : tensor<2x2x70x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2x2x70x256xbf16>, tensor<2x2x70xf32>, tensor<2x2x70x256xbf16>) kv_len(%len : tensor<2xi32>)
        outs(%dqi, %dki, %dvi : tensor<2x2x70x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2x1x140x256xbf16>) -> tensor<2x2x70x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2x1x140x256xbf16>
   return %r#0, %r#1, %r#2 : tensor<2x2x70x256xbf16>, tensor<2x1x140x256xbf16>, tensor<2x1x140x256xbf16>
+}
+
+// The first 40 queries see no key, and their memory holds NaN: no product may read it, in whichever consumer.
+func.func @poisoned(%q: tensor<1x1x70x192xf16>, %k: tensor<1x1x33x192xf16>, %v: tensor<1x1x33x192xf16>, %o: tensor<1x1x70x192xf16>, %lse: tensor<1x1x70xf32>, %d_o: tensor<1x1x70x192xf16>, %len: tensor<1xi32>) -> (tensor<1x1x70x192xf16>, tensor<1x1x33x192xf16>, tensor<1x1x33x192xf16>) {
+  %dqi = tensor.empty() : tensor<1x1x70x192xf16>
+  %dki = tensor.empty() : tensor<1x1x33x192xf16>
+  %r:3 = flashattn.attention_backward mask(#flashattn.causal)
+      schedule(<tile_m = 64, tile_n = 48, stages = 2, dot_type = f16, algorithm = split_dk_dv, mapping = hopper<consumers = 2, cooperative = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>)
+      ins(%q, %k, %v, %o, %lse, %d_o : tensor<1x1x70x192xf16>, tensor<1x1x33x192xf16>, tensor<1x1x33x192xf16>, tensor<1x1x70x192xf16>, tensor<1x1x70xf32>, tensor<1x1x70x192xf16>) kv_len(%len : tensor<1xi32>)
+       outs(%dqi, %dki, %dki : tensor<1x1x70x192xf16>, tensor<1x1x33x192xf16>, tensor<1x1x33x192xf16>) -> tensor<1x1x70x192xf16>, tensor<1x1x33x192xf16>, tensor<1x1x33x192xf16>
+  return %r#0, %r#1, %r#2 : tensor<1x1x70x192xf16>, tensor<1x1x33x192xf16>, tensor<1x1x33x192xf16>
 }
 
 func.func @kept(%q: tensor<1x2x130x256xbf16>, %k: tensor<1x1x200x256xbf16>, %v: tensor<1x1x200x256xbf16>, %o: tensor<1x2x130x256xbf16>, %lse: tensor<1x2x130xf32>, %d_o: tensor<1x2x130x256xbf16>, %attn_mask: tensor<1x1x130x200xi1>) -> (tensor<1x2x130x256xbf16>, tensor<1x1x200x256xbf16>, tensor<1x1x200x256xbf16>) {
