@@ -24,10 +24,10 @@ struct Difference {
   /// arithmetic counts as at least `leastNaive`. Distances are in units of `unit`.
   void add(double value, double reference, double naive, double unit = 1, double leastNaive = 0) {
     ++elements;
-    // Infinities and NaN must be matched exactly; they have no distance. A value may also exceed
-    // the range of its type, as that of plain arithmetic does.
+    // Infinities and NaN must be matched exactly; they have no distance. A value may also overflow
+    // where that of plain arithmetic in its type does.
     if (!std::isfinite(reference) || !std::isfinite(value)) {
-      bool overflows = std::isinf(value) && value == naive;
+      bool overflows = std::isfinite(reference) && !std::isfinite(naive);
       bool same = std::isnan(reference) ? std::isnan(value) : value == reference || overflows;
       if (!same && wrongKind++ == 0)
         firstWrong = value, firstRight = reference;
