@@ -111,7 +111,7 @@ class CompileTest(unittest.TestCase):
             kernel = flashattn.compile(
                 head_dim=128, dtype="bf16", chip="sm_90a", queries=4, layout=layout
             )
-            self.assertIn("pack = 16, splits = 128, mapping = hopper<consumers = 1", kernel.schedule)
+            self.assertIn("pack = 16, splits = 128, min_split_tiles = 1, mapping = hopper<consumers = 1", kernel.schedule)
             self.assertEqual(kernel.tuning_key, "sm_90a/128/128/bf16/full/decode")
             # One for keys in one part; one for parts of them, and one that merges those.
             self.assertEqual(kernel.ptx.count(".entry"), 3)
