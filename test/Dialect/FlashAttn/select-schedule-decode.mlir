@@ -7,7 +7,7 @@
 
 // Few queries, whatever the lengths: the keys in parts, and heads in the rows of a tile.
 // CHECK-LABEL: func @group_unknown
-// HOPPER: schedule(<tile_m = 64, tile_n = 64, stages = 5, dot_type = bf16, pack = 16, splits = 128, min_split_tiles = 1, mapping = hopper<consumers = 1, along = query_tile, registers = 248, producer_registers = 48, rescale_threshold = 3, l2_head_group = 1, prefetch_kib_per_sm = 72>>)
+// HOPPER: schedule(<tile_m = 64, tile_n = 64, stages = 3, dot_type = bf16, pack = 16, splits = 128, min_split_tiles = 1, mapping = hopper<consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale_threshold = 3, l2_head_group = 1, blocks_per_sm = 2, prefetch_kib_per_sm = 72>>)
 // AMPERE: schedule(<tile_m = 32, tile_n = 32, stages = 2, dot_type = bf16, splits = 128, mapping = mma_sync<warps = 2>>)
 // CPU: schedule(<tile_m = 2, tile_n = 64, stages = 1, dot_type = f32, splits = 64, min_split_tiles = 4, mapping = cpu>)
 // AVX2: schedule(<tile_m = 2,
