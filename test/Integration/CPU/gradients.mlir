@@ -45,7 +45,7 @@
 // NONE: error: --tune: expected one flashattn.attention or flashattn.attention_backward in function 'nothing' but got 0
 
 // What was found is used for its own kind alone, and leaves the other's to the compiler.
-// RUN: echo '{"version": 3, "schedules": {"cpu/16/16/f32/triangular/backward": {"schedule": "tile_m = 4, tile_n = 8, stages = 1, dot_type = f32, algorithm = separate_dq, mapping = cpu"}}}' > %t/given.json
+// RUN: echo '{"version": 4, "schedules": {"cpu/16/16/f32/triangular/backward": {"schedule": "tile_m = 4, tile_n = 8, stages = 1, dot_type = f32, algorithm = separate_dq, mapping = cpu"}}}' > %t/given.json
 // RUN: %{run} --function=step --verify --tuned-schedules=%t/given.json --dump-dir=%t/dump | FileCheck %s --check-prefix=USED
 // RUN: cat %t/dump/*-flashattn-select-schedule.mlir | FileCheck %s --check-prefix=TUNED
 // USED: schedule: tuned for 1 attention op, in {{.*}}given.json

@@ -28,7 +28,7 @@
 // ONLY-OWN: tune: best for cpu/16/16/f32/triangular: tile_m = {{.*}}, written to
 
 // What an earlier run has kept is tried beside what is pinned, and what becomes of it is said.
-// RUN: echo '{"version": 3, "schedules": {"cpu/16/16/f32/triangular": {"schedule": "tile_m = 64, tile_n = 1024, stages = 1, dot_type = f32, mapping = cpu"}}}' > %t/slow.json
+// RUN: echo '{"version": 4, "schedules": {"cpu/16/16/f32/triangular": {"schedule": "tile_m = 64, tile_n = 1024, stages = 1, dot_type = f32, mapping = cpu"}}}' > %t/slow.json
 // RUN: %{own} --tuned-schedules=%t/slow.json --bench=0.01 | FileCheck %s --check-prefix=REPLACED
 // REPLACED: tune: tile_m = {{.*}} (the compiler's own choice)
 // REPLACED: tune: tile_m = 64, tile_n = 1024, {{.*}} (kept so far)
@@ -39,7 +39,7 @@
 // MANY: error: --dump-dir: expected one compilation but got --tune, which compiles many schedules
 
 // What is found is used, unless told not to; pins come first.
-// RUN: echo '{"version": 3, "schedules": {"cpu/16/16/f32/triangular": {"schedule": "tile_m = 4, tile_n = 8, stages = 1, dot_type = f32, mapping = cpu"}}}' > %t/given.json
+// RUN: echo '{"version": 4, "schedules": {"cpu/16/16/f32/triangular": {"schedule": "tile_m = 4, tile_n = 8, stages = 1, dot_type = f32, mapping = cpu"}}}' > %t/given.json
 // RUN: flash-run %s --device=cpu --verify --tuned-schedules=%t/given.json --dump-dir=%t/dump | FileCheck %s --check-prefix=PASS
 // RUN: cat %t/dump/*-flashattn-tile.mlir | FileCheck %s --check-prefix=TUNED
 // RUN: flash-run %s --device=cpu --tuned-schedules=none --dump-dir=%t/none
@@ -52,10 +52,10 @@
 // A file that is none of these keeps nobody from computing, but is not written over.
 // RUN: echo '{"version": 1}' > %t/bad.json
 // RUN: flash-run %s --device=cpu --verify --tuned-schedules=%t/bad.json 2>&1 | FileCheck %s --check-prefix=BAD
-// BAD: warning: expected tuned schedules of version 3 in {{.*}}bad.json but got other content; delete the file and tune again
+// BAD: warning: expected tuned schedules of version 4 in {{.*}}bad.json but got other content; delete the file and tune again
 // BAD: verify o: {{.*}}PASS
 // RUN: not flash-run %s --device=cpu --tune --tuned-schedules=%t/bad.json --bench=0.001 2>&1 | FileCheck %s --check-prefix=KEPT
-// KEPT: error: expected tuned schedules of version 3
+// KEPT: error: expected tuned schedules of version 4
 // Before the trials: a file that cannot be written.
 // RUN: not flash-run %s --device=cpu --tune --tuned-schedules=/proc/flashattn/a.json --bench=0.001 2>&1 | FileCheck %s --check-prefix=NO-FOLDER --implicit-check-not="tune: "
 // NO-FOLDER: error: cannot make the folder of '/proc/flashattn/a.json': {{.+}}
