@@ -405,7 +405,7 @@ class TuneTest(unittest.TestCase):
             "{",
             "[]",
             '{"version": 1, "schedules": {}}',
-            '{"version": 3, "schedules": {"cpu/16/16/f32/full": 3}}',
+            '{"version": 4, "schedules": {"cpu/16/16/f32/full": 3}}',
         ):
             self.path.parent.mkdir(exist_ok=True)
             self.path.write_text(text)
