@@ -10,6 +10,7 @@
 // stands for gives the same host code and the same PTX, to the letter.
 
 // CHECK: gpu.binary
+// CHECK: gpu.binary
 // CHECK-SAME: wgmma.mma_async
 
 //--- causal.mlir

@@ -173,7 +173,7 @@ func.func @joined_gradients(%q: memref<?x64x?x64xf16>, %k: memref<?x8x?x64xf16>,
 
 // The same of programs that are not short.
 // CHECK-LABEL: @wide_band_d64
-// CHECK: schedule(<tile_m = 64, tile_n = 128, stages = 2, dot_type = f16, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 15, l2_head_group = 1, lazy_rescale = 1>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 64, stages = 4, dot_type = f16, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 15, l2_head_group = 8, q_stages = 2, lazy_rescale = 1, dynamic_scheduler = 1>>)
 // CHECK: schedule(<tile_m = 64, tile_n = 32, {{.*}}consumers = 1, {{.*}}blocks_per_sm = 4>>)
 func.func @wide_band_d64(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention mask(#flashattn.window<left = 2048, right = 0>) ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
