@@ -119,8 +119,10 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
   if (isWide)
     add(BackwardAlgorithm::SplitDkDv, 3 * kRows / 4, 2);
   add(BackwardAlgorithm::SeparateDq, kRows, 2);
-  // In bands, the intervals leave too few registers for 64 queries per step.
-  if (mask.shape != MaskShape::Banded && !isWide)
+  // Only a softcap alone leaves the registers for 64 queries per step.
+  bool isCappedAlone = op.getSoftcap() && !op.hasScoreMod() && !op.getBias() && !op.getAttnMask() &&
+                       !op.hasOwnSequences() && !op.hasVaryingSymbols();
+  if (mask.shape != MaskShape::Banded && !isWide && isCappedAlone)
     add(BackwardAlgorithm::SeparateDkDv, kRows, 3);
   add(BackwardAlgorithm::SeparateDkDv, kRows / 2, 3);
   return candidates;
