@@ -140,9 +140,8 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
   if (std::optional<ScheduleFields> listed = getListed(op))
     add(*listed);
   for (const HopperRow &row : kHopperTable) {
-    int64_t stages = element.isBF16() ? row.stagesBF16 : row.stages;
-    if (stages == 0 || row.shape != mask.shape || d > row.maxD ||
-        mask.width.value_or(0) > row.maxWidth || op.getKnownGroup() % row.pack != 0 ||
+    if (row.shape != mask.shape || d > row.maxD || mask.width.value_or(0) > row.maxWidth ||
+        op.getKnownGroup() % row.pack != 0 ||
         (row.compactKV && op.getVisibleSets().size() > kMostCompactSets))
       continue;
     hopper.consumers = row.consumers;
@@ -165,6 +164,7 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
       hopper.registers = more.registers;
       hopper.producerRegisters = more.producerRegisters;
     }
+    int64_t stages = element.isBF16() ? row.stagesBF16 : row.stages;
     // With these registers, ptxas spills in f16 with wider tiles.
     int64_t tileN = row.tileN;
     if (findsSequences && element.isF16())
@@ -172,17 +172,28 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
     ScheduleFields fields = makeFields(tileN, stages, row.pack, hopper, element);
     // Infrequent rescaling is tried first. In bf16 it requires row sums by products, whose
     // registers are available only with one block per multiprocessor. `lazy_rescale` is set if it
-    // is faster (docs/rationale/rescale.md).
+    // is faster, in bf16 with narrower tiles (docs/rationale/rescale.md). These leave the registers
+    // to schedule dynamically without a mask, too (docs/rationale/pruned-schedules.md).
     bool late = d <= (element.isF16() ? 128 : 64);
     if (row.blocksPerSM == 1) {
+      constexpr int64_t kWidest = 96;
       fields.getHopper()->rescaleThreshold = late ? kLazyRescale : kFewRescales;
       fields.getHopper()->lazyRescale = late;
+      if (late && element.isBF16()) {
+        fields.tileN = std::min(fields.tileN, kWidest);
+        fields.getHopper()->qRegisterColumns = 0;
+        if (mask.shape == MaskShape::Full) {
+          fields.getHopper()->qStages = 2;
+          fields.getHopper()->l2HeadGroup = 8;
+          fields.getHopper()->dynamicScheduler = 1;
+        }
+      }
       auto few = ScheduleAttr::get(op.getContext(), fields);
       if (element.isF16() ? late : few.sumsByProducts(op.getDv()))
         add(fields);
     }
-    fields.getHopper()->rescaleThreshold = hopper.rescaleThreshold;
-    fields.getHopper()->lazyRescale = 0;
+    fields.tileN = tileN;
+    fields.mapping = hopper;
     add(fields);
     // Fallback if the consumers of such a block lack the registers.
     if (findsSequences) {

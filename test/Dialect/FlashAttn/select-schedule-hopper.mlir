@@ -20,7 +20,7 @@
 // Wider heads take narrower tiles of keys, the widest fewer programs a block. Blocks stay where
 // registers and memory allow.
 // CHECK-LABEL: @d16
-// CHECK: schedule(<tile_m = 64, tile_n = 128, stages = 6, dot_type = f16, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 15, l2_head_group = 1, lazy_rescale = 1>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 128, stages = 6, dot_type = f16, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 15, l2_head_group = 1, lazy_rescale = 1, q_register_columns = 32>>)
 func.func @d16(%q: memref<?x?x?x16xf16>, %k: memref<?x?x?x16xf16>, %v: memref<?x?x?x16xf16>, %o: memref<?x?x?x16xf16>) {
   flashattn.attention ins(%q, %k, %v : memref<?x?x?x16xf16>, memref<?x?x?x16xf16>, memref<?x?x?x16xf16>)
     outs(%o : memref<?x?x?x16xf16>)
@@ -87,7 +87,7 @@ func.func @bf16_d64(%q: memref<?x?x?x64xbf16>, %k: memref<?x?x?x64xbf16>, %v: me
 
 // Scores that more than the mask shapes cannot be made again.
 // CHECK-LABEL: @bf16_d64_softcap
-// CHECK: schedule(<tile_m = 64, tile_n = 96, stages = 4, dot_type = bf16, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 3, l2_head_group = 8, q_stages = 2, dynamic_scheduler = 1>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 128, stages = 4, dot_type = bf16, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 3, l2_head_group = 1>>)
 func.func @bf16_d64_softcap(%q: memref<?x?x?x64xbf16>, %k: memref<?x?x?x64xbf16>, %v: memref<?x?x?x64xbf16>, %o: memref<?x?x?x64xbf16>) {
   flashattn.attention softcap(2.0) ins(%q, %k, %v : memref<?x?x?x64xbf16>, memref<?x?x?x64xbf16>, memref<?x?x?x64xbf16>)
     outs(%o : memref<?x?x?x64xbf16>)
@@ -104,7 +104,7 @@ func.func @triangular(%q: memref<?x?x?x128xf16>, %k: memref<?x?x?x128xf16>, %v: 
 }
 
 // CHECK-LABEL: @triangular_d64
-// CHECK: schedule(<tile_m = 64, tile_n = 128, stages = 4, dot_type = f16, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 15, l2_head_group = 8, q_stages = 2, lazy_rescale = 1, dynamic_scheduler = 1>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 112, stages = 6, dot_type = f16, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 15, l2_head_group = 8, q_stages = 2, lazy_rescale = 1, dynamic_scheduler = 1, q_register_columns = 32>>)
 func.func @triangular_d64(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention mask(#flashattn.causal) ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)
@@ -173,7 +173,7 @@ func.func @joined_gradients(%q: memref<?x64x?x64xf16>, %k: memref<?x8x?x64xf16>,
 
 // The same of programs that are not short.
 // CHECK-LABEL: @wide_band_d64
-// CHECK: schedule(<tile_m = 64, tile_n = 64, stages = 4, dot_type = f16, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 15, l2_head_group = 8, q_stages = 2, lazy_rescale = 1, dynamic_scheduler = 1>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 128, stages = 2, dot_type = f16, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 15, l2_head_group = 1, lazy_rescale = 1>>)
 // CHECK: schedule(<tile_m = 64, tile_n = 32, {{.*}}consumers = 1, {{.*}}blocks_per_sm = 4>>)
 func.func @wide_band_d64(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention mask(#flashattn.window<left = 2048, right = 0>) ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)

@@ -157,9 +157,15 @@ def row_of(case, text, classes):
     left_out = {"dq_tile_m": "none", "dynamic_scheduler": "0", "compact_kv": "0", "small_blocks_per_sm": "0",
                 "q_register_columns": "0"}
     fields = dict(re.findall(r"(\w+) = (\w+)", text))
-    for number, (_, includes, row) in enumerate(classes):
+    # Where sums of rows are products, which take registers, tiles are no wider than this.
+    widest = "96" if case.element == "bf16" and fields.get("lazy_rescale") == "1" else None
+    for number, (words, includes, row) in enumerate(classes):
         if not includes(case):
             continue
+        if widest and "q_register_columns" in row:
+            row = {**row, "tile_n": min(row["tile_n"], widest, key=int), "q_register_columns": "0"}
+            if words[0] == "Full":
+                row.update(l2_head_group="8", q_stages="2", dynamic_scheduler="1")
         if "stages_bf16" in row:
             row = {**row, "stages": row["stages_bf16" if case.element == "bf16" else "stages"]}
             del row["stages_bf16"]
