@@ -76,8 +76,9 @@ ScheduleFields warpgroups::makeFields(int64_t tileN, int64_t stages, int64_t pac
   return fields;
 }
 
-/// Returns the schedule for symbols per key, for which blocks list their tiles. If a block has fewer
-/// rows, fewer of its tiles are partial, or hidden from some rows (docs/rationale/symbols.md).
+/// Returns the schedule for symbols per key, for which blocks list their tiles. If a block has
+/// fewer rows, fewer of its tiles are partial, or hidden from some rows
+/// (docs/rationale/symbols.md).
 static std::optional<ScheduleFields> getListed(AttentionOp op) {
   constexpr int64_t kWidest = 128;
   if (op.getPerKey().empty() || std::max(op.getD(), op.getDv()) > kWidest)
@@ -95,6 +96,37 @@ static std::optional<ScheduleFields> getListed(AttentionOp op) {
                                 op.getElementType());
 }
 
+/// Appends the schedules of a decode step, the fastest first.
+static void addDecodeCandidates(AttentionOp op, Candidates &candidates) {
+  FloatType element = op.getElementType();
+  int64_t d = std::max(op.getD(), op.getDv());
+  for (const DecodeRow &row : kDecodeTable)
+    if (d <= row.maxD) {
+      // The producer also looks up sequences and pages.
+      constexpr int64_t kProducerRegisters = 48;
+      HopperFields few =
+          completeHopper(/*consumers=*/1, row.blocksPerSM, element, kProducerRegisters);
+      few.rescaleThreshold = getDefaultRescale(element);
+      few.prefetchKiBPerSM = kPrefetchKiB;
+      ScheduleFields fields = makeFields(row.tileN, row.stages, getDecodePack(op), few, element);
+      fields.splits = kDecodeSplits;
+      fields.minSplitTiles = 1;
+      HopperFields &mapping = *fields.getHopper();
+      mapping.smallBlocksPerSM = row.smallBlocksPerSM;
+      if (op.getInvariant()) {
+        fields.minSplitTiles = std::max<int64_t>(kInvariantKeys / row.tileN, 1);
+        mapping.smallBlocksPerSM = 0;
+        // S8: the rows of the next sequence in a tile must not vote on new exponents.
+        if (op.getMostQueries())
+          mapping.rescaleThreshold = 0;
+      }
+      candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
+      // Fallback if the other inputs of the scores leave too few resources for small blocks.
+      if (std::exchange(mapping.smallBlocksPerSM, 0) != 0)
+        candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
+    }
+}
+
 Candidates warpgroups::getCandidates(AttentionOp op) {
   FloatType element = op.getElementType();
   int64_t d = std::max(op.getD(), op.getDv());
@@ -102,31 +134,7 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
   HopperFields hopper;
   hopper.rescaleThreshold = getDefaultRescale(element);
   if (isDecode(op))
-    for (const DecodeRow &row : kDecodeTable)
-      if (d <= row.maxD) {
-        // The producer also looks up sequences and pages.
-        constexpr int64_t kProducerRegisters = 48;
-        HopperFields few =
-            completeHopper(/*consumers=*/1, row.blocksPerSM, element, kProducerRegisters);
-        few.rescaleThreshold = hopper.rescaleThreshold;
-        few.prefetchKiBPerSM = kPrefetchKiB;
-        ScheduleFields fields = makeFields(row.tileN, row.stages, getDecodePack(op), few, element);
-        fields.splits = kDecodeSplits;
-        fields.minSplitTiles = 1;
-        HopperFields &mapping = *fields.getHopper();
-        mapping.smallBlocksPerSM = row.smallBlocksPerSM;
-        if (op.getInvariant()) {
-          fields.minSplitTiles = std::max<int64_t>(kInvariantKeys / row.tileN, 1);
-          mapping.smallBlocksPerSM = 0;
-          // S8: the rows of the next sequence in a tile must not vote on new exponents.
-          if (op.getMostQueries())
-            mapping.rescaleThreshold = 0;
-        }
-        candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
-        // Fallback if the other inputs of the scores leave too few resources for small blocks.
-        if (std::exchange(mapping.smallBlocksPerSM, 0) != 0)
-          candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
-      }
+    addDecodeCandidates(op, candidates);
   MaskClass mask = classifyMask(op.getVisibleSets());
   // Groups of packed sequences always differ in length.
   if (op.getCuSeqlensQ() && mask.shape == MaskShape::Full)
@@ -364,11 +372,11 @@ std::string warpgroups::explainTileRefusal(ScheduleAttr schedule) {
 
 /// Returns what reads the indices of a pair in addition to the mask; empty if nothing does.
 static StringRef findReaderOfNumbers(AttentionOpInterface op) {
-  return op.hasScoreMod()   ? "a score_mod"
-         : op.getBias()     ? "a bias"
-         : op.getAttnMask() ? "an attn_mask"
+  return op.hasScoreMod()         ? "a score_mod"
+         : op.getBias()           ? "a bias"
+         : op.getAttnMask()       ? "an attn_mask"
          : op.hasVaryingSymbols() ? "symbols of the mask per query or key"
-                            : "";
+                                  : "";
 }
 
 /// Checks `lazy_rescale`: the scores must be computable again from two tiles alone, and the sum of
