@@ -117,8 +117,9 @@ def attention(
         "bshd" without the batch axis of packed tensors, for calls with cu_seqlens_q: q `[T, Hq, D]`, o
         `[T, Hq, Dv]` and lse `[Hq, T]`, and with cu_seqlens_k also k `[Tk, Hkv, D]` and v `[Tk, Hkv, Dv]`.
       return_lse: also return the log-sum-exp (natural logarithm) of each row's scores, `[B, Hq, Nq]`, f32.
-      out: the tensor to write to: o, or the pair (o, lse) with return_lse. Outputs must not share any
-        byte with another tensor of the call. Interleaved views, such as the slices of one packed tensor
+      out: the tensor to write to: o, or the pair (o, lse) with return_lse. o has the type of q. If q is f16
+        or bf16, o may also be f32, and its elements are not rounded to the type of q. Outputs must not share
+        any byte with another tensor of the call. Interleaved views, such as the slices of one packed tensor
         of q, k, v and o, are allowed. A call with `out` takes no more time than a call that allocates
         its outputs.
       schedule: schedule fields to pin, as a mapping or as the text of the attribute:

@@ -94,9 +94,9 @@ def attention_backward(
 
     Args:
       q, k, v: the inputs of `flashattn.attention`.
-      o, lse: the results of `flashattn.attention` with return_lse.
-      do: the gradient with respect to o, in the shape and type of o. Error messages call this argument
-        'd_o', as the op does.
+      o, lse: the results of `flashattn.attention` with return_lse. If q is f16 or bf16, o may also be f32.
+      do: the gradient with respect to o, in the shape of o and the type of q. Error messages call this
+        argument 'd_o', as the op does.
       d_lse: the gradient with respect to lse, in the shape and type of lse, if the loss depends on lse.
       mask, scale, align, layout, bias, attn_mask, softcap, sink_logits, kv_len, q_len, cu_seqlens_q,
         cu_seqlens_k, offset, score_mod, aux_tensors: the same as in the call of `flashattn.attention`. The

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Optional, Tuple, Union
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _module, _tensors
 from ._library import DEVICE_CPU, PACKED, PAGE, POOL, Role
@@ -132,10 +132,10 @@ def check_view(role: Role, view: View, q: View, layout: str) -> None:
             hint = "; pass dtype='bf16' if it holds the bits of bf16"
         kind = UnsupportedError if len(names) > 1 else ArgumentError
         raise kind(f"expected {name!r} with element type {expected} but got {view.element}{hint}")
-    if role.like_first and view.element != q.element:
-        raise ArgumentError(
-            f"expected {name!r} with element type {q.element} as in 'q' but got {view.element}"
-        )
+    or_f32 = role.or_f32 and q.element != "f32"
+    if role.like_first and view.element != q.element and not (or_f32 and view.element == "f32"):
+        wanted = f"{q.element} as in 'q'{' or f32' if or_f32 else ''}"
+        raise ArgumentError(f"expected {name!r} with element type {wanted} but got {view.element}")
     _check_device(name, view, q)
 
 
@@ -174,13 +174,17 @@ def check_contiguous(name: str, view: View) -> None:
         raise ArgumentError(f"expected a contiguous {name!r} but got strides {list(view.strides)}")
 
 
-def check_output(role: Role, view: View, shape: Tuple[int, ...], element: str, q: View) -> None:
-    """Checks an output, which must have `shape` and `element`. Raises ArgumentError."""
+def check_output(
+    role: Role, view: View, shape: Tuple[int, ...], elements: Sequence[str], q: View
+) -> None:
+    """Checks an output, which must have `shape` and one of the `elements`. Raises ArgumentError."""
     name = role.name
     if view.shape != shape:
         raise ArgumentError(f"expected shape {list(shape)} of {name!r} but got {list(view.shape)}")
-    if view.element != element:
-        raise ArgumentError(f"expected {name!r} with element type {element} but got {view.element}")
+    if view.element not in elements:
+        raise ArgumentError(
+            f"expected {name!r} with element type {' or '.join(elements)} but got {view.element}"
+        )
     _check_device(name, view, q)
     if not view.writable:
         raise ArgumentError(f"expected {name!r} to be writable but got a read-only tensor")

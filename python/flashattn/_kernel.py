@@ -166,7 +166,7 @@ class Kernel:
         `operands` are the operands of `flashattn.attention`, such as bias, by name; a launch needs
         exactly the operands with which the kernel was compiled, and as many `aux_tensors`. Shapes and
         errors are as in `flashattn.attention`. `out` and `lse` must share no memory with each other or with other
-        tensors. On a GPU, the call returns before the work is done.
+        tensors, and `out` has the type of q. On a GPU, the call returns before the work is done.
         """
         bits = self._scale_bits if scale is None else _module.scale_bits(scale)
         given = _features.given("launch", operands) if operands else {}
@@ -276,6 +276,9 @@ class Kernel:
             )
         given = {"o": out} if lse is None else {"o": out, "lse": lse}
         outputs = {name: _plans.output_of(call, name, tensor) for name, tensor in given.items()}
+        # The type of o is compiled in.
+        element = problem.o_element or problem.element
+        outputs["o"] = outputs["o"]._replace(element=element, or_f32=False)
         checked = _plans.check_outputs(call, outputs)
         if _module.ROWS.index(checked.rows) > _module.ROWS.index(problem.rows):
             raise ArgumentError(

@@ -29,6 +29,7 @@ MAX_RANK = 5
 LIBRARY_NAME = "libFlashAttnC.so"
 
 ELEMENT_TYPES = {"f16": 1, "bf16": 2, "f32": 3, "i1": 5, "i32": 7, "index": 9}
+_LIKE_FIRST_OR_F32 = 2  #: FlashAttnOperandInfo::likeFirst of the type of the first operand, or f32
 
 _EXCEPTIONS = {
     1: ArgumentError,  # INVALID_ARGUMENT
@@ -96,6 +97,7 @@ class Role(NamedTuple):
     is_optional: bool
     broadcasts: bool
     follows_layout: bool
+    or_f32: bool = False  #: with like_first: whether the type may also be f32
 
     @property
     def has_rows(self) -> bool:
@@ -318,6 +320,7 @@ class Library:
                         bool(info.isOptional),
                         bool(info.broadcasts),
                         bool(info.followsLayout),
+                        info.likeFirst == _LIKE_FIRST_OR_F32,
                     )
                 )
             self._roles[op] = tuple(roles)

@@ -85,6 +85,7 @@ class Problem(NamedTuple):
     #: With a page_table: the number of rows of a page, or None if the table has one column (rule P4).
     page_size: Optional[int] = None
     invariant: bool = False
+    o_element: Optional[str] = None  #: the type of o, f32, if it is not `element`
 
     def operand(self, name: str) -> Optional[Operand]:
         """Returns the properties of an operand that are compiled in; None if the operand is absent."""
@@ -285,6 +286,7 @@ _check_score_mod = functools.lru_cache(maxsize=1024)(
 
 def _check(problem: Problem, function: Optional[str]) -> None:
     words = [problem.op, problem.element, problem.align, problem.layout, problem.rows]
+    words += [] if problem.o_element is None else [problem.o_element]
     for operand in problem.operands:
         words += [operand.name, operand.element, *operand.dims]
     for word in words if function is None else [*words, function]:
@@ -316,13 +318,14 @@ def make_module(problem: Problem, function: Optional[str] = None) -> str:
 
     _check(problem, function)
     names_given = [operand.name for operand in problem.operands]
+    elements = {"o": problem.o_element or problem.element}
 
     def make(names: Mapping[str, str]) -> List[Operand]:
         is_aligned = problem.rows == "aligned"
         return [
             Operand(
                 name,
-                problem.element if dims[-1] in "DV" else "f32",
+                elements.get(name, problem.element if dims[-1] in "DV" else "f32"),
                 dims_with(dims, names_given),
                 has_aligned_rows=is_aligned and dims[-1] in "DV",
             )

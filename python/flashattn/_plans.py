@@ -191,6 +191,7 @@ class Output(NamedTuple):
     shape: Tuple[int, ...]
     element: str
     like: Any  #: a tensor of the same library, and of the same type unless `element` is f32
+    or_f32: bool = False  #: whether the caller's tensor may be f32 instead
 
 
 def is_bf16(dtype: Any) -> bool:
@@ -235,7 +236,8 @@ def output_of(call: Call, name: str, tensor: Any) -> Output:
     """Returns an output, whose shape follows from the sizes of q, k and v."""
     role = call.roles[name]
     element = call.views["q"].element if role.like_first else role.elements[0]
-    return Output(tensor, call.sizes.shape(role), element, call.q)
+    or_f32 = role.or_f32 and element != "f32"
+    return Output(tensor, call.sizes.shape(role), element, call.q, or_f32)
 
 
 class _Checked(NamedTuple):
@@ -258,7 +260,8 @@ def check_outputs(call: Call, outputs: Mapping[str, Output]) -> _Checked:
         if tensor is None:
             tensor = _tensors.empty_like(name, q, output.like, output.shape, element)
         view = _tensors.view(name, tensor, call.bf16_bits and element != "f32", q.device)
-        check_output(call.roles[name], view, output.shape, element, q)
+        elements = (element, "f32") if output.or_f32 else (element,)
+        check_output(call.roles[name], view, output.shape, elements, q)
         tensors.append(tensor)
         views[name] = view
     views = {name: with_batch(call.roles[name], view, call.layout) for name, view in views.items()}
@@ -299,6 +302,7 @@ def problem_of(call: Call, checked: _Checked, options: AttentionOptions) -> _mod
         if options.invariant and call.roles["q"].is_packed and (is_cpu or most != 1):
             most = None
         queries = _module.few_queries(most or 0, is_cpu)
+    o_element = checked.views["o"].element
     problem = _module.Problem(
         view.element,
         sizes["D"],
@@ -314,6 +318,7 @@ def problem_of(call: Call, checked: _Checked, options: AttentionOptions) -> _mod
         deterministic=options.deterministic and not is_forward,
         invariant=options.invariant and is_forward,
         page_size=_page_size(call, options.invariant),
+        o_element=None if o_element == view.element else o_element,
         **{name: getattr(options, name) for name in _COMPILED},
     )
     return _module.canonicalize(problem, is_cpu)

@@ -4,6 +4,7 @@
 # RUN: env FLASHATTN_CUDA_DRIVER=%fakecuda %flashattn_python %s
 
 import ctypes
+import itertools
 import os
 import struct
 import subprocess
@@ -239,6 +240,45 @@ class FakeCUDATest(unittest.TestCase):
         with self.assertRaisesRegex(bad, "expected 'k' on cuda:0 as 'q' but got the CPU"):
             again(q, numpy.zeros(SHAPE, numpy.float16))
         again(q)
+
+    def test_o_in_f32(self):
+        """The type of o chooses the kernel, of arrays and of torch's tensors, whatever calls were before."""
+
+        def check(o_element, function, *inputs, **options):
+            before = _cache.clock()
+            function(*inputs, **options)
+            used = [problem for (problem, _), kernel in _cache.cache.kernels.items() if kernel._used > before]
+            self.assertEqual([(problem.o_element, problem.rows) for problem in used], [(o_element, "dense")])
+            return self.launches[-1]
+
+        typestrs = {None: "<f2", "f32": "<f4"}
+        for _, (element, typestr) in itertools.product(range(2), typestrs.items()):
+            o = Array(at=OUT, typestr=typestr)
+            check(element, flashattn.attention, *(Array() for _ in range(3)), out=o)
+            lse = Array(SHAPE[:3], 0x9000, typestr="<f4")
+            gradients = tuple(Array(at=OUT + n * 0x10000) for n in range(1, 4))
+            inputs = (*(Array() for _ in range(3)), Array(typestr=typestr), lse, Array())
+            check(element, flashattn.attention_backward, *inputs, out=gradients)
+        for name in ("f2", "i4", "f8"):  # of the inputs bf16
+            kind = {"f2": "f16", "i4": "i32", "f8": "float64"}[name]
+            inputs = [Array(typestr="<u2") for _ in range(3)]
+            with self.assertRaisesRegex(
+                flashattn.ArgumentError, f"^expected 'o' with element type bf16 or f32 but got {kind}$"
+            ):
+                flashattn.attention(*inputs, out=Array(at=OUT, typestr=f"<{name}"), dtype="bf16")
+        for exchange in (False, True):
+            _cache.cache.clear()
+            kind = stand_in_torch.install(self, exchange)
+            inputs = [kind(SHAPE, at, "torch.bfloat16") for at in (0x10000, 0x20000, 0x30000)]
+            outs = {e: kind(SHAPE, OUT, f"torch.{dtype}") for e, dtype in ((None, "bfloat16"), ("f32", "float32"))}
+            for turn, (element, out) in itertools.product(range(5), outs.items()):
+                _, match, data, _ = check(element, flashattn.attention, *inputs, out=out)
+                if turn == 4:
+                    self.assertEqual(match > 0, exchange)
+                self.assertEqual(data[3], 0 if match else OUT)
+                check(None, lambda: self.assertEqual(flashattn.attention(*inputs).dtype, "torch.bfloat16"))
+                lse = kind(SHAPE[:3], 0x9000, "torch.float32")
+                check(element, flashattn.attention_backward, *inputs, out, lse, inputs[0])
 
     def test_packed_sequences(self):
         """Starts are addresses that the host does not read, and layout thd is a view of rank 4."""

@@ -1,5 +1,6 @@
 # What shapes scores beyond the mask, on the CPU against float64: each argument with every type and
-# layout, broadcasts and strides, score modifications written in Python, and all of it together.
+# layout, broadcasts and strides, score modifications written in Python, and all of it together. And
+# results in f32 of operands of 16 bits.
 # REQUIRES: python-package
 # RUN: %flashattn_python %s
 
@@ -10,7 +11,7 @@ import unittest
 
 import flashattn
 import numpy
-from flashattn import _reference, attention, causal, window
+from flashattn import ArgumentError, UnsupportedError, _cache, _reference, _tensors, attention, causal, window
 from flashattn import math as fm
 from numbers_test import FROBENIUS, make, to_float
 
@@ -50,8 +51,8 @@ class FeaturesTest(unittest.TestCase):
             for h, n in ((HEADS, nq), (hkv, nk), (hkv, nk))
         ]
 
-    def check(self, element, layout="bhsd", inputs=None, poison=True, **options):
-        """One call against the reference, rule by rule."""
+    def check(self, element, layout="bhsd", inputs=None, poison=True, o_element=None, **options):
+        """One call against the reference, rule by rule. `o_element` is the type of `out`, if there is one."""
         (q, q32), (k, k32), (v, v32) = inputs or self.inputs(element)
         batch, heads, nq, _ = q.shape
         nk, group = k.shape[2], heads // k.shape[1]
@@ -69,16 +70,26 @@ class FeaturesTest(unittest.TestCase):
             numpy.ascontiguousarray(x.swapaxes(1, 2)) if layout == "bshd" else x for x in (q, k, v)
         ]
         uses_bits = element == "bf16" or (bias is not None and kind == "bf16")
-        o, lse = attention(
+        out = None
+        if o_element is not None:
+            shapes = operands[0].shape, q.shape[:3]
+            out = tuple(numpy.full(shape, numpy.nan, numpy.float32) for shape in shapes)
+        o, lse = found = attention(
             *operands,
             layout=layout,
             return_lse=True,
             dtype="bf16" if uses_bits else None,
+            out=out,
             **options
         )
         if layout == "bshd":
             o = o.swapaxes(1, 2)
-        self.assertEqual((o.shape, o.dtype, lse.shape), (q.shape, q.dtype, q.shape[:3]))
+        self.assertEqual((o.shape, lse.shape), (q.shape, q.shape[:3]))
+        if out is None:
+            self.assertEqual(o.dtype, q.dtype)
+        else:
+            self.assertTrue(found[0] is out[0] and found[1] is out[1])
+            element = o_element  # whose bounds apply: no rounding to the type of q
         o = to_float(o, element)
         keys, difference, norm = numpy.arange(nk)[None, :], 0.0, 0.0
         attn_mask = options.get("attn_mask")
@@ -231,6 +242,150 @@ class FeaturesTest(unittest.TestCase):
         ):
             q, k, v = (x for x, _ in self.inputs("f32"))
             self.assertTrue(numpy.isfinite(attention(q, k, v, score_mod=score_mod)).all())
+
+    def test_out_in_f32(self):
+        """By the bounds of f32, which are below the rounding of 16 bits."""
+        lengths = numpy.array([70, 41], numpy.int32)
+        for element, layout in itertools.product(("f16", "bf16"), ("bhsd", "bshd")):
+            attn_mask = self.generator.random((2, 1, 33, 70)) < 0.5
+            for options in (
+                {},
+                {"mask": causal, "bias": self.normal(1, HEADS, 33, 70)},
+                {"mask": window(left=40, right=3), "attn_mask": attn_mask, "sink_logits": self.normal(HEADS)},
+                {"mask": causal, "kv_len": lengths, "softcap": 2, "score_mod": alibi},
+            ):
+                for hkv in (1, 2, HEADS):
+                    with self.subTest(element=element, layout=layout, hkv=hkv, options=sorted(options)):
+                        inputs = self.inputs(element, hkv=hkv)
+                        self.check(element, layout, inputs, o_element="f32", **options)
+            for nq in (1, 3):  # kernels for few queries
+                self.check(element, layout, self.inputs(element, nq), o_element="f32", mask=causal)
+
+    def exact(self, values):
+        """Of a causal call."""
+        q, k, v = (x.astype(numpy.float64) for x in values)
+        nq, nk, group = q.shape[2], k.shape[2], q.shape[1] // k.shape[1]
+        positions = numpy.arange(nq)[:, None] + nk - nq
+        seen = _reference.visible(causal, positions, numpy.arange(nk)[None, :], nq, nk)
+        heads = numpy.ndindex(q.shape[:2])
+        rows = [
+            _reference.attention_head(q[b, h], k[b, h // group], v[b, h // group], seen, q.shape[3] ** -0.5)[0]
+            for b, h in heads
+        ]
+        return numpy.reshape(rows, (*q.shape[:3], v.shape[3]))
+
+    def check_turns(self, call, make_out, types, errors, most):
+        """Calls without `out`, with one in f32 and with one of 16 bits, in turns that find plans of earlier calls:
+        each has the type and the bits of its first result. `errors` gives the error of a result, of which that in f32
+        is `most` of the other at most."""
+        plans, kernels = (len(x) for x in (_cache.cache.plans, _cache.cache.kernels))
+        first = {}
+        for turn, own in itertools.product(range(5), ("none", "f32", "16 bits", "f32", "none", "16 bits")):
+            out = None if own == "none" else make_out(types[own])
+            o, lse = call(out)
+            self.assertTrue(out is None or (o is out[0] and lse is out[1]))
+            self.assertEqual(o.dtype, types["f32" if own == "f32" else "16 bits"], (turn, own))
+            expected = first.setdefault(own, (o, lse))
+            self.assertTrue((o == expected[0]).all() and (lse == expected[1]).all(), (turn, own))
+        self.assertTrue((first["none"][0] == first["16 bits"][0]).all())
+        self.assertLessEqual(errors(first["f32"][0]), most * errors(first["none"][0]))
+        found = (len(x) for x in (_cache.cache.plans, _cache.cache.kernels))
+        self.assertEqual(tuple(found), (plans + 3, kernels + 2))
+
+    def test_out_of_both_types_in_turns(self):
+        for element in ("f16", "bf16"):
+            with self.subTest(element=element):
+                _cache.cache.clear()
+                inputs, values = zip(*self.inputs(element))
+                exact = self.exact(values)
+
+                def error(o):
+                    found = to_float(o, element if o.dtype != numpy.float32 else "f32")
+                    return numpy.linalg.norm(found - exact)
+
+                self.check_turns(
+                    lambda out: attention(
+                        *inputs, mask=causal, out=out, return_lse=True, dtype="bf16" if element == "bf16" else None
+                    ),
+                    lambda dtype: (numpy.empty(exact.shape, dtype), numpy.empty(exact.shape[:3], numpy.float32)),
+                    {"f32": numpy.float32, "16 bits": inputs[0].dtype},
+                    error,
+                    1e-2,
+                )
+
+    def test_out_of_both_types_in_turns_of_torch(self):
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("torch is not installed")
+        devices = ["cpu"] + ["cuda"] * torch.cuda.is_available()
+        attention(*(torch.zeros(1, 1, 1, 16) for _ in range(3)))  # the package learns of torch
+        for device, dtype in itertools.product(devices, (torch.float16, torch.bfloat16)):
+            with self.subTest(device=device, dtype=dtype):
+                _cache.cache.clear()
+                values = [y for _, y in self.inputs("f32")]
+                inputs = [torch.from_numpy(y).to(device, dtype) for y in values]
+                exact = self.exact([x.float().cpu().numpy() for x in inputs])
+                self.check_turns(
+                    lambda out: attention(*inputs, mask=causal, out=out, return_lse=True),
+                    lambda dtype: (
+                        torch.empty(exact.shape, dtype=dtype, device=device),
+                        torch.empty(exact.shape[:3], device=device),
+                    ),
+                    {"f32": torch.float32, "16 bits": dtype},
+                    lambda o: numpy.linalg.norm(o.double().cpu().numpy() - exact),
+                    # A GPU rounds the probabilities.
+                    1e-2 if device == "cpu" else 0.85,
+                )
+                rows = [x.transpose(1, 2) for x in inputs]  # strides of layout bshd
+                out = torch.empty(rows[0].shape, device=device)
+                self.assertIs(attention(*rows, mask=causal, out=out, layout="bshd"), out)
+                o = torch.empty(exact.shape, device=device)
+                torch.testing.assert_close(out.transpose(1, 2), attention(*inputs, mask=causal, out=o))
+                inputs[0].requires_grad_()
+                with self.assertRaisesRegex(UnsupportedError, "^expected no out in a call that torch records"):
+                    attention(*inputs, mask=causal, out=o)
+
+    def test_out_of_other_types(self):
+        for element, given, others in (
+            ("f16", numpy.float16, (numpy.float64, numpy.int32, numpy.uint16)),
+            ("bf16", numpy.uint16, (numpy.float64, numpy.float16, numpy.int16)),
+        ):
+            q, k, v = (x for x, _ in self.inputs(element))
+            for other in others:
+                options = {"dtype": "bf16" if element == "bf16" else None}
+                for turn in range(2):
+                    name = _tensors.parse_element(numpy.dtype(other))
+                    with self.assertRaisesRegex(
+                        ArgumentError, f"^expected 'o' with element type {element} or f32 but got {name}$"
+                    ):
+                        attention(q, k, v, out=numpy.empty(q.shape, other), **options)
+                    # Neither type leads to a plan for the other.
+                    attention(q, k, v, out=numpy.empty(q.shape, (numpy.float32, given)[turn]), **options)
+            with self.assertRaisesRegex(ArgumentError, "^expected 'lse' with element type f32 but got f16$"):
+                lse = numpy.empty(q.shape[:3], numpy.float16)
+                attention(q, k, v, return_lse=True, out=(numpy.empty(q.shape, "f4"), lse), **options)
+        q, k, v = (x for x, _ in self.inputs("f32"))
+        with self.assertRaisesRegex(ArgumentError, "^expected 'o' with element type f32 but got f16$"):
+            attention(q, k, v, out=numpy.empty(q.shape, numpy.float16))
+
+    def test_out_of_a_compiled_kernel(self):
+        """Its type is compiled in."""
+        q, k, v = (x for x, _ in self.inputs("f16"))
+        o = numpy.empty(q.shape, numpy.float32)
+        expected = attention(q, k, v)
+        kernel = flashattn.compile(head_dim=16, chip="cpu")
+        wide = flashattn.Kernel(kernel.problem._replace(o_element="f32"), "cpu", kernel.device)
+        for turn in range(3):
+            wide.launch(q, k, v, o)
+            numpy.testing.assert_array_equal(o.astype(numpy.float16), expected)
+            half = numpy.empty_like(q)
+            kernel.launch(q, k, v, half)
+            numpy.testing.assert_array_equal(half, expected)
+            with self.assertRaisesRegex(ArgumentError, "^expected 'o' with element type f16 but got f32$"):
+                kernel.launch(q, k, v, o)
+            with self.assertRaisesRegex(ArgumentError, "^expected 'o' with element type f32 but got f16$"):
+                wide.launch(q, k, v, half)
 
     def test_default_types_of_numpy(self):
         """Lists, int64 and float64 are what arrays of the operand's own type are."""

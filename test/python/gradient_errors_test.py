@@ -22,6 +22,7 @@ from operand_errors_test import Foreign, OnCUDA
 
 LSE, BIAS, SINKS = array(2, 4, 5), array(4, 5, 7), array(4)
 DV = array(2, 2, 7, 16)
+HALVES = tuple(x.astype(numpy.float16) for x in (Q, K, K))
 
 
 def call(q=Q, k=K, v=K, o=Q, lse=LSE, do=Q, **options):
@@ -61,6 +62,16 @@ CASES = [
         call(o=Q.astype(numpy.float16)),
         ArgumentError,
         "expected 'o' with element type f32 as in 'q' but got f16",
+    ),
+    (
+        call(*HALVES, o=Q.astype(numpy.uint16), do=HALVES[0], dtype="bf16"),
+        ArgumentError,
+        "expected 'o' with element type f16 as in 'q' or f32 but got bf16",
+    ),
+    (
+        call(*HALVES, o=Q, do=Q),
+        ArgumentError,
+        "expected 'd_o' with element type f16 as in 'q' but got f32",
     ),
     (call(o=None), ArgumentError, "expected 'o' to be an array of numpy, a tensor of torch"),
     (

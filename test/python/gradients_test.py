@@ -130,13 +130,18 @@ class GradientsTest(unittest.TestCase):
         shapes = (hq, nq, d), (hkv, nk, d), (hkv, nk, dv), (hq, nq, dv)
         return [make(self.generator, element, (batch, *shape)) for shape in shapes]
 
-    def run_backward(self, element, inputs, d_lse=None, layout="bhsd", **options):
-        """The gradients by the operand's name, float64, in [B, H, N, D]."""
+    def run_backward(self, element, inputs, d_lse=None, layout="bhsd", o_element=None, **options):
+        """The gradients by the operand's name, float64, in [B, H, N, D]. `o_element` is the type of o, if it is not
+        that of q."""
         q, k, v, do = (swap(x, layout) for x, _ in inputs)
         bias = options.get("bias")
         bits = element == "bf16" or (bias is not None and bias.dtype == numpy.uint16)
         options = dict(options, layout=layout, dtype="bf16" if bits else None)
-        o, lse = attention(q, k, v, return_lse=True, **options)
+        out = None
+        if o_element is not None:
+            shapes = do.shape, inputs[0][0].shape[:3]
+            out = tuple(numpy.empty(shape, numpy.float32) for shape in shapes)
+        o, lse = attention(q, k, v, return_lse=True, out=out, **options)
         names = [name for name in ("bias", "sink_logits") if name in options]
         wanted = {f"return_d_{name}": True for name in names}
         found = attention_backward(q, k, v, o, lse, do, d_lse=d_lse, **wanted, **options)
@@ -150,7 +155,8 @@ class GradientsTest(unittest.TestCase):
         """One call, with the bounds of the numbers."""
         inputs = inputs or self.inputs(element)
         values = [x.astype(numpy.float64) for _, x in inputs]
-        problem = Problem(*values[:3], **{n: x for n, x in options.items() if n != "layout"})
+        apart = ("layout", "o_element")
+        problem = Problem(*values[:3], **{n: x for n, x in options.items() if n not in apart})
         kv_len = options.get("kv_len")
         if kv_len is not None:
             # A7: nothing there may matter.
@@ -188,6 +194,34 @@ class GradientsTest(unittest.TestCase):
         for element, (name, mask) in itertools.product(("f16", "bf16"), list(MASKS.items())[:4]):
             with self.subTest(element=element, mask=name):
                 self.check(element, mask=mask)
+
+    def test_o_in_f32(self):
+        for element, layout in itertools.product(("f16", "bf16"), ("bhsd", "bshd")):
+            with self.subTest(element=element, layout=layout):
+                self.check(element, layout=layout, o_element="f32")
+                self.check(
+                    element, d_lse=self.noise(2, 4, 33), layout=layout, o_element="f32", mask=causal, softcap=6.0,
+                    bias=self.noise(1, 4, 1, 70), sink_logits=self.noise(4),
+                )  # fmt: skip
+
+    def test_o_of_both_types_in_turns(self):
+        for element in ("f16", "bf16"):
+            _cache.cache.clear()
+            (q, _), (k, _), (v, _), (do, _) = self.inputs(element)
+            options = {"mask": causal, "dtype": "bf16" if element == "bf16" else None}
+            half, lse = attention(q, k, v, return_lse=True, **options)
+            wide = numpy.empty(half.shape, numpy.float32)
+            attention(q, k, v, out=wide, **options)
+            first = {}
+            for turn in range(4):
+                for o in (half, wide):
+                    found = attention_backward(q, k, v, o, lse, do, **options)
+                    for gradient, x in zip(found, (q, k, v)):
+                        self.assertEqual((gradient.shape, gradient.dtype), (x.shape, x.dtype))
+                    for gradient, other in zip(found, first.setdefault(o.dtype, found)):
+                        numpy.testing.assert_array_equal(gradient, other)
+            self.assertTrue((first[half.dtype][0] != first[wide.dtype][0]).any())
+            self.assertEqual((len(_cache.cache.kernels), len(_cache.cache.plans)), (4, 4))
 
     def test_lengths_and_head_groupings(self):
         for heads, lengths in itertools.product(GROUPINGS, LENGTHS):

@@ -131,6 +131,7 @@ def attempts(marker):
         layout=put("bshd", first, _module.make_module(PROBLEM._replace(layout="bshd")))
     )
     yield "element: its end", lambda: _make(element="f32>) { return } llvm.func @f() // ")
+    yield "o: its element", lambda: _make(o_element="f32>) { return } llvm.func @f() // ")
     yield "operand: its name", lambda: _make(
         operands=(_module.Operand("bias: f32) { return } //", "f32", "HNK", (False,) * 3),)
     )
