@@ -20,7 +20,9 @@ from . import _torch, math
 from ._attention import attention
 from ._backward import attention_backward
 from ._cache import CacheInfo, cache_info, set_cache_limits
+from ._context import balanced_shards
 from ._kernel import Kernel, compile
+from ._shards import Shards
 from .errors import (
     ArgumentError,
     CompileError,
@@ -67,11 +69,13 @@ __all__ = [
     "KeywordError",
     "LibraryError",
     "Mask",
+    "Shards",
     "TraceError",
     "UnsupportedError",
     "affine_set",
     "attention",
     "attention_backward",
+    "balanced_shards",
     "cache_info",
     "causal",
     "causal_if",

@@ -111,12 +111,13 @@ def _bounds_of(value: Any) -> Tuple[Any, Any]:
 
 
 class Column:
-    """One number for each query or key."""
+    """One number for each query or key, or the least and the largest of several."""
 
-    __slots__ = ("_values", "_tables")
+    __slots__ = ("_values", "_largest", "_tables")
 
-    def __init__(self, values: Any):
+    def __init__(self, values: Any, largest: Any = None):
         self._values = numpy.asarray(values, numpy.int64)
+        self._largest = self._values if largest is None else numpy.asarray(largest, numpy.int64)
         self._tables: List[Tuple[Any, Any]] = []
 
     def take(self, index: Any) -> Any:
@@ -136,7 +137,7 @@ class Column:
     def _table(self, level: int) -> Tuple[Any, Any]:
         """Returns the least and the largest of the 2^level numbers from each index on."""
         if not self._tables:
-            self._tables.append((self._values, self._values))
+            self._tables.append((self._values, self._largest))
         while len(self._tables) <= level:
             step, (least, largest) = 1 << (len(self._tables) - 1), self._tables[-1]
             self._tables.append(

@@ -11,11 +11,16 @@ compile, export and batch `flashattn.attention`. The package is separate because
 not require PyTorch.
 """
 
+import torch.distributed
+
 from . import _ops  # noqa: F401
 from ._append import append
 from ._decode import decode
 from ._flex import affine_mask, flex_attention
 from ._hook import register
 from ._sdpa import replace_sdpa, sdpa
+
+if torch.distributed.is_available():
+    from ._parallel import context_parallel  # noqa: F401
 
 __all__ = ["affine_mask", "append", "decode", "flex_attention", "register", "replace_sdpa", "sdpa"]

@@ -1,0 +1,690 @@
+"""Context parallelism: which keys each rank needs, and which attention each rank computes.
+
+A rank holds some rows of the queries and of the keys and values (`_shards`). A *plan* of a rank is a list of stages. A
+stage has *pieces*, runs of keys that one rank holds, and *launches*, each an attention between some of the rank's
+queries and some of the stage's keys. The pieces follow from the mask: bounds of its terms show which keys a run of
+queries can see, and no other key travels. A launch has the mask in the coordinates of its own rows (`_coordinates`).
+
+Nothing here depends on a library of tensors or of messages. All ranks compute the same plan, so no rank has to ask
+another one for it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+import numpy
+
+from . import _coordinates, _sets, _symbols
+from ._reference import _to_numpy
+from ._shards import Segment, Shards, coalesce, segments_of
+from ._survey import Column, _Bounds, _truth_of
+from ._texts import show
+from .errors import ArgumentError
+from .masks import Mask
+
+_EMPTY, _PARTIAL, _FULL = range(3)
+#: Segments of queries that have a launch each. More are one launch with a number for each query, which is less often
+#: full but has as many thread blocks as a whole call.
+_MAX_LAUNCHES = 2
+#: Rows and columns, at most, of the grid by which work is estimated.
+_GRID = 256
+#: The share of a grid's cell that is visible on average if the cell is partial.
+_PARTIAL_SHARE = 0.5
+
+
+class Taken(NamedTuple):
+    """The elements of a mask's tensor, along its last dimension, for some rows of the sequence."""
+
+    tensor: Any
+    segments: Tuple[Segment, ...]
+
+
+#: A number of each sequence, query or key: an int, an array of NumPy, or elements of a tensor of the mask.
+Numbers = Union[int, Any, Taken]
+
+
+class Piece(NamedTuple):
+    """Keys that a rank holds: rows `start` to before `end` of its shard, which are `segment` of the sequence."""
+
+    source: int
+    start: int
+    end: int
+    segment: Segment
+
+
+class Launch(NamedTuple):
+    """An attention between queries and keys of a stage."""
+
+    rows: Tuple[int, int]  #: first and end of the rank's queries
+    keys: Tuple[int, int]  #: first and end of the stage's keys
+    mask: Optional[str]  #: the text of the mask in the launch's coordinates
+    numbers: Tuple[Tuple[str, Numbers], ...]  #: the operands of the mask
+    offset: int  #: the position of the first query
+    q_line: Tuple[int, int]  #: the position of the first query in the sequence, and the distance of the next one
+    k_line: Tuple[int, int]  #: the same for keys
+    segments: Tuple[Segment, ...]  #: the rows of the keys in the sequence
+
+
+class Stage(NamedTuple):
+    pieces: Tuple[Piece, ...]
+    launches: Tuple[Launch, ...]
+    #: The stage's keys are those of the pieces in this order, as indices; None if they are in the pieces' order.
+    order: Optional[Any] = None
+
+    @property
+    def keys(self) -> int:
+        return sum(piece.end - piece.start for piece in self.pieces)
+
+
+class Plan(NamedTuple):
+    """What one rank computes, sends and receives."""
+
+    rank: int
+    stages: Tuple[Stage, ...]
+    #: For each stage, the rows of this rank's keys that other ranks receive: (destination, first, end).
+    sends: Tuple[Tuple[Tuple[int, int, int], ...], ...]
+
+    def received_rows(self) -> int:
+        """Returns the number of keys that travel to this rank."""
+        return sum(p.end - p.start for stage in self.stages for p in stage.pieces if p.source != self.rank)
+
+    def foreign_rows(self) -> int:
+        """Returns the most keys of other ranks that this rank holds at a time: those of a stage, and those that travel
+        meanwhile."""
+        counts = [sum(p.end - p.start for p in stage.pieces if p.source != self.rank) for stage in self.stages]
+        return max((sum(counts[at : at + 2]) for at in range(len(counts))), default=0)
+
+
+class Problem(NamedTuple):
+    """Everything on which a plan depends, except the rank."""
+
+    q_shards: Shards
+    k_shards: Shards
+    mask: Optional[Mask]
+    offset: int  #: the position of query 0
+    #: Whether kv_len moves positions: each sequence then has its own offset, from `offset` - Nk to `offset`.
+    has_lengths: bool = False
+    moves: bool = False
+    #: Whether a score_mod reads positions, which are then a line in each launch.
+    reads_positions: bool = False
+
+
+class Sight:
+    """What bounds show of a mask over the whole sequence."""
+
+    def __init__(self, problem: Problem):
+        self.problem, mask = problem, problem.mask
+        nk = problem.k_shards.length
+        self._lengths = (problem.q_shards.length, _Bounds(0, nk) if problem.has_lengths else nk)
+        self._offset: Any = _Bounds(problem.offset - nk, problem.offset) if problem.moves else problem.offset
+        self.parts = () if mask is None else _coordinates.parts_of(mask)
+        self._numbers = [] if mask is None else [(name, _bounds_of(name, x)) for name, x in mask._symbols]
+
+    def decide(
+        self, text: Optional[str], queries: Tuple[Any, Any], keys: Tuple[Any, Any], offset: Any = None
+    ) -> Tuple[Any, Any]:
+        """Returns for each box whether all its pairs are visible for sure, and whether some may be visible. Boxes have
+        first and last rows. `text` is that of the mask or of a part of it."""
+        shape = numpy.broadcast_shapes(*(numpy.shape(x) for x in (*queries, *keys)))
+        always, maybe = True, True
+        if text is not None:
+            rows = [numpy.broadcast_to(numpy.asarray(x, numpy.int64), shape) for x in (*queries, *keys)]
+            p, k = _Bounds(*rows[:2]), _Bounds(*rows[2:])
+            numbers = [
+                x.take(k if name.startswith("per_key") else p) if isinstance(x, Column) else x
+                for name, x in self._numbers
+            ]
+            position = p + (self._offset if offset is None else offset)
+            always, maybe = _truth_of(_sets.parse(text)((position, k, *self._lengths, *numbers)))
+        return tuple(numpy.broadcast_to(x, shape) for x in (always, maybe))  # type: ignore[return-value]
+
+    def classify(self, queries: Segment, keys: Segment) -> int:
+        mask = self.problem.mask
+        text = None if mask is None else str(mask)
+        always, maybe = self.decide(text, (queries.first, queries.last), (keys.first, keys.last))
+        if self.problem.has_lengths and always:
+            return _PARTIAL  # keys from kv_len on are hidden
+        return _FULL if always else _PARTIAL if maybe else _EMPTY
+
+
+def _bounds_of(name: str, tensor: Any) -> Any:
+    """Returns the numbers of a mask's operand: an int, the bounds of all sequences, or those of each row."""
+    if type(tensor) is int:
+        return tensor
+    values = _to_numpy(tensor).astype(numpy.int64)
+    if name.startswith("per_sequence"):
+        return _Bounds(values.min(initial=0), values.max(initial=0)) if values.size else 0
+    values = values.reshape(-1, values.shape[-1])
+    return Column(values.min(axis=0), values.max(axis=0))
+
+
+def _find_first(maybe: Callable[[Any, Any, Any], Any], counts: Any) -> Any:
+    """Returns for each sequence of `counts` elements the index of the first one for which `maybe` holds; the count if
+    there is none. `maybe(which, start, end)` says for ranges of the sequences `which` whether it may hold in them."""
+    counts = numpy.asarray(counts, numpy.int64)
+    at, found = numpy.zeros_like(counts), counts.copy()
+    size = 1 << numpy.ceil(numpy.log2(numpy.maximum(counts, 1))).astype(numpy.int64)
+    which = numpy.flatnonzero(counts > 0)
+    while which.size:
+        start = at[which]
+        hit = maybe(which, start, numpy.minimum(start + size[which], counts[which]))
+        single = size[which] == 1
+        done = which[hit & single]
+        found[done] = at[done]
+        size[which[hit & ~single]] >>= 1
+        passed = which[~hit]
+        at[passed] += size[passed]
+        size[passed] = at[passed] & -at[passed]  # the largest aligned range from there
+        which = which[~(hit & single)]
+        which = which[at[which] < counts[which]]
+    return found
+
+
+class _Interval(NamedTuple):
+    first: int
+    end: int
+
+
+def _find_intervals(
+    sight: Sight, fixed: Sequence[Segment], moving: Sequence[Segment], moving_is_keys: bool
+) -> List[List[_Interval]]:
+    """Returns for each pair of segments the rows of the second one that may see, or be seen by, a row of the first one:
+    an interval for each part of a union of masks. Rows are indices in the segment."""
+    counts = numpy.array([segment.count for segment in moving], numpy.int64)
+    if not sight.parts:
+        return [[_Interval(0, int(count))] for count in counts]
+    first = numpy.array([segment.first for segment in moving])
+    step = numpy.array([segment.step for segment in moving])
+    still = tuple(numpy.array([getattr(segment, end) for segment in fixed]) for end in ("first", "last"))
+    found: List[List[_Interval]] = [[] for _ in moving]
+    for text in sight.parts:
+
+        def maybe(which: Any, start: Any, end: Any, text: str = text) -> Any:
+            rows = first[which] + step[which] * start, first[which] + step[which] * (end - 1)
+            other = still[0][which], still[1][which]
+            return sight.decide(text, *((other, rows) if moving_is_keys else (rows, other)))[1]
+
+        def mirrored(which: Any, start: Any, end: Any) -> Any:
+            return maybe(which, counts[which] - end, counts[which] - start)
+
+        starts, ends = _find_first(maybe, counts), counts - _find_first(mirrored, counts)
+        for at, (start, end) in enumerate(zip(starts.tolist(), ends.tolist())):
+            if start < end:
+                found[at].append(_Interval(start, end))
+    return found
+
+
+def _union(intervals: Iterable[_Interval]) -> List[_Interval]:
+    """Returns intervals without overlaps, in ascending order."""
+    merged: List[_Interval] = []
+    for interval in sorted(intervals):
+        if merged and interval.first <= merged[-1].end:
+            merged[-1] = _Interval(merged[-1].first, max(merged[-1].end, interval.end))
+        else:
+            merged.append(interval)
+    return merged
+
+
+def needed(sight: Sight, destination: int, source: int) -> Tuple[Piece, ...]:
+    """Returns the keys of the rank `source` that queries of the rank `destination` may see."""
+    queries = sight.problem.q_shards.segments[destination]
+    keys = sight.problem.k_shards.segments[source]
+    pairs = [(i, j) for j in range(len(keys)) for i in range(len(queries))]
+    found = _find_intervals(sight, [queries[i] for i, _ in pairs], [keys[j] for _, j in pairs], True)
+    pieces, start = [], 0
+    for j, segment in enumerate(keys):
+        own = [interval for (_, of), intervals in zip(pairs, found) if of == j for interval in intervals]
+        for first, end in _union(own):
+            pieces.append(Piece(source, start + first, start + end, segment.part(first, end)))
+        start += segment.count
+    return tuple(pieces)
+
+
+class _Cell(NamedTuple):
+    """A segment of queries and a piece: whether they see each other, and which queries see the piece."""
+
+    kind: int
+    rows: _Interval
+
+
+def _make_cells(sight: Sight, queries: Sequence[Segment], pieces: Sequence[Segment]) -> List[List[_Cell]]:
+    pairs = [(i, j) for i in range(len(queries)) for j in range(len(pieces))]
+    found = _find_intervals(sight, [pieces[j] for _, j in pairs], [queries[i] for i, _ in pairs], False)
+    cells: List[List[_Cell]] = [[] for _ in queries]
+    for (i, j), intervals in zip(pairs, found):
+        if not intervals:
+            cells[i].append(_Cell(_EMPTY, _Interval(0, 0)))
+            continue
+        rows = _Interval(min(x.first for x in intervals), max(x.end for x in intervals))
+        cells[i].append(_Cell(sight.classify(queries[i].part(*rows), pieces[j]), rows))
+    return cells
+
+
+class _Side(NamedTuple):
+    """The queries, or the keys, of a launch: rows of the shard, and where they are in the sequence."""
+
+    first: int
+    end: int
+    segments: Tuple[Segment, ...]
+
+    @property
+    def is_run(self) -> bool:
+        """Whether the rows follow one another in the sequence."""
+        return len(self.segments) == 1 and self.segments[0].step == 1
+
+    @property
+    def line(self) -> Tuple[int, int]:
+        return (self.segments[0].first, self.segments[0].step) if len(self.segments) == 1 else (0, 1)
+
+    def rows(self) -> Any:
+        return numpy.concatenate([segment.rows() for segment in self.segments])
+
+
+def _make_launch(sight: Sight, queries: _Side, keys: _Side, is_full: bool) -> Launch:
+    """Returns the attention between rows, whose mask is rewritten in their coordinates."""
+    problem, mask = sight.problem, sight.problem.mask
+    lines = queries.line, keys.line, keys.segments
+    rows, of_keys = (queries.first, queries.end), (keys.first, keys.end)
+    if mask is None or is_full:
+        return Launch(rows, of_keys, None, (), 0, *lines)
+    start = problem.offset + queries.segments[0].first
+    if queries.is_run and keys.is_run and _coordinates.is_invariant(mask):
+        return Launch(rows, of_keys, str(mask), (), start - keys.segments[0].first, *lines)
+    if not queries.is_run and not problem.moves and len(queries.segments) == 1:
+        q_kind = "line"
+    else:
+        q_kind = "run" if queries.is_run else "any"
+    k_kind = "any" if len(keys.segments) > 1 else "run" if keys.is_run else "line"
+    if k_kind == "run" and keys.segments[0].first == 0:
+        k_kind = "same"
+    needs_lengths = _coordinates.reads_lengths(mask)
+    added = {
+        "per_sequence": (q_kind == "line") + (k_kind in ("run", "line")),
+        "per_query": int(q_kind == "any"),
+        "per_key": int(k_kind == "any"),
+    }
+    if needs_lengths and problem.has_lengths:
+        added["per_sequence"] += 1
+    names, new = _coordinates.with_names([name for name, _ in mask._symbols], added)
+    numbers: Dict[str, Numbers] = {}
+    words: Dict[str, str] = {}
+
+    def number_of(clause: str, value: Numbers) -> str:
+        name = new[clause].pop(0)
+        numbers[name] = value
+        return _coordinates.word_of(name)
+
+    offset = 0
+    if q_kind == "run":
+        offset = start
+    elif q_kind == "line":
+        words["p"] = f"{queries.segments[0].step} * p + {number_of('per_sequence', start)}"
+    else:
+        # p counts the rows of the launch, and has the offset of each sequence.
+        own = queries.rows() + problem.offset - numpy.arange(queries.end - queries.first)
+        words["p"] = f"p + {number_of('per_query', own)}"
+    if k_kind in ("run", "line"):
+        first, step = keys.segments[0].first, keys.segments[0].step
+        k = "k" if step == 1 else f"{step} * k"
+        words["k"] = f"{k} + {number_of('per_sequence', first)}"
+    elif k_kind == "any":
+        words["k"] = number_of("per_key", keys.rows())
+    if needs_lengths:
+        words["nq"] = str(problem.q_shards.length)
+        words["nk"] = str(problem.k_shards.length)
+        if problem.has_lengths:
+            words["nk"] = number_of("per_sequence", KV_LEN)
+    for name, tensor in mask._symbols:
+        clause = _symbols.clause_of(name)
+        side = {"per_query": queries, "per_key": keys}.get(clause)
+        numbers[name] = tensor if side is None else Taken(tensor, side.segments)
+    text = _coordinates.rewrite(mask, words, names) if words else str(mask)
+    return Launch(rows, of_keys, text, tuple((name, numbers[name]) for name in names), offset, *lines)
+
+
+#: Stands for the caller's kv_len among the numbers of a launch.
+KV_LEN = "kv_len"
+
+
+def _make_launches(sight: Sight, queries: Sequence[Segment], of_pieces: Sequence[Segment]) -> Tuple[Launch, ...]:
+    """Returns the launches of a stage. They cover every visible pair of the queries and the keys once."""
+    cells = _make_cells(sight, queries, of_pieces)
+    starts = numpy.cumsum([0, *(segment.count for segment in queries)]).tolist()
+    ends = numpy.cumsum([0, *(segment.count for segment in of_pieces)]).tolist()
+    active = [i for i, row in enumerate(cells) if any(cell.kind for cell in row)]
+    if not active:
+        return ()
+
+    def side_of(i: int) -> _Side:
+        seen = [cell.rows for cell in cells[i] if cell.kind]
+        first, end = min(x.first for x in seen), max(x.end for x in seen)
+        return _Side(starts[i] + first, starts[i] + end, (queries[i].part(first, end),))
+
+    def keys_of(of: Iterable[int]) -> _Side:
+        seen = [j for j in range(len(of_pieces)) if any(cells[i][j].kind for i in of)]
+        return _Side(ends[seen[0]], ends[seen[-1] + 1], coalesce(of_pieces[seen[0] : seen[-1] + 1]))
+
+    def is_full(of: Iterable[int]) -> bool:
+        """Whether the launch of these segments has no hidden pair."""
+        seen = [j for j in range(len(of_pieces)) if any(cells[i][j].kind for i in of)]
+        rows = {i: [cell.rows for cell in cells[i] if cell.kind] for i in of}
+        return all(
+            cells[i][j].kind == _FULL and len(set(rows[i])) == 1
+            for i in of for j in range(seen[0], seen[-1] + 1)
+        )  # fmt: skip
+
+    if sight.problem.reads_positions:
+        return tuple(_make_lines(sight, side_of, active, cells, of_pieces, ends))
+    sides = [side_of(i) for i in active]
+    is_chain = all(one.end == other.first for one, other in zip(sides, sides[1:]))
+    whole = _Side(sides[0].first, sides[-1].end, coalesce(x for side in sides for x in side.segments))
+    if len(active) == 1 or (is_chain and is_full(active)):
+        return (_make_launch(sight, whole, keys_of(active), is_full(active)),)
+    same = _find_local_offset(sight, queries, of_pieces, cells, starts, ends, active, sides)
+    if same is not None:
+        keys = keys_of(active)
+        mask = str(sight.problem.mask)
+        rows = sides[0].first, sides[-1].end
+        offset = same + rows[0] - keys.first
+        return (Launch(rows, (keys.first, keys.end), mask, (), offset, (0, 1), (0, 1), keys.segments),)
+    if len(active) > _MAX_LAUNCHES:
+        # From the first row that sees a key to the last one, with all rows between them.
+        first, last = active[0], active[-1]
+        one = queries[first].part(sides[0].first - starts[first], queries[first].count)
+        other = queries[last].part(0, sides[-1].end - starts[last])
+        side = _Side(sides[0].first, sides[-1].end, coalesce([one, *queries[first + 1 : last], other]))
+        return (_make_launch(sight, side, keys_of(active), False),)
+    return tuple(
+        _make_launch(sight, side, keys_of([i]), is_full([i])) for i, side in zip(active, sides)
+    )
+
+
+def _make_lines(
+    sight: Sight, side_of: Callable[[int], _Side], active: Sequence[int], cells: Sequence[Sequence[_Cell]],
+    pieces: Sequence[Segment], ends: Sequence[int],
+) -> Iterable[Launch]:  # fmt: skip
+    """Yields a launch for each segment of queries and each run of keys that follow one another with the same step."""
+    for i in active:
+        j = 0
+        while j < len(pieces):
+            first = j
+            while j < len(pieces) and cells[i][j].kind and len(coalesce(pieces[first : j + 1])) == 1:
+                j += 1
+            if j == first:
+                j += 1
+                continue
+            keys = _Side(ends[first], ends[j], coalesce(pieces[first:j]))
+            is_full = all(cell.kind == _FULL and cell.rows == cells[i][first].rows for cell in cells[i][first:j])
+            queries = side_of(i)
+            is_full = is_full and queries.end - queries.first == cells[i][first].rows.end - cells[i][first].rows.first
+            yield _make_launch(sight, queries, keys, is_full)
+
+
+def _find_local_offset(
+    sight: Sight, queries: Sequence[Segment], pieces: Sequence[Segment], cells: Sequence[Sequence[_Cell]],
+    starts: Sequence[int], ends: Sequence[int], active: Sequence[int], sides: Sequence[_Side],
+) -> Optional[int]:  # fmt: skip
+    """Returns the distance d such that the mask shows the same pairs over the shard's rows x and the stage's keys y, at
+    positions x + d and y, as over the sequence; None if there is none. For example, the causal mask over two chunks
+    of the sequence is the causal mask over their rows."""
+    problem, mask = sight.problem, sight.problem.mask
+    if mask is None or problem.moves or not _coordinates.is_invariant(mask):
+        return None
+    if any(segment.step != 1 for segment in (*queries, *pieces)):
+        return None
+    inside = range(active[0], active[-1] + 1)
+    offsets = {
+        problem.offset + queries[i].first - starts[i] - (pieces[j].first - ends[j])
+        for i in inside for j in range(len(pieces)) if cells[i][j].kind == _PARTIAL
+    }  # fmt: skip
+    if len(offsets) != 1:
+        return None
+    offset = offsets.pop()
+    for i in inside:
+        # Only the launch's rows count.
+        first, end = max(starts[i], sides[0].first), min(starts[i + 1], sides[-1].end)
+        if first >= end:
+            continue
+        own = queries[i].part(first - starts[i], end - starts[i])
+        for j, piece in enumerate(pieces):
+            kind = sight.classify(own, piece)
+            if kind == _PARTIAL:
+                if problem.offset + queries[i].first - starts[i] - (piece.first - ends[j]) != offset:
+                    return None
+                continue
+            always, maybe = sight.decide(str(mask), (first, end - 1), (ends[j], ends[j + 1] - 1), offset)
+            if (kind == _FULL and not always) or (kind == _EMPTY and maybe):
+                return None
+    return offset
+
+
+def _sort(pieces: Sequence[Piece]) -> Tuple[List[Segment], Optional[Any]]:
+    """Returns the keys of pieces in the order of the sequence, and their order; None if they are in order."""
+    segments = [piece.segment for piece in pieces]
+    if all(one.last < other.first for one, other in zip(segments, segments[1:])):
+        return segments, None
+    rows = numpy.concatenate([segment.rows() for segment in segments])
+    order = numpy.argsort(rows, kind="stable")
+    return list(segments_of(rows[order])), order
+
+
+#: How keys travel: a stage for each other rank, or one stage with all keys.
+SCHEMES = ("ring", "gather")
+
+
+def make_plan(problem: Problem, scheme: str, rank: int) -> Plan:
+    """Returns the plan of a rank. "ring" has a stage for each distance d: the rank receives keys of the rank `rank - d`
+    and sends its own to the rank `rank + d`. Only the needed rows travel, and they travel straight to where they are
+    needed. "gather" has one stage with the keys of all ranks, in the order of the sequence."""
+    sight, ranks = Sight(problem), problem.q_shards.ranks
+    queries = problem.q_shards.segments[rank]
+    if scheme == "ring":
+        order = [[(rank - distance) % ranks] for distance in range(ranks)]
+        targets = [[(rank + distance) % ranks] for distance in range(ranks)]
+    elif scheme == "gather":
+        order, targets = [list(range(ranks))], [[(rank + distance) % ranks for distance in range(1, ranks)]]
+    else:
+        raise ArgumentError(f"expected scheme {', '.join(SCHEMES)} but got {scheme!r}")
+    stages, sends = [], []
+    for sources, destinations in zip(order, targets):
+        pieces = [piece for source in sources for piece in needed(sight, rank, source)]
+        keys, permutation = [piece.segment for piece in pieces], None
+        if scheme == "gather":
+            pieces.sort(key=lambda piece: piece.segment)
+            keys, permutation = _sort(pieces)
+        stages.append(Stage(tuple(pieces), _make_launches(sight, queries, keys), permutation))
+        sends.append(tuple(
+            (target, piece.start, piece.end)
+            for target in destinations if target != rank for piece in needed(sight, target, rank)
+        ))  # fmt: skip
+    return Plan(rank, tuple(stages), tuple(sends))
+
+
+class Grid(NamedTuple):
+    """An estimate of the visible pairs of each cell of a grid over the queries and keys."""
+
+    pairs: Any  #: [rows, columns]
+    rows: Any  #: the first rows of the grid's rows, and the number of queries
+    columns: Any  #: the same of its columns
+
+
+def make_grid(problem: Problem) -> Grid:
+    sizes = problem.q_shards.length, problem.k_shards.length
+    rows, columns = (numpy.unique(numpy.linspace(0, n, min(n, _GRID) + 1).astype(numpy.int64)) for n in sizes)
+    areas = numpy.diff(rows)[:, None] * numpy.diff(columns)[None, :].astype(float)
+    if problem.mask is not None and areas.size:
+        ends = (rows[:-1, None], rows[1:, None] - 1), (columns[None, :-1], columns[None, 1:] - 1)
+        always, maybe = Sight(problem).decide(str(problem.mask), *ends)
+        areas *= numpy.where(always, 1.0, numpy.where(maybe, _PARTIAL_SHARE, 0.0))
+    return Grid(areas, rows, columns)
+
+
+def _shares_of(shards: Shards, edges: Any) -> Any:
+    """Returns the share of the rows between two edges that each rank holds, [ranks, len(edges) - 1]."""
+    held = numpy.zeros((shards.ranks, len(edges)))
+    for rank, segments in enumerate(shards.segments):
+        for first, count, step in segments:
+            held[rank] += numpy.clip((edges - first + step - 1) // step, 0, count)
+    return numpy.diff(held) / numpy.maximum(numpy.diff(edges), 1)
+
+
+def loads_of(shards: Shards, grid: Grid) -> Any:
+    """Returns the pairs that each rank computes."""
+    return _shares_of(shards, grid.rows) @ grid.pairs.sum(axis=1)
+
+
+#: Chunks of each rank that `balanced_shards` tries, and the load of the slowest rank over the mean with which it is content.
+_CHUNKS = (2, 4, 8, 16)
+_LIMIT = 1.04
+
+
+def balanced_shards(length: int, ranks: int, mask: Optional[Mask], cu_seqlens: Any = None) -> Shards:
+    """Returns shards whose ranks see about as many pairs of a mask, and hold as many rows up to a chunk. Of the shards
+    that differ little in their slowest rank, it returns those with the fewest chunks. Queries and keys are cut in the
+    same way.
+
+    Args:
+      length, ranks: the numbers of rows and of ranks.
+      mask: a mask of this package, whose tensors the host reads, or None.
+      cu_seqlens: the starts of packed sequences, as in `flashattn.torch.context_parallel`.
+
+    Raises:
+      ArgumentError: an argument is invalid.
+    """
+    best = Shards.contiguous(length, ranks)
+    length = best.length
+    if cu_seqlens is not None:
+        mask = mask_of_packed(mask, read_starts(cu_seqlens, length), length)
+    grid = make_grid(Problem(best, best, mask, 0))
+    least = _imbalance(best, grid)
+    for per_rank in _CHUNKS:
+        if least <= _LIMIT or per_rank * ranks > length:
+            break
+        for shards in (Shards.zigzag(length, ranks),) * (per_rank == 2) + (_deal(length, ranks, per_rank, grid),):
+            found = _imbalance(shards, grid)
+            if found < least - 0.01:
+                best, least = shards, found
+    return best
+
+
+def _imbalance(shards: Shards, grid: Grid) -> float:
+    """Returns the load of the slowest rank over the mean."""
+    loads = loads_of(shards, grid)
+    mean = float(loads.mean())
+    return float(loads.max()) / mean if mean else 1.0
+
+
+def _deal(length: int, ranks: int, per_rank: int, grid: Grid) -> Shards:
+    """Returns shards of `per_rank` chunks each: the heaviest chunk that is left goes to the rank with the least load
+    among those that still lack a chunk."""
+    size = -(-length // (ranks * per_rank))
+    chunks = [Segment(first, min(size, length - first)) for first in range(0, length, size)]
+    loads = loads_of(Shards(length, [[chunk] for chunk in chunks]), grid)
+    held: List[List[int]] = [[] for _ in range(ranks)]
+    sums = [0.0] * ranks
+    for at in numpy.argsort(-loads, kind="stable").tolist():
+        rank = min((r for r in range(ranks) if len(held[r]) < per_rank), key=lambda r: (sums[r], r))
+        held[rank].append(at)
+        sums[rank] += float(loads[at])
+    return Shards(length, [[chunks[at] for at in sorted(chosen)] for chosen in held])
+
+
+def read_starts(cu_seqlens: Any, length: int) -> Any:
+    """Returns the starts of packed sequences as an array on the host. Raises ArgumentError."""
+    starts = _to_numpy(cu_seqlens)
+    if starts.ndim != 1 or starts.dtype.kind not in "iu" or len(starts) < 2:
+        raise ArgumentError(
+            f"expected cu_seqlens to be at least 2 integers in one dimension but got {starts.dtype} of shape "
+            f"{list(starts.shape)}"
+        )
+    if starts[0] < 0 or starts[-1] > length or (starts[1:] < starts[:-1]).any():
+        raise ArgumentError(
+            f"expected cu_seqlens from 0 to {length} that do not decrease but got {show(starts.tolist())}"
+        )
+    return starts
+
+
+def mask_of_packed(mask: Optional[Mask], starts: Any, length: int) -> Mask:
+    """Returns the mask of packed sequences in one sequence of rows: pairs of the same one, which `mask` shows. Positions
+    and keys of `mask` count from the first row of each packed sequence. `starts` are its rows, as `cu_seqlens`."""
+    starts = numpy.asarray(starts, numpy.int64)
+    rows = numpy.arange(length)
+    index = numpy.searchsorted(starts, rows, "right") - 1
+    is_in = (index >= 0) & (index < len(starts) - 1)
+    index = numpy.where(is_in, index, 0)
+    # Rows of no sequence see no key.
+    first = numpy.where(is_in, starts[index], 0).astype(numpy.int32)
+    end = numpy.where(is_in, starts[numpy.minimum(index + 1, len(starts) - 1)], 0).astype(numpy.int32)
+    own = () if mask is None else tuple(name for name, _ in mask._symbols)
+    names, new = _coordinates.with_names(own, {"per_query": 2})
+    numbers = dict(zip(new["per_query"], (first, end)))
+    start, stop = map(_coordinates.word_of, new["per_query"])
+    documents = f"k - {start} >= 0, {stop} - 1 - k >= 0"
+    text = f'#flashattn.set<"(p, k)[{_symbols.words_of(list(names))}] : ({documents})">'
+    if mask is not None:
+        # The other pairs of the sequence are hidden, so a key counts from where its query's sequence starts.
+        size = f"{stop} - {start}"
+        words = {"p": f"p - {start}", "k": f"k - {start}", "nq": size, "nk": size}
+        if _coordinates.is_invariant(mask):
+            words = {}
+        inner = _coordinates.rewrite(mask, words, names)
+        text = f"#flashattn.all_of<[{text}, {inner}]>"
+        numbers.update(mask._symbols)
+    return Mask(text, symbols=tuple((name, numbers[name]) for name in names))
+
+
+class Rates(NamedTuple):
+    """How fast a rank computes and sends."""
+
+    flops: float  #: operations of the products in a second
+    bytes: float  #: bytes that a rank sends in a second, while it receives as many
+    memory: float  #: bytes that a rank reads and writes in a second
+    latency: float  #: seconds of a message without bytes
+
+
+#: Two H100s of one host, by NVLink (338 GB/s in each direction), and processes on one CPU.
+RATES = {"cuda": Rates(5.5e14, 3.0e11, 2.5e12, 3e-5), "cpu": Rates(2e10, 1e9, 5e9, 2e-4)}
+
+
+class Sizes(NamedTuple):
+    """The sizes of a call on which its time depends."""
+
+    batch: int
+    heads: int
+    kv_heads: int
+    d: int
+    dv: int
+    bytes: int  #: of an element
+
+
+def estimate(problem: Problem, sizes: Sizes, rates: Rates) -> Dict[str, float]:
+    """Returns the seconds that each scheme should take, forward. "heads" is left out if heads cannot be cut."""
+    grid, ranks = make_grid(problem), problem.q_shards.ranks
+    of_q, of_k = _shares_of(problem.q_shards, grid.rows), _shares_of(problem.k_shards, grid.columns)
+    flops = 2.0 * sizes.batch * sizes.heads * (sizes.d + sizes.dv)
+    work = of_q @ grid.pairs @ of_k.T * flops / rates.flops  # [destination, source]
+    # A rank needs the columns that one of its rows sees.
+    seen = (of_q > 0).astype(float) @ (grid.pairs > 0)
+    row_bytes = sizes.batch * sizes.kv_heads * (sizes.d + sizes.dv) * sizes.bytes
+    sent = ((seen > 0) * numpy.diff(grid.columns)) @ of_k.T * row_bytes / rates.bytes
+    numpy.fill_diagonal(sent, 0.0)
+    of_rank = numpy.arange(ranks)
+    # A stage that other launches precede reads and writes o once more, in f32.
+    rows = numpy.diff(grid.rows)
+    merging = 12.0 * sizes.batch * sizes.heads * sizes.dv / rates.memory * (of_q @ rows)
+    ring = 0.0
+    for distance in range(ranks):
+        sources, following = (of_rank - distance) % ranks, (of_rank - distance - 1) % ranks
+        own = work[of_rank, sources] + (merging if distance else 0.0) * (work[of_rank, sources] > 0)
+        message = sent[of_rank, following] if distance + 1 < ranks else numpy.zeros(ranks)
+        ring += float(numpy.maximum(own, message + rates.latency * (message > 0)).max())
+    times = {"ring": ring, "gather": float((sent.sum(axis=1) + work.sum(axis=1)).max()) + rates.latency}
+    if sizes.heads % ranks == 0 and sizes.heads % math.lcm(sizes.kv_heads, ranks) == 0:
+        kv_heads = math.lcm(sizes.kv_heads, ranks)
+        q_bytes = float(rows.sum()) / ranks * sizes.batch * sizes.heads * (sizes.d + sizes.dv) * sizes.bytes
+        k_bytes = float(problem.k_shards.length) / ranks * row_bytes * kv_heads / sizes.kv_heads
+        travelled = (q_bytes + k_bytes) * (ranks - 1) / ranks / rates.bytes
+        times["heads"] = travelled + 2 * rates.latency + float(work.sum()) / ranks
+    return times

@@ -1,0 +1,564 @@
+"""`flashattn.torch.context_parallel`: its arguments, its operators, and the exchange of heads.
+
+`_context` computes a call on the rows of one rank.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+import torch
+import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
+from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Shard
+
+from .. import _aux, _context as _plan, _features, _module, _shards, _symbols, _torch, _trace
+from .._shards import Shards
+from ..errors import ArgumentError, UnsupportedError
+from ..masks import Mask
+from . import _context
+from ._context import OPERANDS, Spec
+from ._ops import _as_tensor, _library, check_rows
+
+_TENSORS = "Tensor q, Tensor k, Tensor v"
+_REST = "Tensor?[] operands, Tensor[] numbers, str key"
+_library.define(
+    f"context_parallel({_TENSORS}, {_REST}) -> (Tensor o, Tensor lse)", tags=(torch.Tag.pt2_compliant_tag,)
+)
+_library.define(
+    f"context_parallel_backward(Tensor d_o, Tensor? d_lse, {_TENSORS}, Tensor o, Tensor lse, {_REST}, bool needs_bias, "
+    "bool needs_sink_logits) -> (Tensor dq, Tensor dk, Tensor dv, Tensor d_bias, Tensor d_sink_logits)",
+    tags=(torch.Tag.pt2_compliant_tag,),
+)
+_forward_op = torch.ops.flashattn.context_parallel.default
+_backward_op = torch.ops.flashattn.context_parallel_backward.default
+
+#: The schemes of a call. "heads" exchanges heads for rows, so that each rank computes some heads of all rows.
+SCHEMES = ("auto", *_plan.SCHEMES, "heads")
+
+
+class _Key(NamedTuple):
+    """What a key of the operators stands for."""
+
+    spec: Spec
+    ints: Tuple[Optional[int], ...]  #: the numbers of the mask that are ints; None for each tensor
+
+
+_keys: Dict[str, _Key] = {}
+_names: Dict[_Key, str] = {}
+
+
+def _name_of(key: _Key) -> str:
+    """Returns the text by which operators find a key: graphs of torch hold texts, but not objects."""
+    name = _names.get(key)
+    if name is None:
+        name = _names[key] = str(len(_names))
+        _keys[name] = key
+    return name
+
+
+def _with_ints(key: _Key, numbers: Sequence[Tensor]) -> List[Any]:
+    rest = iter(numbers)
+    return [next(rest) if x is None else x for x in key.ints]
+
+
+def _forward(
+    q: Tensor, k: Tensor, v: Tensor, operands: Sequence[Optional[Tensor]], numbers: Sequence[Tensor], key: str
+) -> Tuple[Tensor, Tensor]:
+    found = _keys[key]
+    given = {name: x for name, x in zip(OPERANDS, operands) if x is not None}
+    with torch.no_grad(), torch._C._DisableAutocast():
+        return _context.forward(found.spec, q, k, v, given, _with_ints(found, numbers))
+
+
+def _backward(
+    d_o: Tensor, d_lse: Optional[Tensor], q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor,
+    operands: Sequence[Optional[Tensor]], numbers: Sequence[Tensor], key: str, needs_bias: bool,
+    needs_sink_logits: bool,
+) -> Tuple[Tensor, ...]:  # fmt: skip
+    found, none = _keys[key], q.new_empty(0)
+    given = {name: x for name, x in zip(OPERANDS, operands) if x is not None}
+    with torch.no_grad(), torch._C._DisableAutocast():
+        d_sink_logits = none
+        if needs_sink_logits:
+            d_sink_logits = _context.sink_gradient(found.spec, o, lse, d_o, d_lse, given["sink_logits"])
+        given.pop("sink_logits", None)  # lse has them already
+        *gradients, d_bias = _context.backward(
+            found.spec, q, k, v, o, lse, d_o.contiguous(), d_lse, given, _with_ints(found, numbers), needs_bias
+        )
+    return (*gradients, none if d_bias is None else d_bias, d_sink_logits)  # type: ignore[return-value]
+
+
+@torch.library.register_fake("flashattn::context_parallel", lib=_library)
+def _fake_forward(q: Tensor, k: Tensor, v: Tensor, operands: Any, numbers: Any, key: str) -> Tuple[Tensor, Tensor]:
+    axis = _keys[key].spec.axis
+    rows = (q.shape[0], q.shape[3 - axis], q.shape[axis])
+    return q.new_empty((*q.shape[:-1], v.shape[-1])), q.new_empty(rows, dtype=torch.float32)
+
+
+@torch.library.register_fake("flashattn::context_parallel_backward", lib=_library)
+def _fake_backward(
+    d_o: Tensor, d_lse: Any, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, operands: Any, numbers: Any,
+    key: str, needs_bias: bool, needs_sink_logits: bool,
+) -> Tuple[Tensor, ...]:  # fmt: skip
+    given = dict(zip(OPERANDS, operands))
+    wanted = {"bias": needs_bias, "sink_logits": needs_sink_logits}
+    extra = [torch.empty_like(given[name]) if needs else q.new_empty(0) for name, needs in wanted.items()]
+    return (*(x.new_empty(x.shape) for x in (q, k, v)), *extra)
+
+
+class _Attention(torch.autograd.Function):
+    """The autograd function of the operator. `operands` begin with those of `OPERANDS`; the mask's tensors follow."""
+
+    @staticmethod
+    def forward(ctx: Any, key: str, q: Tensor, k: Tensor, v: Tensor, *operands: Optional[Tensor]) -> Any:
+        own, numbers = operands[: len(OPERANDS)], operands[len(OPERANDS) :]
+        with torch._C._AutoDispatchBelowAutograd():
+            o, lse = _forward_op(q, k, v, list(own), list(numbers), key)
+        ctx.set_materialize_grads(False)
+        ctx.key = key
+        ctx.save_for_backward(q, k, v, o, lse, *operands)
+        return o, lse
+
+    @staticmethod
+    def backward(ctx: Any, d_o: Optional[Tensor], d_lse: Optional[Tensor]) -> Any:
+        q, k, v, o, lse, *operands = ctx.saved_tensors
+        own, numbers = operands[: len(OPERANDS)], operands[len(OPERANDS) :]
+        needs = dict(zip(("key", "q", "k", "v", *OPERANDS), ctx.needs_input_grad))
+        # Every rank runs the backward pass, also one whose output has no gradient: others wait for its messages.
+        dq, dk, dv, d_bias, d_sinks = _backward_op(
+            torch.zeros_like(o) if d_o is None else d_o, d_lse, q, k, v, o, lse, own, numbers, ctx.key,
+            needs["bias"], needs["sink_logits"],
+        )  # fmt: skip
+        extra = {"bias": d_bias, "sink_logits": d_sinks}
+        of_operands = (extra[name] if name in extra and needs[name] else None for name in OPERANDS)
+        return (None, dq, dk, dv, *of_operands, *(None for _ in numbers))
+
+    jvp = staticmethod(_torch.refuse_forward_mode)
+
+
+def _recorded(q: Tensor, k: Tensor, v: Tensor, operands: Any, numbers: Any, key: str) -> Any:
+    tensors = [x for x in (q, k, v, *operands) if x is not None]
+    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+        return _Attention.apply(key, q, k, v, *operands, *numbers)
+    with torch._C._AutoDispatchBelowAutograd():
+        return _forward_op(q, k, v, operands, numbers, key)
+
+
+_library.impl("context_parallel", _recorded, "Autograd")
+for _device in ("CPU", "CUDA"):
+    _library.impl("context_parallel", _forward, _device)
+    _library.impl("context_parallel_backward", _backward, _device)
+
+
+class _Groups(NamedTuple):
+    """The process groups of a call: the ranks of a row of the mesh exchange heads, those of a column exchange keys."""
+
+    keys: Any  #: None if no keys travel
+    heads: Any  #: None if no heads travel
+    ranks: int
+    rank: int  #: the number of this rank among the shards
+
+
+def _find_groups(mesh: Any, dim: Any, scheme: str) -> _Groups:
+    """Returns the process groups of a mesh. Of two dimensions, keys travel along the first and heads along the
+    second."""
+    if isinstance(mesh, dist.ProcessGroup):
+        if dim is not None:
+            raise ArgumentError(f"expected no dim with a process group but got {dim!r}")
+        groups = [mesh]
+    elif isinstance(mesh, DeviceMesh):
+        dims = dim if isinstance(dim, (tuple, list)) else [dim]
+        if dim is None:
+            if mesh.ndim != 1:
+                raise ArgumentError(f"expected dim, a dimension of the mesh {mesh.shape}, but got None")
+            dims = [0]
+        if len(dims) not in (1, 2):
+            raise ArgumentError(f"expected 1 or 2 dimensions of the mesh but got {len(dims)}")
+        try:
+            groups = [mesh.get_group(one) for one in dims]
+        except (KeyError, IndexError, RuntimeError, ValueError) as error:
+            raise ArgumentError(f"expected dim to be a dimension of {mesh} but got {dim!r}") from error
+    else:
+        raise ArgumentError(f"expected mesh to be a DeviceMesh or a process group but got {type(mesh).__name__}")
+    if any(group is None or dist.get_rank(group) < 0 for group in groups):
+        raise ArgumentError("expected this rank to be in the mesh but it is not")
+    sizes, own = [dist.get_world_size(x) for x in groups], [dist.get_rank(x) for x in groups]
+    if len(groups) == 2:
+        if scheme == "heads":
+            raise ArgumentError("expected scheme auto, ring or gather with two dimensions but got 'heads'")
+        return _Groups(groups[0], groups[1], sizes[0] * sizes[1], own[0] * sizes[1] + own[1])
+    return _Groups(groups[0], None, sizes[0], own[0])
+
+
+def context_parallel(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    mesh: Union[DeviceMesh, Any],
+    dim: Union[None, int, str, Tuple[Union[int, str], Union[int, str]]] = None,
+    shards: Union[str, Shards] = "contiguous",
+    k_shards: Union[None, str, Shards] = None,
+    length: Optional[int] = None,
+    scheme: str = "auto",
+    mask: Optional[Mask] = None,
+    scale: Optional[float] = None,
+    align: _module.Align = "bottom_right",
+    layout: _module.Layout = "bhsd",
+    return_lse: bool = False,
+    softcap: Optional[float] = None,
+    bias: Optional[Tensor] = None,
+    attn_mask: Optional[Tensor] = None,
+    sink_logits: Optional[Tensor] = None,
+    kv_len: Optional[Tensor] = None,
+    cu_seqlens: Any = None,
+    offset: Optional[int] = None,
+    score_mod: Optional[_trace.ScoreMod] = None,
+    aux_tensors: Optional[Sequence[Any]] = None,
+    **unknown: Any,
+) -> Any:
+    """Computes attention over a sequence whose rows are cut over the ranks of a mesh. Every rank of the mesh calls this
+    function with its own rows of q, k and v, and gets its own rows of o. Autograd and torch.compile support it.
+
+    Only the keys that the mask shows travel. The result is that of `flashattn.attention` over the whole sequence:
+    masks and score_mod count positions and keys of the whole sequence, and so do the tensors of a mask, which each rank
+    has whole. The host reads the tensors of a mask when their contents are new.
+
+    Args:
+      q, k, v: this rank's rows, as in `flashattn.attention`, or DTensors that are sharded along the rows by
+        `Shard(2)`, or `Shard(1)` with layout "bshd". The result is a DTensor then.
+      mesh: a `DeviceMesh` or a process group.
+      dim: the dimension of the mesh, by name or number, over which the rows are cut. Or two dimensions: heads then
+        travel along the second one, and keys along the first; the rank of a row is the one of the flattened mesh. None
+        if the mesh has one dimension.
+      shards: which rows each rank has: "contiguous", "zigzag" or "striped" (`flashattn.Shards`), or the Shards
+        themselves.
+      k_shards: the same for k and v, if it differs.
+      length: the number of rows of the whole sequence. None if all ranks have as many.
+      scheme: how keys get to the queries. "ring": each rank computes with the keys of one rank at a time, while
+        those of the next one travel. "gather": each rank first gets all keys that it needs. "heads": rows are exchanged
+        for heads, so each rank has all rows of some heads. "auto": the one that should take the least time.
+      mask, scale, softcap, sink_logits, align, offset, return_lse, score_mod: as in `flashattn.attention`. Gradients
+        of sink_logits and bias are those of this rank's rows, which a sum over the mesh completes, as for other
+        parameters that ranks share.
+      aux_tensors: as in `flashattn.attention`; at most 2 if score_mod reads positions or keys.
+      layout: "bhsd", "bshd", or "thd" with cu_seqlens.
+      bias, attn_mask: this rank's rows and all keys, broadcast to `[B, Hq, rows, Nk]`. Not with "heads".
+      kv_len: `[B]`, i32: the number of valid keys of the whole sequence, as in `flashattn.attention`.
+      cu_seqlens: `[S+1]`, integers: the starts of packed sequences among the rows, for queries and keys. Masks count
+        from the first row of each sequence. The host reads them.
+
+    Returns:
+      o, `[B, Hq, rows, Dv]`, or (o, lse). For a row that sees no key, o is 0 and lse is -inf.
+
+    Raises:
+      ArgumentError: an argument is invalid, or differs between ranks.
+      UnsupportedError: a mask or a combination of arguments that this function does not support.
+      DeviceError: a message failed, for example because another rank died. The message names the step and the rank.
+      The errors of `flashattn.attention`.
+    """
+    if unknown:
+        _features.check_keywords("context_parallel", unknown, context_parallel.__kwdefaults__ or {})
+    if scheme not in SCHEMES:
+        raise ArgumentError(f"expected scheme {', '.join(SCHEMES)} but got {scheme!r}")
+    _module.check_options(mask, align, layout)
+    groups = _find_groups(mesh, dim, scheme)
+    given = q
+    if any(isinstance(x, DTensor) for x in (q, k, v)):
+        (q, k, v), length = _to_local((q, k, v), mesh, dim, layout, length)
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if not isinstance(x, Tensor):
+            raise ArgumentError(f"expected {name!r} to be a tensor of torch but got {type(x).__name__}")
+    packed = layout == "thd"
+    if packed:
+        if cu_seqlens is None:
+            raise ArgumentError("expected cu_seqlens with layout thd but got None")
+        q, k, v = (x.unsqueeze(0) if x.ndim == 3 else x for x in (q, k, v))
+        layout = "bshd"
+    check_rows(q, k=k, v=v)
+    axis = 2 if layout == "bhsd" else 1
+    of_q = _shards.resolve(shards, groups.ranks, q.shape[axis], length)
+    is_same = k_shards is None and k.shape[axis] == q.shape[axis]
+    of_k = of_q if is_same else _shards.resolve(k_shards or shards, groups.ranks, k.shape[axis], None, "k")
+    for name, x, held in (("q", q, of_q), ("k", k, of_k), ("v", v, of_k)):
+        if x.shape[axis] != held.count(groups.rank):
+            raise ArgumentError(
+                f"expected {held.count(groups.rank)} rows of {name!r} on rank {groups.rank}, as in its shards, but got "
+                f"{x.shape[axis]}"
+            )
+    call = _Call(groups, of_q, of_k, scheme, mask, scale, layout, softcap, align, offset, score_mod, aux_tensors)
+    tensors = {"bias": bias, "attn_mask": attn_mask, "sink_logits": sink_logits, "kv_len": kv_len}
+    o, lse = call.run(q, k, v, tensors, cu_seqlens)
+    if packed:
+        o, lse = o[0], lse[0]
+    if isinstance(given, DTensor):
+        o = DTensor.from_local(o, given.device_mesh, given.placements, run_check=False, shape=(*given.shape[:-1], o.shape[-1]),
+                               stride=_dense_strides((*given.shape[:-1], o.shape[-1])))  # fmt: skip
+        return (o, lse) if return_lse else o
+    return (o, lse) if return_lse else o
+
+
+def _dense_strides(shape: Sequence[int]) -> Tuple[int, ...]:
+    return tuple(math.prod(shape[at + 1 :]) for at in range(len(shape)))
+
+
+def _to_local(
+    tensors: Sequence[Any], mesh: Any, dim: Any, layout: str, length: Optional[int]
+) -> Tuple[Tuple[Tensor, ...], int]:
+    """Returns the rows of DTensors that this rank has, and the length of the sequence of queries."""
+    axis = {"bhsd": 2, "bshd": 1, "thd": 0}[layout]
+    if not all(isinstance(x, DTensor) for x in tensors):
+        raise ArgumentError("expected q, k and v to be all DTensors or none but got both")
+    if isinstance(dim, (tuple, list)):
+        raise UnsupportedError("expected one dimension of the mesh with DTensors but got two; pass to_local()")
+    for name, x in zip("qkv", tensors):
+        at = 0 if dim is None else x.device_mesh.mesh_dim_names.index(dim) if isinstance(dim, str) else dim
+        if x.placements[at] != Shard(axis):
+            raise ArgumentError(f"expected {name!r} with placement Shard({axis}) in dim {at} but got {x.placements[at]}")
+    if length is not None and length != tensors[0].shape[axis]:
+        raise ArgumentError(f"expected length {tensors[0].shape[axis]} of the DTensors but got {length}")
+    return tuple(x.to_local() for x in tensors), tensors[0].shape[axis]
+
+
+class _Call(NamedTuple):
+    """The checked arguments of a call."""
+
+    groups: _Groups
+    q_shards: Shards
+    k_shards: Shards
+    scheme: str
+    mask: Optional[Mask]
+    scale: Optional[float]
+    layout: str
+    softcap: Optional[float]
+    align: str
+    offset: Optional[int]
+    score_mod: Any
+    aux_tensors: Any
+
+    def run(
+        self, q: Tensor, k: Tensor, v: Tensor, tensors: Dict[str, Optional[Tensor]], cu_seqlens: Any
+    ) -> Tuple[Tensor, Tensor]:
+        text, aux = _aux.prepare(self.score_mod, self.aux_tensors)
+        reads_positions = text is not None and any(text.count(x) > 1 for x in ("%position", "%key"))
+        given = {name: _as_tensor(x, q) for name, x in {**tensors, **aux}.items() if x is not None}
+        _check_operands(given, q, self.k_shards, reads_positions, cu_seqlens)
+        self._check_square(cu_seqlens)
+        mask, nk = self.mask, self.k_shards.length
+        if cu_seqlens is not None:
+            mask = _plan.mask_of_packed(mask, _plan.read_starts(cu_seqlens, nk), nk)
+        position = self.offset
+        moves = position is None and self.align == "bottom_right" and "kv_len" in given
+        if position is None:
+            position = nk - self.q_shards.length if self.align == "bottom_right" else 0
+        else:
+            position = _features.check_scalar("offset", position)
+        scheme, heads = self.scheme, self.groups.heads
+        problem = _plan.Problem(
+            self.q_shards, self.k_shards, mask, position, "kv_len" in given, moves, reads_positions
+        )  # fmt: skip
+        if scheme == "auto":
+            axis = 2 if self.layout == "bhsd" else 1
+            scheme = "ring" if heads is not None else _choose(problem, q, k, v, axis, given)
+        if scheme == "heads":
+            groups = self.groups._replace(keys=None, heads=self.groups.keys)
+            return _exchange_heads(self._replace(groups=groups), q, k, v, given, problem, "gather")
+        if heads is not None:
+            return _exchange_heads(self, q, k, v, given, problem, scheme)
+        return self.attend(q, k, v, given, problem, scheme, self.groups.keys)
+
+    def _check_square(self, cu_seqlens: Any) -> None:
+        nq, nk = self.q_shards.length, self.k_shards.length
+        if cu_seqlens is not None and nq != nk:
+            raise ArgumentError(
+                f"expected as many keys as queries with cu_seqlens but got {nk} keys and {nq} queries"
+            )
+        if self.mask is not None:
+            _symbols.check_square(self.mask._of_rows, nq, nk)
+            for part in self.mask._of_rows if cu_seqlens is not None else ():
+                raise ArgumentError(f"expected no cu_seqlens with the mask {part} but got one")
+            for name, x in self.mask._symbols:
+                wanted = {"per_query": nq, "per_key": nk}.get(_symbols.clause_of(name))
+                if wanted is not None and x.shape[-1] != wanted:
+                    raise ArgumentError(f"expected {name!r} with a number for each of {wanted} rows but got {x.shape[-1]}")
+
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, given: Dict[str, Tensor], problem: _plan.Problem, scheme: str, group: Any
+    ) -> Tuple[Tensor, Tensor]:
+        """Runs the operator over the ranks of `group`, among which the rows of `problem` are cut."""
+        numbers = () if problem.mask is None else tuple(x for _, x in problem.mask._symbols)
+        spec = Spec(
+            "" if group is None else group.group_name, scheme, problem.q_shards, problem.k_shards,
+            None if problem.mask is None else str(problem.mask), problem.offset, problem.moves,
+            None if self.scale is None else float(self.scale), self.layout, _features.check_options(self.softcap),
+            self.score_mod, sum(name in given for name in _trace.AUX), problem.reads_positions,
+            torch.are_deterministic_algorithms_enabled(),
+        )  # fmt: skip
+        key = _Key(spec, tuple(x if type(x) is int else None for x in numbers))
+        tensors = [torch.as_tensor(x, device=q.device) for x in numbers if type(x) is not int]
+        operands = [given.get(name) for name in OPERANDS]
+        return _forward_op(q, k, v, operands, tensors, _name_of(key))
+
+
+def _check_operands(
+    given: Dict[str, Tensor], q: Tensor, k_shards: Shards, reads_positions: bool, cu_seqlens: Any
+) -> None:
+    for name, x in given.items():
+        if x.device != q.device:
+            raise ArgumentError(f"expected {name!r} on {q.device} as 'q' but got {x.device}")
+    if reads_positions:
+        if cu_seqlens is not None:
+            raise UnsupportedError("expected a score_mod that reads no positions with cu_seqlens but got one that does")
+        if sum(name in _trace.AUX for name in given) > 2:
+            raise UnsupportedError("expected at most 2 aux_tensors with a score_mod that reads positions but got more")
+    if "kv_len" in given and not k_shards.is_ascending:
+        raise UnsupportedError("expected shards whose rows ascend on each rank with kv_len but got others")
+    if cu_seqlens is not None and "kv_len" in given:
+        raise ArgumentError("expected no kv_len with cu_seqlens, which states the lengths, but got one")
+
+
+def _choose(
+    problem: _plan.Problem, q: Tensor, k: Tensor, v: Tensor, axis: int, given: Dict[str, Tensor]
+) -> str:
+    """Returns the scheme that should take the least time. All ranks choose the same one, as their arguments have the same
+    sizes."""
+    if problem.q_shards.ranks == 1:
+        return "gather"
+    heads = 3 - axis
+    sizes = _plan.Sizes(q.shape[0], q.shape[heads], k.shape[heads], q.shape[-1], v.shape[-1], q.element_size())
+    times = _plan.estimate(problem, sizes, _plan.RATES.get(q.device.type, _plan.RATES["cuda"]))
+    if {"bias", "attn_mask"} & set(given):
+        times.pop("heads", None)
+    return min(times, key=lambda name: times[name])
+
+
+class _Exchange(NamedTuple):
+    """The exchange of heads for rows among the ranks of a group."""
+
+    group: Any
+    layout: str
+    counts: Tuple[int, ...]  #: the rows of each rank
+    order: Optional[Tensor]  #: the order of all rows in the sequence; None if they are in order
+
+    def to_heads(self, x: Tensor) -> Tensor:
+        """Returns all rows of this rank's heads."""
+        size = len(self.counts)
+        x = self._by_head(x)
+        shape = x.shape[0] // size, x.shape[1], x.shape[3]
+        counts = [math.prod(shape) * count for count in self.counts]
+        found = self._exchange(x, counts, [x.numel() // size] * size)
+        parts = [part.view(shape[0], shape[1], -1, shape[2]) for part in found.split(counts)]
+        rows = torch.cat(parts, 2)
+        return self._by_row(rows if self.order is None else rows.index_select(2, self.order))
+
+    def to_rows(self, x: Tensor, own: int) -> Tensor:
+        """Returns all heads of this rank's rows, of which there are `own`."""
+        size = len(self.counts)
+        x = self._by_head(x)
+        if self.order is not None:
+            x = torch.empty_like(x).index_copy(2, self.order, x)
+        shape = x.shape[0], x.shape[1], own, x.shape[3]
+        parts = [part.reshape(-1) for part in x.split(self.counts, 2)]
+        counts = [math.prod(shape)] * size
+        found = self._exchange(torch.cat(parts), counts, [part.numel() for part in parts])
+        return self._by_row(torch.cat([part.view(shape) for part in found.split(counts)], 0))
+
+    def _exchange(self, x: Tensor, received: Sequence[int], sent: Sequence[int]) -> Tensor:
+        return functional.all_to_all_single_autograd(x.reshape(-1), list(received), list(sent), self.group)
+
+    def _by_head(self, x: Tensor) -> Tensor:
+        return x.permute((1, 0, 2, 3) if self.layout == "bhsd" else (2, 0, 1, 3))
+
+    def _by_row(self, x: Tensor) -> Tensor:
+        return x.permute((1, 0, 2, 3) if self.layout == "bhsd" else (1, 2, 0, 3))
+
+
+def _make_exchange(group: Any, layout: str, shards: Shards, first: int, device: torch.device) -> _Exchange:
+    """Returns the exchange among the ranks from `first` on of the shards."""
+    ranks = range(first, first + dist.get_world_size(group))
+    rows = torch.cat([torch.from_numpy(shards.rows(rank)) for rank in ranks])
+    order = torch.argsort(rows)
+    is_sorted = bool((order[1:] > order[:-1]).all())
+    return _Exchange(group, layout, tuple(map(shards.count, ranks)), None if is_sorted else order.to(device))
+
+
+@functools.lru_cache(maxsize=256)
+def _from_head(function: Callable[..., Any], first: int) -> Callable[..., Any]:
+    """Returns a score_mod that counts heads from `first` on."""
+
+    def score_mod(score: Any, b: Any, h: Any, p: Any, k: Any, *aux: Any) -> Any:
+        moved = h + first
+        return function(score, b, moved, p, k, *(_OfHeads(x, moved, h) for x in aux))
+
+    return score_mod
+
+
+class _OfHeads:
+    """An auxiliary tensor of some heads, which a score_mod reads by the number of a head among all."""
+
+    def __init__(self, tensor: Any, moved: Any, head: Any):
+        self._tensor, self._moved, self._head = tensor, moved, head
+
+    def __getitem__(self, index: Any) -> Any:
+        each = index if isinstance(index, tuple) else (index,)
+        return self._tensor[tuple(self._head if x is self._moved else x for x in each)]
+
+
+def _exchange_heads(
+    call: _Call, q: Tensor, k: Tensor, v: Tensor, given: Dict[str, Tensor], problem: _plan.Problem, scheme: str
+) -> Tuple[Tensor, Tensor]:
+    """Runs a call on some heads of all rows that a row of the mesh holds."""
+    for name in ("bias", "attn_mask"):
+        if name in given:
+            raise UnsupportedError(f"expected no {name} where heads are exchanged for rows but got one")
+    group, axis = call.groups.heads, 2 if call.layout == "bhsd" else 1
+    size, rank = dist.get_world_size(group), dist.get_rank(group)
+    heads, kv_heads = q.shape[3 - axis], k.shape[3 - axis]
+    shared = math.lcm(kv_heads, size)
+    if heads % size or heads % shared:
+        raise UnsupportedError(
+            f"expected heads that {size} ranks can exchange for rows but got {heads} query heads and {kv_heads} key/value "
+            "heads; use scheme='ring'"
+        )
+    if shared != kv_heads:
+        k, v = (x.repeat_interleave(shared // kv_heads, 3 - axis) for x in (k, v))
+    first_rank = call.groups.rank - rank
+    exchanges = [
+        _make_exchange(group, call.layout, shards, first_rank, q.device) for shards in (call.q_shards, call.k_shards)
+    ]
+    own_rows = q.shape[axis]
+    q, k, v = exchanges[0].to_heads(q), exchanges[1].to_heads(k), exchanges[1].to_heads(v)
+    own = slice(rank * heads // size, (rank + 1) * heads // size)
+    of_kv = [head * kv_heads // shared for head in range(rank * shared // size, (rank + 1) * shared // size)]
+    if call.score_mod is not None:
+        call = call._replace(score_mod=_from_head(call.score_mod, own.start))
+        for name, load in _aux.loads_of(_aux.prepare(call.score_mod, call.aux_tensors)[0]).items():
+            if "H" in load.dims:
+                given[name] = given[name].narrow(load.dims.index("H"), own.start, heads // size)
+    if "sink_logits" in given:
+        given["sink_logits"] = given["sink_logits"][own]
+    problem = problem._replace(
+        q_shards=call.q_shards.grouped(size), k_shards=call.k_shards.grouped(size),
+        mask=_cut_heads(problem.mask, own, of_kv),
+    )  # fmt: skip
+    o, lse = call.attend(q, k, v, given, problem, scheme, call.groups.keys)
+    o = exchanges[0].to_rows(o, own_rows)
+    lse = exchanges[0]._replace(layout="bhsd").to_rows(lse.unsqueeze(-1), own_rows).squeeze(-1)
+    return o, lse
+
+
+def _cut_heads(mask: Optional[Mask], heads: slice, kv_heads: Sequence[int]) -> Optional[Mask]:
+    """Returns a mask with the tensors of some heads."""
+    if mask is None or not mask._symbols:
+        return mask
+    found = []
+    for name, x in mask._symbols:
+        if len(getattr(x, "shape", ())) == 3 and x.shape[1] > 1:
+            x = x[:, heads] if name.startswith("per_query") else x[:, list(kv_heads)]
+        found.append((name, x))
+    return Mask(str(mask), symbols=tuple(found))
