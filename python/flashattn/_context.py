@@ -617,6 +617,7 @@ def mask_of_packed(mask: Optional[Mask], starts: Any, length: int) -> Mask:
     # Rows of no sequence see no key.
     first = numpy.where(is_in, starts[index], 0).astype(numpy.int32)
     end = numpy.where(is_in, starts[numpy.minimum(index + 1, len(starts) - 1)], 0).astype(numpy.int32)
+    first.flags.writeable = end.flags.writeable = False
     own = () if mask is None else tuple(name for name, _ in mask._symbols)
     names, new = _coordinates.with_names(own, {"per_query": 2})
     numbers = dict(zip(new["per_query"], (first, end)))

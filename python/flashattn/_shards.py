@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import json
 from typing import Any, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy
@@ -61,9 +63,10 @@ class Shards:
       ArgumentError: a row is missing, or is held twice.
     """
 
-    __slots__ = ("length", "segments", "_hash")
+    __slots__ = ("length", "segments", "text", "_hash")
     length: int
     segments: Tuple[Tuple[Segment, ...], ...]
+    text: str  #: what `parse` reads
 
     def __init__(self, length: int, segments: Sequence[Sequence[Any]]):
         length = check_length(length)
@@ -77,7 +80,9 @@ class Shards:
             raise ArgumentError("expected segments of at least 1 rank but got none")
         object.__setattr__(self, "length", length)
         object.__setattr__(self, "segments", tuple(held))
-        object.__setattr__(self, "_hash", hash((length, self.segments)))
+        text = json.dumps([length, [[tuple(x) for x in of_rank] for of_rank in held]])
+        object.__setattr__(self, "text", text)
+        object.__setattr__(self, "_hash", hash(text))
         self._check()
 
     def _check(self) -> None:
@@ -102,13 +107,18 @@ class Shards:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Shards):
             return NotImplemented
-        return self.length == other.length and self.segments == other.segments
+        return self.text == other.text
 
     def __hash__(self) -> int:
         return self._hash  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
-        return f"Shards({self.length}, {[[tuple(x) for x in of_rank] for of_rank in self.segments]})"
+        return f"Shards({self.text[1:-1]})"
+
+    @staticmethod
+    def parse(text: Any) -> Any:
+        """Returns the shards with a text, which is not that of a kind of shards."""
+        return Shards(*json.loads(text)) if isinstance(text, str) and text.startswith("[") else text
 
     @classmethod
     def contiguous(cls, length: int, ranks: int) -> "Shards":
@@ -229,6 +239,11 @@ def resolve(shards: Any, ranks: int, local: int, length: Optional[int], name: st
         raise ArgumentError(
             f"expected an even number of rows of {name!r} on each rank, or a length, with zigzag but got {local}"
         )
-    return KINDS[shards](local * ranks if length is None else length, ranks)
+    return _make(shards, local * ranks if length is None else check_length(length), ranks)
+
+
+@functools.lru_cache(maxsize=256)
+def _make(kind: str, length: int, ranks: int) -> Shards:
+    return KINDS[kind](length, ranks)
 
 

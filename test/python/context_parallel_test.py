@@ -7,7 +7,7 @@ import os
 import random
 import sys
 import tempfile
-import traceback
+import warnings
 
 import numpy
 import torch
@@ -17,8 +17,11 @@ from flashattn import Mask, Shards, affine_set, attention, causal, causal_if, do
 from flashattn.torch import context_parallel
 from torch.distributed.device_mesh import init_device_mesh
 
-COUNT = int(os.environ.get("FLASHATTN_TEST_COUNT", "60"))
+COUNT = int(os.environ.get("FLASHATTN_TEST_COUNT", "24"))
 SEED = int(os.environ.get("FLASHATTN_TEST_SEED", "53"))
+WORLD = int(os.environ.get("FLASHATTN_TEST_RANKS", "4"))
+#: "cuda" runs the same cases through NCCL, one GPU a process.
+DEVICE = os.environ.get("FLASHATTN_TEST_DEVICE", "cpu")
 
 
 def random_mask(rng, nq, nk, batch, heads, kv_heads):
@@ -129,6 +132,15 @@ class Case:
             self.options["score_mod"] = function
             if function is by_position_and_slope:
                 self.options["aux_tensors"] = (torch.randn(self.heads, generator=generator) * 0.1,)
+        self.tensors, self.weights = ([x.to(DEVICE) for x in xs] for xs in (self.tensors, self.weights))
+        self.operands = {name: x.to(DEVICE) for name, x in self.operands.items()}
+        if self.packed is not None:
+            self.packed = self.packed.to(DEVICE)
+        if "aux_tensors" in self.options:
+            self.options["aux_tensors"] = tuple(x.to(DEVICE) for x in self.options["aux_tensors"])
+        if mask is not None:
+            numbers = [(name, x if isinstance(x, int) else torch.as_tensor(x).to(DEVICE)) for name, x in mask._symbols]
+            self.options["mask"] = Mask(str(mask), symbols=tuple(numbers), of_rows=mask._of_rows)
         self.shards = random_shards(rng, self.nq, ranks), random_shards(rng, self.nk, ranks)
         if self.nq == self.nk:
             self.shards = self.shards[0], self.shards[0]
@@ -164,7 +176,7 @@ class Case:
         return [o.detach(), lse.detach(), *torch.autograd.grad(loss, leaves)]
 
     def cut(self, x, which, rank, axis=None):
-        rows = torch.from_numpy(self.shards[which].rows(rank))
+        rows = torch.from_numpy(self.shards[which].rows(rank)).to(x.device)
         return x.index_select(self.axis if axis is None else axis, rows)
 
     def parts(self, mesh, rank, **mesh_options):
@@ -202,7 +214,7 @@ def is_close(found, wanted, dtype):
     return (both[0] - both[1]).abs().max() <= limit * max(1.0, float(both[1].abs().max())) if both[1].numel() else True
 
 
-def check(case, mesh, ranks, rank, group, **mesh_options):
+def check(case, mesh, rank, group, **mesh_options):
     wanted = case.whole()
     try:
         found = case.parts(mesh, rank, **mesh_options)
@@ -218,27 +230,31 @@ def check(case, mesh, ranks, rank, group, **mesh_options):
 
 
 def run(rank, where):
-    dist.init_process_group("gloo", init_method=f"file://{where}", rank=rank, world_size=4)
+    backend = "nccl" if DEVICE == "cuda" else "gloo"
+    if DEVICE == "cuda":
+        torch.cuda.set_device(rank)
+    dist.init_process_group(backend, init_method=f"file://{where}", rank=rank, world_size=WORLD)
     torch.set_num_threads(1)
-    four = init_device_mesh("cpu", (4,))
-    square = init_device_mesh("cpu", (2, 2), mesh_dim_names=("outer", "inner"))
+    warnings.simplefilter("ignore", UserWarning)  # masks that hide every pair
+    every = init_device_mesh(DEVICE, (WORLD,))
+    square = init_device_mesh(DEVICE, (WORLD // 2, 2), mesh_dim_names=("outer", "inner"))
     pair = square["inner"]
     rng = random.Random(SEED)
     for number in range(COUNT):
-        kind = rng.choice(["four", "pair", "pair", "square"])
-        case = Case(rng, 2 if kind == "pair" else 4, kind == "square")
+        kind = rng.choice(["all", "pair", "pair", "square"])
+        case = Case(rng, 2 if kind == "pair" else WORLD, kind == "square")
         if kind == "square":
             if case.scheme == "heads":
                 case.scheme = "ring"
             for name in ("bias", "attn_mask"):
                 case.operands.pop(name, None)
         try:
-            if kind == "four":
-                check(case, four, 4, rank, four.get_group())
+            if kind == "all":
+                check(case, every, rank, every.get_group())
             elif kind == "pair":
-                check(case, pair, 2, pair.get_local_rank(), pair.get_group())
+                check(case, pair, pair.get_local_rank(), pair.get_group())
             else:
-                check(case, square, 4, rank, four.get_group(), dim=("outer", "inner"))
+                check(case, square, rank, every.get_group(), dim=("outer", "inner"))
         except Exception:
             print(f"case {number} on {kind}", file=sys.stderr)
             raise
@@ -248,5 +264,5 @@ def run(rank, where):
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(run, (os.path.join(folder, "store"),), nprocs=4)
+        mp.spawn(run, (os.path.join(folder, "store"),), nprocs=WORLD)
     print("OK")

@@ -7,9 +7,12 @@
 from __future__ import annotations
 
 import functools
+import hashlib
+import math
 from collections import OrderedDict
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+import numpy
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -19,12 +22,13 @@ from .._attention import attention
 from .._backward import attention_backward
 from .._context import KV_LEN, Launch, Plan, Problem, Stage, Taken
 from .._shards import Segment, Shards
-from ..errors import DeviceError
 from ..masks import Mask
+from ._messages import Exchange, Range, SlotExchange, find_slots, gather_rows, narrow
 
 #: The operands of a call that are tensors, in the order of the operator's list.
 OPERANDS = ("bias", "attn_mask", "sink_logits", "kv_len", *_trace.AUX)
 _MAX_PLANS = 16
+_MAX_COPIES = 64
 
 
 class Spec(NamedTuple):
@@ -62,6 +66,7 @@ class _Step(NamedTuple):
 class _Built(NamedTuple):
     plan: Plan
     stages: Tuple[Tuple[_Step, ...], ...]
+    scheme: str
     orders: Tuple[Optional[Tensor], ...]  #: `Stage.order` of each stage
     kept: Tuple[Any, ...]  #: the tensors that were read to make the plan, whose memory must not be reused
     #: Whether each query is in one launch at most, so that nothing has to be merged.
@@ -71,21 +76,51 @@ class _Built(NamedTuple):
 _plans: "OrderedDict[Any, _Built]" = OrderedDict()
 
 
-def _identity(tensor: Any) -> Any:
-    """Returns a key of a tensor's contents that in-place operations of torch change; None if there is none."""
-    if not isinstance(tensor, Tensor):
-        return tensor
-    if tensor.is_inference():
-        return None
-    return tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.device, tensor._version
+def identity(x: Any) -> Any:
+    """Returns a key of the contents of a mask's tensor; None if there is none. For a tensor on a GPU, which the host
+    reads only to make a plan, the key changes with each in-place operation of torch."""
+    if type(x) is int:
+        return x
+    if isinstance(x, numpy.ndarray) and x.base is None and not x.flags.writeable:
+        return id(x)  # cannot change; whoever keeps the key keeps the array
+    if isinstance(x, Tensor) and x.device.type != "cpu":
+        if x.is_inference():
+            return None
+        return x.data_ptr(), tuple(x.shape), x.stride(), x.dtype, x.device, x._version
+    array = numpy.ascontiguousarray(x.detach().numpy() if isinstance(x, Tensor) else x)
+    return array.shape, array.dtype.str, hashlib.blake2b(array).digest()
 
 
-def _find_plan(spec: Spec, numbers: Sequence[Any], device: torch.device, has_lengths: bool) -> _Built:
-    identities = tuple(map(_identity, numbers))
-    key = None if None in identities else (spec._replace(scale=None), identities, device, has_lengths)
+#: Copies of arrays on devices, with the arrays.
+_copies: "OrderedDict[Any, Tuple[Any, Tensor]]" = OrderedDict()
+
+
+def on_device(x: Any, device: torch.device) -> Tensor:
+    """Returns a mask's tensor, or its copy on a device, which is made once."""
+    if isinstance(x, Tensor) and x.device == device:
+        return x
+    key = identity(x), device
+    found = _copies.get(key)
+    if found is None:
+        with torch.inference_mode(False):
+            found = _copies[key] = x, torch.tensor(numpy.asarray(x), device=device)
+        while len(_copies) > _MAX_COPIES:
+            _copies.popitem(last=False)
+    else:
+        _copies.move_to_end(key)
+    return found[1]
+
+
+def _find_plan(
+    spec: Spec, numbers: Sequence[Any], q: Tensor, k: Tensor, v: Tensor, operands: Dict[str, Tensor]
+) -> _Built:
+    device, has_lengths, sizes = q.device, "kv_len" in operands, sizes_of(q, k, v, spec.axis)
+    identities = tuple(map(identity, numbers))
+    of_sizes = sizes if spec.scheme == "auto" else None
+    key = None if None in identities else (spec._replace(scale=None), identities, device, has_lengths, of_sizes)
     built = None if key is None else _plans.get(key)
     if built is None:
-        built = _build(spec, numbers, device, has_lengths)
+        built = _build(spec, numbers, device, has_lengths, sizes)
         if key is not None:
             _plans[key] = built
             while len(_plans) > _MAX_PLANS:
@@ -104,10 +139,26 @@ def _problem_of(spec: Spec, numbers: Sequence[Any], has_lengths: bool) -> Proble
     )  # fmt: skip
 
 
-def _build(spec: Spec, numbers: Sequence[Any], device: torch.device, has_lengths: bool) -> _Built:
+def rates_of(device: torch.device) -> _context.Rates:
+    return _context.RATES.get(device.type, _context.RATES["cuda"])
+
+
+def sizes_of(q: Tensor, k: Tensor, v: Tensor, axis: int) -> _context.Sizes:
+    heads = 3 - axis
+    return _context.Sizes(q.shape[0], q.shape[heads], k.shape[heads], q.shape[-1], v.shape[-1], q.element_size())
+
+
+def _build(
+    spec: Spec, numbers: Sequence[Any], device: torch.device, has_lengths: bool, sizes: _context.Sizes
+) -> _Built:
     rank = dist.get_rank(_group_of(spec.group)) if spec.group else 0
     with torch.inference_mode(False), torch.no_grad():
-        plan = _context.make_plan(_problem_of(spec, numbers, has_lengths), spec.scheme, rank)
+        problem = _problem_of(spec, numbers, has_lengths)
+        scheme = spec.scheme
+        if scheme == "auto":
+            times = _context.estimate(problem, sizes, rates_of(device))
+            scheme = min(_context.SCHEMES, key=lambda name: times[name])
+        plan = _context.make_plan(problem, scheme, rank)
         stages = tuple(
             tuple(_Step(launch, _mask_of(launch, device), _columns_of(launch, device)) for launch in stage.launches)
             for stage in plan.stages
@@ -115,7 +166,7 @@ def _build(spec: Spec, numbers: Sequence[Any], device: torch.device, has_lengths
     rows = sorted(launch.rows for stage in plan.stages for launch in stage.launches)
     is_single = all(one[1] <= other[0] for one, other in zip(rows, rows[1:]))
     orders = tuple(None if x.order is None else torch.from_numpy(x.order).to(device) for x in plan.stages)
-    return _Built(plan, stages, orders, tuple(numbers), is_single)
+    return _Built(plan, stages, scheme, orders, tuple(numbers), is_single)
 
 
 def _mask_of(launch: Launch, device: torch.device) -> Optional[Mask]:
@@ -156,95 +207,22 @@ def _group_of(name: str) -> Any:
     return dist.distributed_c10d._resolve_process_group(name)
 
 
-class _Exchange:
-    """Messages under way."""
-
-    def __init__(self, group: Any, step: str):
-        self._group, self._step = group, step
-        self._ops: List[Any] = []
-        self._works: List[Any] = []
-        self._peers: List[int] = []
-
-    def send(self, tensor: Tensor, peer: int) -> None:
-        self._add(dist.isend, tensor, peer)
-
-    def receive(self, tensor: Tensor, peer: int) -> None:
-        self._add(dist.irecv, tensor, peer)
-
-    def _add(self, function: Any, tensor: Tensor, peer: int) -> None:
-        if tensor.numel():
-            peer = dist.get_global_rank(self._group, peer)
-            self._peers.append(peer)
-            self._ops.append(dist.P2POp(function, _as_bytes(tensor), peer, self._group))
-
-    def start(self) -> "_Exchange":
-        if self._ops:
-            with torch.profiler.record_function(f"flashattn::context_parallel {self._step}"):
-                self._guard(lambda: self._works.extend(dist.batch_isend_irecv(self._ops)))
-        return self
-
-    def wait(self) -> None:
-        for work in self._works:
-            self._guard(work.wait)
-        self._works, self._ops = [], []
-
-    def _guard(self, call: Callable[[], Any]) -> None:
-        try:
-            call()
-        except RuntimeError as error:
-            peers = ", ".join(map(str, sorted(set(self._peers))))
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise DeviceError(
-                f"expected messages to and from rank {peers} in {self._step} of context_parallel but got: {reason}"
-            ) from error
-
-
-def _as_bytes(tensor: Tensor) -> Tensor:
-    """Returns a contiguous tensor in a type that every backend sends."""
-    return tensor.view(torch.uint8) if tensor.device.type == "cpu" and tensor.element_size() < 4 else tensor
-
-
-def _narrow(x: Tensor, axis: int, rows: Tuple[int, int]) -> Tensor:
-    return x if rows == (0, x.shape[axis]) else x.narrow(axis, rows[0], rows[1] - rows[0])
-
-
-def _gather_rows(x: Tensor, axis: int, ranges: Sequence[Tuple[int, int]]) -> Tensor:
-    """Returns rows of a tensor; a view if they follow one another."""
-    merged: List[Tuple[int, int]] = []
-    for first, end in ranges:
-        if merged and merged[-1][1] == first:
-            merged[-1] = (merged[-1][0], end)
-        else:
-            merged.append((first, end))
-    if len(merged) == 1:
-        return _narrow(x, axis, merged[0])
-    if not merged:
-        return x.narrow(axis, 0, 0)
-    return torch.cat([_narrow(x, axis, rows) for rows in merged], axis)
-
-
 class _Keys:
     """The keys and values of a stage, some of which travel."""
 
-    def __init__(self, spec: Spec, group: Any, built: _Built, at: int, k: Tensor, v: Tensor, what: str):
+    def __init__(self, spec: Spec, wires: "_Wires", built: _Built, at: int, k: Tensor, v: Tensor, what: str):
         plan = built.plan
         self._spec, self._plan, self._stage = spec, plan, plan.stages[at]
         self._order = built.orders[at]
         self._own = k, v
-        self._received: Dict[int, Tuple[Tensor, Tensor]] = {}
-        exchange = _Exchange(group, f"step {at + 1} of {len(plan.stages)}{what}")
-        by_target: Dict[int, List[Tuple[int, int]]] = {}
-        for target, first, end in plan.sends[at]:
-            by_target.setdefault(target, []).append((first, end))
-        for target, ranges in by_target.items():
-            for x in (k, v):
-                exchange.send(_gather_rows(x, spec.axis, ranges).contiguous(), target)
-        for source, count in rows_by_source(self._stage, plan.rank).items():
-            found = tuple(_empty_rows(x, spec.axis, count) for x in (k, v))
-            self._received[source] = found  # type: ignore[assignment]
-            for x in found:
-                exchange.receive(x, source)
-        self._exchange = exchange.start()
+        self._exchange = wires.exchange("keys", f"step {at + 1} of {len(plan.stages)}{what}")
+        for target, ranges in _sent_rows(plan, at).items():
+            self._exchange.send((k, v), ranges, target)
+        self._received = {
+            source: self._exchange.receive((k, v), count, source)
+            for source, count in rows_by_source(self._stage, plan.rank).items()
+        }
+        self._exchange.start()
 
     def get(self) -> Tuple[Tensor, Tensor]:
         """Waits for the messages, and returns the keys and values in the order of the stage."""
@@ -254,15 +232,20 @@ class _Keys:
             k, v = (x.index_select(self._spec.axis, self._order) for x in (k, v))
         return k, v
 
+    def release(self) -> None:
+        """Says that all launches which read the keys are enqueued."""
+        self._exchange.release()
+
     def _join(self) -> Tuple[Tensor, Tensor]:
         """Returns the keys and values of the pieces."""
         axis, pieces = self._spec.axis, self._stage.pieces
         sources = {piece.source for piece in pieces}
         if sources == {self._plan.rank}:
-            k, v = (_gather_rows(x, axis, [(p.start, p.end) for p in pieces]) for x in self._own)
+            k, v = (gather_rows(x, axis, [(p.start, p.end) for p in pieces]) for x in self._own)
             return k, v
         if len(sources) == 1:
-            return self._received[sources.pop()]
+            k, v = self._received[sources.pop()]
+            return k, v
         taken = dict.fromkeys(sources, 0)
         parts: List[List[Tensor]] = [[], []]
         for piece in pieces:
@@ -275,6 +258,42 @@ class _Keys:
         return k, v
 
 
+def _sent_rows(plan: Plan, at: int) -> Dict[int, List[Range]]:
+    """Returns the rows of this rank's keys that each other rank receives in a stage."""
+    found: Dict[int, List[Range]] = {}
+    for target, first, end in plan.sends[at]:
+        found.setdefault(target, []).append((first, end))
+    return found
+
+
+class _Wires:
+    """How the messages of a call travel."""
+
+    def __init__(self, spec: Spec, built: _Built, k: Tensor, v: Tensor):
+        self._group, self._axis = _group_of(spec.group), spec.axis
+        self._likes = k, v
+        self._uses_slots = built.scheme == "ring" and self._group is not None and len(built.plan.stages) > 1
+        counts = map(spec.k_shards.count, range(spec.k_shards.ranks))
+        rows = [math.prod(x.shape[:spec.axis] + x.shape[spec.axis + 1 :]) * x.element_size() for x in (k, v)]
+        self._size = max(counts) * sum(rows) + 512
+        self._last: Dict[str, SlotExchange] = {}
+
+    def exchange(self, purpose: str, step: str) -> Exchange:
+        """Returns the messages of a stage, of keys or of their gradients."""
+        slots = None
+        if self._uses_slots:
+            slots = find_slots(self._group, purpose, self._likes[0].device, self._size)
+        if slots is None:
+            return Exchange(self._group, self._axis, step)
+        found = self._last[purpose] = SlotExchange(slots, self._group, self._axis, step)
+        return found
+
+    def finish(self) -> None:
+        """Makes the current stream wait until all rows have been sent."""
+        for exchange in self._last.values():
+            exchange.finish()
+
+
 def rows_by_source(stage: Stage, rank: int) -> Dict[int, int]:
     """Returns the number of keys of a stage that each other rank sends."""
     found: Dict[int, int] = {}
@@ -282,12 +301,6 @@ def rows_by_source(stage: Stage, rank: int) -> Dict[int, int]:
         if piece.source != rank:
             found[piece.source] = found.get(piece.source, 0) + piece.end - piece.start
     return found
-
-
-def _empty_rows(like: Tensor, axis: int, count: int) -> Tensor:
-    shape = list(like.shape)
-    shape[axis] = count
-    return like.new_empty(shape)
 
 
 class _Rows:
@@ -348,7 +361,7 @@ def _local_lengths(lengths: Tensor, segments: Sequence[Segment]) -> Tensor:
 def _pairs_of(x: Tensor, step: _Step, rows: Tuple[int, int]) -> Tensor:
     """Returns the part of an operand with an element for each pair that a launch reads."""
     if x.ndim > 1 and x.shape[-2] != 1:
-        x = _narrow(x, x.ndim - 2, rows)
+        x = narrow(x, x.ndim - 2, rows)
     if x.shape[-1] == 1:
         return x
     if isinstance(step.columns, slice):
@@ -407,25 +420,27 @@ def forward(
 ) -> Tuple[Tensor, Tensor]:
     """Computes this rank's rows of o and lse."""
     operands = {"q": q, **operands}
-    built = _find_plan(spec, numbers, q.device, "kv_len" in operands)
-    group, axis, plan = _group_of(spec.group), spec.axis, built.plan
+    built = _find_plan(spec, numbers, q, k, v, operands)
+    axis = spec.axis
     heads = q.shape[1 if axis == 2 else 2]
     lse = torch.empty((q.shape[0], heads, q.shape[axis]), dtype=torch.float32, device=q.device)
     is_exact = built.is_single and "sink_logits" not in operands
     o = torch.empty((*q.shape[:-1], v.shape[-1]), dtype=q.dtype if is_exact else torch.float32, device=q.device)
-    covered = _Rows()
-    following: Optional[_Keys] = _Keys(spec, group, built, 0, k, v, "")
+    covered, wires = _Rows(), _Wires(spec, built, k, v)
+    current = _Keys(spec, wires, built, 0, k, v, "")
     for at, steps in enumerate(built.stages):
-        assert following is not None
-        keys, values = following.get()
-        following = None
-        if at + 1 < len(built.stages):
-            following = _Keys(spec, group, built, at + 1, k, v, "")
+        # Messages start before the launches that they travel beside.
+        following = None if at + 1 == len(built.stages) else _Keys(spec, wires, built, at + 1, k, v, "")
+        keys, values = current.get()
         for step in steps:
             _attend(spec, step, q, keys, values, operands, o, lse, covered)
+        current.release()
+        if following is not None:
+            current = following
+    wires.finish()
     for rows in covered.missing((0, q.shape[axis])):
-        _narrow(o, axis, rows).zero_()
-        _narrow(lse, 2, rows).fill_(float("-inf"))
+        narrow(o, axis, rows).zero_()
+        narrow(lse, 2, rows).fill_(float("-inf"))
     if "sink_logits" in operands:
         total = torch.logaddexp(lse, operands["sink_logits"].to(torch.float32).view(1, -1, 1))
         o.mul_(_as_rows(torch.exp(lse - total).nan_to_num_(0.0), spec.layout))
@@ -439,8 +454,8 @@ def _attend(
 ) -> None:  # fmt: skip
     axis, (rows, of_keys) = spec.axis, step.launch[:2]
     options = _options_of(spec, step, operands, rows)
-    inputs = _narrow(q, axis, rows), *(_narrow(x, axis, of_keys) for x in (k, v))
-    own_o, own_lse = _narrow(o, axis, rows), _narrow(lse, 2, rows)
+    inputs = narrow(q, axis, rows), *(narrow(x, axis, of_keys) for x in (k, v))
+    own_o, own_lse = narrow(o, axis, rows), narrow(lse, 2, rows)
     missing = covered.missing(rows)
     covered.add(rows)
     is_new = missing == [rows]
@@ -453,24 +468,160 @@ def _attend(
         own_lse.copy_(new_lse)
         return
     for part in missing:
-        _narrow(o, axis, part).zero_()
-        _narrow(lse, 2, part).fill_(float("-inf"))
+        narrow(o, axis, part).zero_()
+        narrow(lse, 2, part).fill_(float("-inf"))
     new_o = torch.empty(own_o.shape, dtype=o.dtype, device=o.device)
     attention(*inputs, return_lse=True, out=(new_o, new_lse), **options)
     _merge(own_o, own_lse, new_o, new_lse, spec.layout)
 
 
 class _Sums:
-    """Gradients of a rank's own rows, which several launches and other ranks add to."""
+    """Gradients of a rank's own rows, to which several launches and other ranks add. Two parts are added in the type of
+    the rows, as the sum is rounded once anyway, and more in f32."""
 
-    def __init__(self, like: Tensor):
-        self._like, self.sum = like, torch.zeros(like.shape, dtype=torch.float32, device=like.device)
-
-    def add(self, axis: int, rows: Tuple[int, int], part: Tensor) -> None:
-        _narrow(self.sum, axis, rows).add_(part)
+    def __init__(self, like: Tensor, parts: int, is_assigned: bool):
+        self.like = like
+        dtype = like.dtype if parts <= 2 else torch.float32
+        make = torch.empty if is_assigned else torch.zeros
+        self.sum = make(like.shape, dtype=dtype, device=like.device)
 
     def total(self) -> Tensor:
-        return self.sum.to(self._like.dtype)
+        return self.sum.to(self.like.dtype)
+
+
+#: The query heads and the key heads of a part of a stage.
+_Heads = Tuple[slice, slice]
+_ALL = slice(None), slice(None)
+
+
+def _cut(x: Tensor, heads: slice, dim: int) -> Tensor:
+    return x if heads == slice(None) else x[:, heads] if dim == 1 else x[:, :, heads]
+
+
+class _Pass:
+    """A backward pass: its inputs, and the gradients as far as they are computed."""
+
+    def __init__(
+        self, spec: Spec, built: _Built, inputs: Tuple[Tensor, ...], d_lse: Optional[Tensor],
+        operands: Dict[str, Tensor], needs_bias: bool,
+    ):  # fmt: skip
+        self.spec, self.built, self.operands = spec, built, operands
+        self.q, self.k, self.v, self.o, self.lse, self.d_o = inputs
+        self.d_lse = d_lse
+        self.d_bias = torch.zeros_like(operands["bias"], dtype=torch.float32) if needs_bias else None
+        # The own keys' launch assigns gradients if it has all rows. Others add to them.
+        axis, first = spec.axis, built.stages[0]
+        own = first[0].launch if len(first) == 1 and built.scheme == "ring" else None
+        self.has_all_rows = own is not None and own.rows == (0, self.q.shape[axis])
+        self.has_all_keys = own is not None and own.keys == (0, self.k.shape[axis])
+        of_q = sum(bool(steps) for steps in built.stages)
+        of_k = len(first) + sum(bool(sent) for sent in built.plan.sends)
+        self.dq = _Sums(self.q, of_q, self.has_all_rows)
+        self.dk, self.dv = (_Sums(x, of_k, self.has_all_keys) for x in (self.k, self.v))
+
+    def split_heads(self) -> Tuple[_Heads, Optional[_Heads]]:
+        """Returns the two parts of the first stage, or one if it cannot be cut: nothing travels, or an operand counts
+        heads."""
+        plan, dim = self.built.plan, 3 - self.spec.axis
+        heads, group = self.k.shape[dim], self.q.shape[dim] // max(1, self.k.shape[dim])
+        travels = any(piece.source != plan.rank for stage in plan.stages[1:] for piece in stage.pieces)
+        travels = travels or any(plan.sends[1:])
+        counts_heads = self.spec.score_mod is not None or {"bias", "attn_mask"} & set(self.operands) or any(
+            isinstance(x, Tensor) and x.ndim > 2
+            for steps in self.built.stages for step in steps if step.mask is not None for _, x in step.mask._symbols
+        )  # fmt: skip
+        if heads < 2 or not travels or counts_heads:
+            return _ALL, None
+        half = heads // 2
+        return (slice(0, half * group), slice(0, half)), (slice(half * group, None), slice(half, None))
+
+    def defer(self, heads: _Heads) -> None:
+        """Prepares gradients of heads whose own keys come last, to which other stages add before."""
+        dim, stages = 3 - self.spec.axis, self.built.stages
+        if self.has_all_rows and any(stages[1:]):
+            _cut(self.dq.sum, heads[0], dim).zero_()
+        if self.has_all_keys and len(stages) > 2:
+            for sums in (self.dk, self.dv):
+                _cut(sums.sum, heads[1], dim).zero_()
+
+    def run_own(self, k: Tensor, v: Tensor, heads: _Heads, is_late: bool = False) -> None:
+        """Runs the first stage of a ring, whose keys are this rank's own, for some heads. `is_late`: `defer` was called
+        for these heads, and other stages have run since."""
+        if is_late:
+            self.has_all_rows = self.has_all_rows and not any(self.built.stages[1:])
+            self.has_all_keys = self.has_all_keys and len(self.built.stages) <= 2
+        if self.has_all_keys:
+            self._run(0, k, v, heads, [_cut(x.sum, heads[1], 3 - self.spec.axis) for x in (self.dk, self.dv)])
+        else:
+            self._add_own(0, self._run(0, k, v, heads, None), heads)
+
+    def run(self, at: int, k: Tensor, v: Tensor) -> Sequence[Tensor]:
+        """Returns the gradients of the keys of a stage, in the order of its pieces."""
+        found = self._run(at, k, v, _ALL, None)
+        order = self.built.orders[at]
+        if order is not None:
+            found = [torch.empty_like(x).index_copy_(self.spec.axis, order, x) for x in found]
+        self._add_own(at, found, _ALL)
+        return found
+
+    def _add_own(self, at: int, found: Sequence[Tensor], heads: _Heads) -> None:
+        """Adds the gradients of a stage's keys that are this rank's own."""
+        plan, axis, first = self.built.plan, self.spec.axis, 0
+        for piece in plan.stages[at].pieces:
+            count = piece.end - piece.start
+            if piece.source == plan.rank:
+                for sums, part in zip((self.dk, self.dv), found):
+                    own = _cut(sums.sum, heads[1], 3 - axis)
+                    narrow(own, axis, (piece.start, piece.end)).add_(part.narrow(axis, first, count))
+            first += count
+
+    def _run(
+        self, at: int, k: Tensor, v: Tensor, heads: _Heads, targets: Optional[Sequence[Tensor]]
+    ) -> Sequence[Tensor]:
+        """Runs the launches of a stage for some heads. Adds the gradients of queries and bias, and assigns those of keys
+        and values to `targets`, or returns them."""
+        axis, dim, steps = self.spec.axis, 3 - self.spec.axis, self.built.stages[at]
+        k, v = _cut(k, heads[1], dim), _cut(v, heads[1], dim)
+        q, o, d_o = (_cut(x, heads[0], dim) for x in (self.q, self.o, self.d_o))
+        of_rows = [_cut(x, heads[0], 1) for x in (self.lse, self.d_lse) if x is not None]
+        dq = _cut(self.dq.sum, heads[0], dim)
+        sums: Optional[Sequence[Tensor]] = targets
+        if len(steps) != 1 or steps[0].launch.keys != (0, k.shape[axis]):
+            sums = [torch.zeros(x.shape, dtype=torch.float32, device=x.device) for x in (k, v)]
+        for step in steps:
+            rows, of_keys = step.launch[:2]
+            options = _options_of(self.spec, step, self.operands, rows)
+            lse, *d_lse = (narrow(x, 2, rows).contiguous() for x in of_rows)
+            inputs = [narrow(q, axis, rows), *(narrow(x, axis, of_keys) for x in (k, v)), narrow(o, axis, rows), lse]
+            is_new = at == 0 and self.has_all_rows
+            goals = [narrow(dq, axis, rows) if is_new else None, *(sums if len(steps) == 1 and sums else (None, None))]
+            outs = [
+                goal if goal is not None and goal.dtype == x.dtype else torch.empty(x.shape, dtype=x.dtype, device=x.device)
+                for goal, x in zip(goals, inputs)
+            ]  # fmt: skip
+            if self.d_bias is not None:
+                options["return_d_bias"] = True
+                outs.append(torch.empty_like(options["bias"], memory_format=torch.contiguous_format))
+            attention_backward(
+                *inputs, narrow(d_o, axis, rows), d_lse=d_lse[0] if d_lse else None, out=tuple(outs),
+                deterministic=self.spec.deterministic, **options,
+            )  # fmt: skip
+            if not is_new:
+                narrow(dq, axis, rows).add_(outs[0])
+            elif outs[0] is not goals[0]:
+                narrow(dq, axis, rows).copy_(outs[0])
+            if self.d_bias is not None:
+                _add_pairs(self.d_bias, step, rows, outs[3])
+            if sums is None:
+                return outs[1:3]
+            for goal, out in zip(sums, outs[1:3]):
+                if out is goal:
+                    continue
+                if len(steps) == 1:
+                    narrow(goal, axis, of_keys).copy_(out)
+                else:
+                    narrow(goal, axis, of_keys).add_(out)
+        return sums if sums is not None else [torch.zeros_like(x) for x in (k, v)]
 
 
 def backward(
@@ -479,117 +630,48 @@ def backward(
 ) -> Tuple[Tensor, Tensor, Tensor, Optional[Tensor]]:  # fmt: skip
     """Returns the gradients of this rank's q, k, v and bias."""
     operands = {"q": q, **operands}
-    built = _find_plan(spec, numbers, q.device, "kv_len" in operands)
-    group, axis, plan = _group_of(spec.group), spec.axis, built.plan
-    dq, dk, dv = map(_Sums, (q, k, v))
-    d_bias = torch.zeros_like(operands["bias"], dtype=torch.float32) if needs_bias else None
-    saved = o, lse, d_o, d_lse
+    built = _find_plan(spec, numbers, q, k, v, operands)
+    wires = _Wires(spec, built, k, v)
+    work = _Pass(spec, built, (q, k, v, o, lse, d_o), d_lse, operands, needs_bias)
+    # The own keys' launches come in two parts: the second one runs while the last gradients travel.
+    now, later = work.split_heads() if built.scheme == "ring" else (_ALL, None)
+    if later is not None:
+        work.defer(later)
+    current = own = _Keys(spec, wires, built, 0, k, v, ", backward")
     returning: Optional[_Returned] = None
-    following: Optional[_Keys] = _Keys(spec, group, built, 0, k, v, ", backward")
-    late: List[Tuple[Tensor, ...]] = []
-    parts = _split_heads(spec, built, operands, q, k)
-    for at, steps in enumerate(built.stages):
-        assert following is not None
-        keys, values = following.get()
+    own_keys: Tuple[Tensor, Tensor] = (k, v)
+    for at in range(len(built.stages)):
         following = None
         if at + 1 < len(built.stages):
-            following = _Keys(spec, group, built, at + 1, k, v, ", backward")
-        # The own keys' launches come in two parts: the second one runs while the last gradients travel.
-        now, later = parts if at == 0 else ((slice(None), slice(None)), None)
-        found = _differentiate(spec, steps, q, keys, values, saved, operands, dq, d_bias, now)
-        if later is not None:
-            late = [(keys, values)]
-        order = built.orders[at]
-        if order is not None:
-            found = tuple(torch.empty_like(x).index_copy_(axis, order, x) for x in found)  # type: ignore[assignment]
+            following = _Keys(spec, wires, built, at + 1, k, v, ", backward")
+        keys, values = current.get()
+        if at == 0 and built.scheme == "ring":
+            own_keys = keys, values
+            work.run_own(keys, values, now)
+            found: Sequence[Tensor] = ()
+        else:
+            found = work.run(at, keys, values)
+        if current is not own:
+            current.release()
         if returning is not None:
-            returning.add(dk, dv)
-        returning = _Returned(spec, group, plan, at, found, dk, dv, now)
-    if parts[1] is not None:
-        keys, values = late[0]
-        found = _differentiate(spec, built.stages[0], q, keys, values, saved, operands, dq, d_bias, parts[1])
-        _add_own(spec, plan, 0, found, dk, dv, parts[1])
+            returning.add(work)
+        returning = _Returned(wires, work, at, found)
+        if following is not None:
+            current = following
+    if later is not None:
+        work.run_own(*own_keys, later, is_late=True)
+    own.release()
     if returning is not None:
-        returning.add(dk, dv)
-    bias = operands["bias"] if needs_bias else None
-    return dq.total(), dk.total(), dv.total(), None if d_bias is None else d_bias.to(bias.dtype)  # type: ignore
+        returning.add(work)
+    wires.finish()
+    d_bias = None if work.d_bias is None else work.d_bias.to(operands["bias"].dtype)
+    return work.dq.total(), work.dk.total(), work.dv.total(), d_bias
 
 
-#: The query heads and the key heads of a part of a stage.
-_Heads = Tuple[slice, slice]
-
-
-def _split_heads(
-    spec: Spec, built: _Built, operands: Dict[str, Tensor], q: Tensor, k: Tensor
-) -> Tuple[_Heads, Optional[_Heads]]:
-    """Returns the two parts of the first stage, or one if it cannot be cut: nothing travels, or an operand counts
-    heads."""
-    whole = slice(None), slice(None)
-    dim = 1 if spec.axis == 2 else 2
-    heads, group = k.shape[dim], q.shape[dim] // max(1, k.shape[dim])
-    travels = any(piece.source != built.plan.rank for stage in built.plan.stages[1:] for piece in stage.pieces)
-    travels = travels or any(built.plan.sends[1:])
-    counts_heads = spec.score_mod is not None or {"bias", "attn_mask"} & set(operands) or any(
-        isinstance(x, Tensor) and x.ndim > 2
-        for steps in built.stages for step in steps if step.mask is not None for _, x in step.mask._symbols
-    )  # fmt: skip
-    if heads < 2 or not travels or counts_heads:
-        return whole, None
-    half = heads // 2
-    return (slice(0, half * group), slice(0, half)), (slice(half * group, None), slice(half, None))
-
-
-def _differentiate(
-    spec: Spec, steps: Sequence[_Step], q: Tensor, k: Tensor, v: Tensor, saved: Tuple[Any, ...],
-    operands: Dict[str, Tensor], dq: _Sums, d_bias: Optional[Tensor], heads: _Heads,
-) -> Tuple[Tensor, Tensor]:  # fmt: skip
-    """Returns the gradients of the keys and values of a stage. Adds those of the queries and of the bias."""
-    axis, dim = spec.axis, 1 if spec.axis == 2 else 2
-    of_q, of_k = heads
-
-    def cut(x: Tensor, which: slice, of: int) -> Tensor:
-        return x if which == slice(None) else x[:, which] if of == 1 else x[:, :, which]
-
-    q, k, v = cut(q, of_q, dim), cut(k, of_k, dim), cut(v, of_k, dim)
-    o, lse, d_o, d_lse = saved
-    o, d_o, lse = cut(o, of_q, dim), cut(d_o, of_q, dim), cut(lse, of_q, 1)
-    d_lse = None if d_lse is None else cut(d_lse, of_q, 1)
-    of_dq = cut(dq.sum, of_q, dim)
-    total: Optional[Tuple[Tensor, Tensor]] = None
-    for step in steps:
-        rows, of_keys = step.launch[:2]
-        options = _options_of(spec, step, operands, rows)
-        if d_lse is not None:
-            options["d_lse"] = _narrow(d_lse, 2, rows).contiguous()
-        if d_bias is not None:
-            options["return_d_bias"] = True
-        of_rows = [_narrow(x, axis, rows) for x in (q, o, d_o)]
-        found = attention_backward(
-            of_rows[0], *(_narrow(x, axis, of_keys) for x in (k, v)), of_rows[1],
-            _narrow(lse, 2, rows).contiguous(), of_rows[2], deterministic=spec.deterministic, **options,
-        )  # fmt: skip
-        _narrow(of_dq, axis, rows).add_(found[0])
-        if d_bias is not None:
-            _add_pairs(d_bias, step, rows, found[3])
-        if total is None and of_keys == (0, k.shape[axis]):
-            total = found[1], found[2]
-            continue
-        if total is None or total[0].dtype != torch.float32:
-            sums = tuple(torch.zeros(x.shape, dtype=torch.float32, device=x.device) for x in (k, v))
-            if total is not None:
-                for one, other in zip(sums, total):
-                    one.copy_(other)
-            total = sums  # type: ignore[assignment]
-        assert total is not None
-        for sum_, part in zip(total, found[1:3]):
-            _narrow(sum_, axis, of_keys).add_(part)
-    return (torch.zeros_like(k), torch.zeros_like(v)) if total is None else total
-
-
-def _add_pairs(d_bias: Tensor, step: _Step, rows: Tuple[int, int], part: Tensor) -> None:
+def _add_pairs(d_bias: Tensor, step: _Step, rows: Range, part: Tensor) -> None:
     own = d_bias
     if own.ndim > 1 and own.shape[-2] != 1:
-        own = _narrow(own, own.ndim - 2, rows)
+        own = narrow(own, own.ndim - 2, rows)
     if own.shape[-1] == 1:
         own.add_(part)
     elif isinstance(step.columns, slice):
@@ -598,62 +680,41 @@ def _add_pairs(d_bias: Tensor, step: _Step, rows: Tuple[int, int], part: Tensor)
         own.index_add_(-1, step.columns, part.to(own.dtype))
 
 
-def _add_own(
-    spec: Spec, plan: Plan, at: int, found: Tuple[Tensor, Tensor], dk: _Sums, dv: _Sums, heads: _Heads
-) -> None:
-    """Adds the gradients of a stage's own keys."""
-    dim, first = 1 if spec.axis == 2 else 2, 0
-    for piece in plan.stages[at].pieces:
-        count = piece.end - piece.start
-        if piece.source == plan.rank:
-            for sums, part in zip((dk, dv), found):
-                own = sums.sum[:, heads[1]] if dim == 1 else sums.sum[:, :, heads[1]]
-                _narrow(own, spec.axis, (piece.start, piece.end)).add_(part.narrow(spec.axis, first, count))
-        first += count
-
-
 class _Returned:
     """Gradients of keys on their way to the ranks that hold the keys."""
 
-    def __init__(
-        self, spec: Spec, group: Any, plan: Plan, at: int, found: Tuple[Tensor, Tensor], dk: _Sums, dv: _Sums,
-        heads: _Heads,
-    ):  # fmt: skip
-        self._axis, self._received = spec.axis, []  # type: Tuple[int, List[Tuple[List[Tuple[int, int]], Tensor, Tensor]]]
-        _add_own(spec, plan, at, found, dk, dv, heads)
-        stage = plan.stages[at]
-        exchange = _Exchange(group, f"step {at + 1} of {len(plan.stages)}, gradients of keys")
-        starts, first = {}, 0  # type: Dict[int, List[Tuple[int, int]]], int
+    def __init__(self, wires: _Wires, work: _Pass, at: int, found: Sequence[Tensor]):
+        plan, spec = work.built.plan, work.spec
+        stage, likes = plan.stages[at], (work.k, work.v)
+        self._exchange = wires.exchange("gradients", f"step {at + 1} of {len(plan.stages)}, gradients of keys")
+        ranges: Dict[int, List[Range]] = {}
+        first = 0
         for piece in stage.pieces:
             count = piece.end - piece.start
-            starts.setdefault(piece.source, []).append((first, first + count))
+            if piece.source != plan.rank:
+                ranges.setdefault(piece.source, []).append((first, first + count))
             first += count
-        for source, ranges in starts.items():
-            if source != plan.rank:
-                for x, like in zip(found, (dk, dv)):
-                    part = _gather_rows(x, spec.axis, ranges).to(like._like.dtype)
-                    exchange.send(part.contiguous(), source)
-        targets: Dict[int, List[Tuple[int, int]]] = {}
-        for target, start, end in plan.sends[at]:
-            targets.setdefault(target, []).append((start, end))
-        for target, ranges in targets.items():
-            count = sum(end - start for start, end in ranges)
-            both = [_empty_rows(like._like, spec.axis, count) for like in (dk, dv)]
-            for x in both:
-                exchange.receive(x, target)
-            self._received.append((ranges, *both))
-        self._exchange = exchange.start()
+        if ranges:
+            parts = [x.to(like.dtype) for x, like in zip(found, likes)]
+            for source, of_source in ranges.items():
+                self._exchange.send(parts, of_source, source)
+        self._received = [
+            (own, self._exchange.receive(likes, sum(end - start for start, end in own), target))
+            for target, own in _sent_rows(plan, at).items()
+        ]
+        self._axis = spec.axis
+        self._exchange.start()
 
-    def add(self, dk: _Sums, dv: _Sums) -> None:
+    def add(self, work: _Pass) -> None:
         """Waits for the messages, and adds what other ranks computed."""
         self._exchange.wait()
-        for ranges, *both in self._received:
+        for ranges, both in self._received:
             first = 0
             for start, end in ranges:
-                for sums, part in zip((dk, dv), both):
-                    sums.add(self._axis, (start, end), part.narrow(self._axis, first, end - start))
+                for sums, part in zip((work.dk, work.dv), both):
+                    narrow(sums.sum, self._axis, (start, end)).add_(part.narrow(self._axis, first, end - start))
                 first += end - start
-        self._received = []
+        self._exchange.release()
 
 
 def sink_gradient(

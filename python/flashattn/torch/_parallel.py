@@ -264,6 +264,12 @@ def context_parallel(
     """
     if unknown:
         _features.check_keywords("context_parallel", unknown, context_parallel.__kwdefaults__ or {})
+    tensors = {"bias": bias, "attn_mask": attn_mask, "sink_logits": sink_logits, "kv_len": kv_len}
+    if torch.compiler.is_dynamo_compiling():
+        given = _Given(mesh, dim, shards, k_shards, length, scheme, scale, align, layout, softcap, offset)
+        rest = cu_seqlens, score_mod, aux_tensors
+        o, lse = _attend_traced(given, mask, q, k, v, tensors, rest)
+        return (o, lse) if return_lse else o
     if scheme not in SCHEMES:
         raise ArgumentError(f"expected scheme {', '.join(SCHEMES)} but got {scheme!r}")
     _module.check_options(mask, align, layout)
@@ -282,17 +288,10 @@ def context_parallel(
         layout = "bshd"
     check_rows(q, k=k, v=v)
     axis = 2 if layout == "bhsd" else 1
-    of_q = _shards.resolve(shards, groups.ranks, q.shape[axis], length)
-    is_same = k_shards is None and k.shape[axis] == q.shape[axis]
-    of_k = of_q if is_same else _shards.resolve(k_shards or shards, groups.ranks, k.shape[axis], None, "k")
-    for name, x, held in (("q", q, of_q), ("k", k, of_k), ("v", v, of_k)):
-        if x.shape[axis] != held.count(groups.rank):
-            raise ArgumentError(
-                f"expected {held.count(groups.rank)} rows of {name!r} on rank {groups.rank}, as in its shards, but got "
-                f"{x.shape[axis]}"
-            )
+    if v.shape[axis] != k.shape[axis]:
+        raise ArgumentError(f"expected as many rows of 'v' as of 'k', {k.shape[axis]}, but got {v.shape[axis]}")
+    of_q, of_k = _resolve(groups, shards, k_shards, q.shape[axis], k.shape[axis], length)
     call = _Call(groups, of_q, of_k, scheme, mask, scale, layout, softcap, align, offset, score_mod, aux_tensors)
-    tensors = {"bias": bias, "attn_mask": attn_mask, "sink_logits": sink_logits, "kv_len": kv_len}
     o, lse = call.run(q, k, v, tensors, cu_seqlens)
     if packed:
         o, lse = o[0], lse[0]
@@ -301,6 +300,96 @@ def context_parallel(
                                stride=_dense_strides((*given.shape[:-1], o.shape[-1])))  # fmt: skip
         return (o, lse) if return_lse else o
     return (o, lse) if return_lse else o
+
+
+class _Given(NamedTuple):
+    """The arguments of a call that torch.compile takes as constants."""
+
+    mesh: Any
+    dim: Any
+    shards: Union[str, Shards]
+    k_shards: Union[None, str, Shards]
+    length: Optional[int]
+    scheme: str
+    scale: Optional[float]
+    align: str
+    layout: str
+    softcap: Optional[float]
+    offset: Optional[int]
+
+
+def _attend_traced(
+    given: _Given, mask: Optional[Mask], q: Tensor, k: Tensor, v: Tensor, tensors: Dict[str, Any], rest: Tuple[Any, ...]
+) -> Tuple[Tensor, Tensor]:
+    """Runs a call that torch.compile traces, as the operator if it has one, and otherwise outside of the graph."""
+    is_plain = given.scheme != "heads" and not isinstance(given.dim, tuple) and rest == (None, None, None)
+    if not is_plain or isinstance(q, DTensor):
+        return _outside(given, mask, q, k, v, tensors, rest)
+    symbols = () if mask is None else mask._symbols
+    names = tuple([name for name, x in tensors.items() if x is not None])
+    key = _key_of(
+        given.mesh, given.dim, _text_of(given.shards), _text_of(given.k_shards), *given[4:],
+        None if mask is None else mask._text, () if mask is None else mask._of_rows,
+        tuple([x if isinstance(x, int) else None for _, x in symbols]), names, tuple(q.shape), tuple(k.shape),
+        torch.are_deterministic_algorithms_enabled(),
+    )  # fmt: skip
+    operands = [tensors.get(name) for name in OPERANDS]
+    numbers = [torch.as_tensor(x, device=q.device) for _, x in symbols if not isinstance(x, int)]
+    return _forward_op(q, k, v, operands, numbers, key)
+
+
+def _text_of(shards: Union[None, str, Shards]) -> Optional[str]:
+    return shards.text if isinstance(shards, Shards) else shards
+
+
+def _run_outside(
+    given: _Given, mask: Optional[Mask], q: Any, k: Any, v: Any, tensors: Dict[str, Any], rest: Tuple[Any, ...]
+) -> Any:
+    options = {**given._asdict(), **tensors, **dict(zip(("cu_seqlens", "score_mod", "aux_tensors"), rest))}
+    return context_parallel(q, k, v, mask=mask, return_lse=True, **options)
+
+
+_outside = torch.compiler.disable(
+    _run_outside,
+    reason="expected fullgraph=False for context_parallel with heads that travel, cu_seqlens, score_mod or DTensors, "
+    "which flashattn reads itself at each call",
+)
+
+
+@_symbols.constant
+def _key_of(
+    mesh: Any, dim: Any, shards: str, k_shards: Optional[str], length: Optional[int], scheme: str,
+    scale: Optional[float], align: str, layout: str, softcap: Optional[float], offset: Optional[int],
+    mask: Optional[str], of_rows: Tuple[str, ...], ints: Tuple[Optional[int], ...], operands: Tuple[str, ...],
+    q_shape: Tuple[int, ...], k_shape: Tuple[int, ...], deterministic: bool,
+) -> str:  # fmt: skip
+    """Returns the key of a call that torch.compile traces."""
+    groups = _find_groups(mesh, dim, scheme)
+    axis = 2 if layout == "bhsd" else 1
+    of_q, of_k = _resolve(groups, *(Shards.parse(x) for x in (shards, k_shards)), q_shape[axis], k_shape[axis], length)
+    given = None if mask is None else Mask(mask, of_rows=of_rows)
+    call = _Call(groups, of_q, of_k, scheme, given, scale, layout, softcap, align, offset, None, None)
+    call._check_square(None)
+    position, moves = call._position("kv_len" in operands)
+    problem = _plan.Problem(of_q, of_k, given, position, "kv_len" in operands, moves)
+    spec = call._spec(problem, scheme, groups.keys, 0)._replace(deterministic=deterministic)
+    return _name_of(_Key(spec, ints))
+
+
+def _resolve(
+    groups: _Groups, shards: Any, k_shards: Any, nq: int, nk: int, length: Optional[int]
+) -> Tuple[Shards, Shards]:
+    """Returns the shards of queries and keys, of which this rank has `nq` and `nk` rows."""
+    of_q = _shards.resolve(shards, groups.ranks, nq, length)
+    is_same = k_shards is None and nk == nq
+    of_k = of_q if is_same else _shards.resolve(k_shards or shards, groups.ranks, nk, None, "k")
+    for name, count, held in (("q", nq, of_q), ("k", nk, of_k)):
+        if count != held.count(groups.rank):
+            raise ArgumentError(
+                f"expected {held.count(groups.rank)} rows of {name!r} on rank {groups.rank}, as in its shards, but got "
+                f"{count}"
+            )
+    return of_q, of_k
 
 
 def _dense_strides(shape: Sequence[int]) -> Tuple[int, ...]:
@@ -347,30 +436,45 @@ class _Call(NamedTuple):
         text, aux = _aux.prepare(self.score_mod, self.aux_tensors)
         reads_positions = text is not None and any(text.count(x) > 1 for x in ("%position", "%key"))
         given = {name: _as_tensor(x, q) for name, x in {**tensors, **aux}.items() if x is not None}
+        sink_logits = tensors["sink_logits"]
         _check_operands(given, q, self.k_shards, reads_positions, cu_seqlens)
         self._check_square(cu_seqlens)
         mask, nk = self.mask, self.k_shards.length
-        if cu_seqlens is not None:
-            mask = _plan.mask_of_packed(mask, _plan.read_starts(cu_seqlens, nk), nk)
-        position = self.offset
-        moves = position is None and self.align == "bottom_right" and "kv_len" in given
-        if position is None:
-            position = nk - self.q_shards.length if self.align == "bottom_right" else 0
-        else:
-            position = _features.check_scalar("offset", position)
-        scheme, heads = self.scheme, self.groups.heads
+        starts = None if cu_seqlens is None else _plan.read_starts(cu_seqlens, nk)
+        if starts is not None:
+            mask = _mask_of_packed(mask, starts, nk)
+        position, moves = self._position("kv_len" in given)
         problem = _plan.Problem(
             self.q_shards, self.k_shards, mask, position, "kv_len" in given, moves, reads_positions
         )  # fmt: skip
-        if scheme == "auto":
-            axis = 2 if self.layout == "bhsd" else 1
-            scheme = "ring" if heads is not None else _choose(problem, q, k, v, axis, given)
+        o, lse = self._run_scheme(q, k, v, given, problem)
+        if starts is not None and sink_logits is not None and (starts[0] > 0 or starts[-1] < nk):
+            # Rows of no sequence have no sinks either.
+            rows = self.q_shards.rows(self.groups.rank)
+            outside = torch.from_numpy((rows < starts[0]) | (rows >= starts[-1])).to(q.device)
+            lse = lse.masked_fill(outside, float("-inf"))
+        return o, lse
+
+    def _run_scheme(
+        self, q: Tensor, k: Tensor, v: Tensor, given: Dict[str, Tensor], problem: _plan.Problem
+    ) -> Tuple[Tensor, Tensor]:
+        scheme, heads = self.scheme, self.groups.heads
+        if scheme == "auto" and heads is None:
+            scheme = _choose(problem, q, k, v, 2 if self.layout == "bhsd" else 1, given)
         if scheme == "heads":
             groups = self.groups._replace(keys=None, heads=self.groups.keys)
             return _exchange_heads(self._replace(groups=groups), q, k, v, given, problem, "gather")
         if heads is not None:
             return _exchange_heads(self, q, k, v, given, problem, scheme)
         return self.attend(q, k, v, given, problem, scheme, self.groups.keys)
+
+    def _position(self, has_lengths: bool) -> Tuple[int, bool]:
+        """Returns the position of query 0, and whether the lengths of sequences move it."""
+        if self.offset is not None:
+            return _features.check_scalar("offset", self.offset), False
+        if self.align == "top_left":
+            return 0, False
+        return self.k_shards.length - self.q_shards.length, has_lengths
 
     def _check_square(self, cu_seqlens: Any) -> None:
         nq, nk = self.q_shards.length, self.k_shards.length
@@ -392,17 +496,19 @@ class _Call(NamedTuple):
     ) -> Tuple[Tensor, Tensor]:
         """Runs the operator over the ranks of `group`, among which the rows of `problem` are cut."""
         numbers = () if problem.mask is None else tuple(x for _, x in problem.mask._symbols)
-        spec = Spec(
+        spec = self._spec(problem, scheme, group, sum(name in given for name in _trace.AUX))
+        key = _Key(spec, tuple(x if type(x) is int else None for x in numbers))
+        tensors = [_context.on_device(x, q.device) for x in numbers if type(x) is not int]
+        operands = [given.get(name) for name in OPERANDS]
+        return _forward_op(q, k, v, operands, tensors, _name_of(key))
+
+    def _spec(self, problem: _plan.Problem, scheme: str, group: Any, aux_count: int) -> Spec:
+        return Spec(
             "" if group is None else group.group_name, scheme, problem.q_shards, problem.k_shards,
             None if problem.mask is None else str(problem.mask), problem.offset, problem.moves,
             None if self.scale is None else float(self.scale), self.layout, _features.check_options(self.softcap),
-            self.score_mod, sum(name in given for name in _trace.AUX), problem.reads_positions,
-            torch.are_deterministic_algorithms_enabled(),
+            self.score_mod, aux_count, problem.reads_positions, torch.are_deterministic_algorithms_enabled(),
         )  # fmt: skip
-        key = _Key(spec, tuple(x if type(x) is int else None for x in numbers))
-        tensors = [torch.as_tensor(x, device=q.device) for x in numbers if type(x) is not int]
-        operands = [given.get(name) for name in OPERANDS]
-        return _forward_op(q, k, v, operands, tensors, _name_of(key))
 
 
 def _check_operands(
@@ -422,19 +528,44 @@ def _check_operands(
         raise ArgumentError("expected no kv_len with cu_seqlens, which states the lengths, but got one")
 
 
-def _choose(
-    problem: _plan.Problem, q: Tensor, k: Tensor, v: Tensor, axis: int, given: Dict[str, Tensor]
-) -> str:
-    """Returns the scheme that should take the least time. All ranks choose the same one, as their arguments have the same
-    sizes."""
+#: The masks of packed sequences, by their own mask, starts and length.
+_packed: Dict[Any, Mask] = {}
+
+
+def _mask_of_packed(mask: Optional[Mask], starts: Any, length: int) -> Mask:
+    """Returns `mask_of_packed`, and the same mask for equal starts, so that its plan is found."""
+    key = mask, starts.tobytes(), starts.dtype.str, length
+    found = _packed.get(key)
+    if found is None:
+        if len(_packed) >= 64:
+            _packed.clear()
+        found = _packed[key] = _plan.mask_of_packed(mask, starts, length)
+    return found
+
+
+#: The schemes that `_choose` found, by the arguments on which they depend.
+_chosen: Dict[Any, str] = {}
+
+
+def _choose(problem: _plan.Problem, q: Tensor, k: Tensor, v: Tensor, axis: int, given: Dict[str, Tensor]) -> str:
+    """Returns "heads" if that should take the least time, and otherwise "auto", for the operator to choose. All ranks
+    choose the same scheme, as their arguments have the same sizes."""
     if problem.q_shards.ranks == 1:
         return "gather"
-    heads = 3 - axis
-    sizes = _plan.Sizes(q.shape[0], q.shape[heads], k.shape[heads], q.shape[-1], v.shape[-1], q.element_size())
-    times = _plan.estimate(problem, sizes, _plan.RATES.get(q.device.type, _plan.RATES["cuda"]))
     if {"bias", "attn_mask"} & set(given):
-        times.pop("heads", None)
-    return min(times, key=lambda name: times[name])
+        return "auto"
+    numbers = () if problem.mask is None else tuple(_context.identity(x) for _, x in problem.mask._symbols)
+    sizes = _context.sizes_of(q, k, v, axis)
+    text = None if problem.mask is None else str(problem.mask)
+    key = (problem._replace(mask=None), text, numbers, sizes, q.device.type)
+    found = _chosen.get(key)
+    if found is None:
+        times = _plan.estimate(problem, sizes, _context.rates_of(q.device))
+        found = "heads" if min(times, key=lambda name: times[name]) == "heads" else "auto"
+        if len(_chosen) >= 256:
+            _chosen.clear()
+        _chosen[key] = found
+    return found
 
 
 class _Exchange(NamedTuple):
