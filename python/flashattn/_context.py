@@ -643,10 +643,11 @@ class Rates(NamedTuple):
     bytes: float  #: bytes that a rank sends in a second, while it receives as many
     memory: float  #: bytes that a rank reads and writes in a second
     latency: float  #: seconds of a message without bytes
+    exchange: float  #: bytes that a rank sends in a second when heads are exchanged for rows, packing included
 
 
-#: Two H100s of one host, by NVLink (338 GB/s in each direction), and processes on one CPU.
-RATES = {"cuda": Rates(5.5e14, 3.0e11, 2.5e12, 3e-5), "cpu": Rates(2e10, 1e9, 5e9, 2e-4)}
+#: GPUs of one host with NVLink, and processes on one CPU (docs/rationale/context-parallelism.md).
+RATES = {"cuda": Rates(6e14, 3.0e11, 2.5e12, 3e-5, 3e10), "cpu": Rates(2e10, 1e9, 5e9, 2e-4, 5e8)}
 
 
 class Sizes(NamedTuple):
@@ -686,6 +687,6 @@ def estimate(problem: Problem, sizes: Sizes, rates: Rates) -> Dict[str, float]:
         kv_heads = math.lcm(sizes.kv_heads, ranks)
         q_bytes = float(rows.sum()) / ranks * sizes.batch * sizes.heads * (sizes.d + sizes.dv) * sizes.bytes
         k_bytes = float(problem.k_shards.length) / ranks * row_bytes * kv_heads / sizes.kv_heads
-        travelled = (q_bytes + k_bytes) * (ranks - 1) / ranks / rates.bytes
+        travelled = (q_bytes + k_bytes) * (ranks - 1) / ranks / rates.exchange
         times["heads"] = travelled + 2 * rates.latency + float(work.sum()) / ranks
     return times

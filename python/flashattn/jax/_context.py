@@ -145,7 +145,8 @@ def rows_of(shards: Shards, rank: Any) -> Any:
     if len(forms) > 1:
         return _table([shards.rows(rank) for rank in range(shards.ranks)])[rank]
     firsts = _table([[segment.first for segment in held] for held in shards.segments])[rank]
-    parts = [firsts[at] + step * jnp.arange(count, dtype=jnp.int32) for at, (count, step) in enumerate(*forms)]
+    form = forms.pop()
+    parts = [firsts[at] + step * jnp.arange(count, dtype=jnp.int32) for at, (count, step) in enumerate(form)]
     return jnp.concatenate(parts) if parts else jnp.zeros(0, jnp.int32)
 
 
@@ -232,7 +233,8 @@ def _receive(spec: Spec, stage: Stage, both: Any) -> Tuple[Any, Any]:
             return in_order(x, spec.k_shards, spec.axis)
         return jax.lax.ppermute(x, spec.axis_name, stage.pairs) if stage.distance else x
 
-    return tuple(map(travel, both))  # type: ignore[return-value]
+    k, v = map(travel, both)
+    return k, v
 
 
 def in_order(x: Any, shards: Shards, axis: int) -> Any:

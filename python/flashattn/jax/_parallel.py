@@ -80,8 +80,8 @@ def context_parallel(
       mask, scale, softcap, sink_logits, align, return_lse, deterministic: as in `flashattn.jax.attention`.
       offset: the position of the first query of the sequence, an int; replaces the position that `align` implies.
       layout: "bhsd", "bshd", or "thd" with cu_seqlens.
-      cu_seqlens: `[S+1]`, integers: the starts of packed sequences among the rows of the whole sequence, for queries and
-        keys. They may be traced. Masks count from the first row of each packed sequence.
+      cu_seqlens: `[S+1]`, integers, also traced ones: the starts of packed sequences among the rows of the whole
+        sequence, for queries and keys. Masks count from the first row of each packed sequence.
       score_mod, aux_tensors: as in `flashattn.jax.attention`. The function adds up to two auxiliary tensors, so there
         can be at most 2 with "ring" if score_mod reads positions or keys, and at most 3 with "gather" and "heads".
 
@@ -168,8 +168,8 @@ def _resolve_shards(
         found = sorted({held.count(rank) for rank in range(ranks)})
         if len(found) > 1:
             raise ArgumentError(
-                f"expected as many rows of {name!r} on all devices, which run one program, but got shards of {found[0]} "
-                f"to {found[-1]}; pad them"
+                f"expected as many rows of {name!r} on all devices, which run one program, but got shards of "
+                f"{found[0]} to {found[-1]}; pad them"
             )
         if counts[name] != found[0]:
             raise ArgumentError(
@@ -243,11 +243,11 @@ class _Call(NamedTuple):
         lines: Tuple[Tuple[str, str], ...] = ()
         if reads:
             text, lines = self._on_lines(score_mod, aux_tensors, gathers)
+        options = options._replace(chosen=options.chosen._replace(score_mod=text))
+        stages = _context.make_stages(problem, self.scheme)
         spec = _context.Spec(
-            self.axis_name, self.q_shards, self.k_shards, self.offset, local,
-            _context.make_stages(problem, self.scheme), options._replace(chosen=options.chosen._replace(score_mod=text)),
-            lines,
-        )  # fmt: skip
+            self.axis_name, self.q_shards, self.k_shards, self.offset, local, stages, options, lines
+        )
         return self._within(functools.partial(_attend, spec)), inputs
 
     def _within(self, attend: Callable[[_Inputs, Any], Tuple[Any, Any]]) -> _Run:
@@ -271,8 +271,8 @@ class _Call(NamedTuple):
             step = _context.step_of(held)
             if step is None:
                 raise UnsupportedError(
-                    f"expected shards of {name!r} with one segment of one step on each device with a score_mod that reads "
-                    "positions but got others; use shards contiguous or striped, or scheme='heads'"
+                    f"expected shards of {name!r} with one segment of one step on each device with a score_mod that "
+                    "reads positions but got others; use shards contiguous or striped, or scheme='heads'"
                 )
             steps.append(step)
         count, roles = len(aux_tensors or ()), ("q_line", "k_first")[: len(steps)]
@@ -342,8 +342,8 @@ def _with_placeholders(aux_tensors: Any, count: int) -> Tuple[Any, ...]:
 def _with_numbers(
     function: Callable[..., Any], q_step: int, count: int, roles: Tuple[str, ...], k_step: int = 1
 ) -> Callable[..., Any]:
-    """Returns a score_mod that counts the rows, or the heads, of a device. Its auxiliary tensors after the first `count`
-    are the numbers `roles`: the first query, the first key or the first head."""
+    """Returns a score_mod that counts the rows, or the heads, of a device. Its auxiliary tensors after the first
+    `count` are the numbers `roles`: the first query, the first key or the first head."""
 
     def score_mod(score: Any, b: Any, h: Any, p: Any, k: Any, *aux: Any) -> Any:
         given: Sequence[Any] = aux[:count]
@@ -373,10 +373,11 @@ class _OfHeads:
 
 def _attend(spec: _context.Spec, inputs: _Inputs, rank: Any) -> Tuple[Any, Any]:
     for name, x in inputs.items():
-        if any(_shards.split_by(x)):
+        spec_of = _shards.split_by(x)
+        if any(spec_of):
             raise UnsupportedError(
-                f"expected {name!r} that no other axis shards within jax.shard_map but got {_shards.split_by(x)}; name all "
-                "axes of the mesh in jax.shard_map, or pass mesh="
+                f"expected {name!r} that no other axis shards within jax.shard_map but got {spec_of}; name all axes of "
+                "the mesh in jax.shard_map, or pass mesh="
             )
     return _context.attend(spec, {**inputs, "rank": rank})
 
@@ -427,7 +428,8 @@ def _exchange_heads(
     if "sink_logits" in inputs:
         found["sink_logits"] = cut(inputs["sink_logits"], 0, heads)
     if score_mod is not None:
-        found["score_mod"], found["aux_tensors"] = score_mod, _aux_of_heads(score_mod, aux_count, inputs, cut, heads, size)
+        found["score_mod"] = score_mod
+        found["aux_tensors"] = _aux_of_heads(score_mod, aux_count, inputs, cut, heads, size)
     o, lse = attention(
         to_heads(inputs["q"], call.q_shards), to_heads(k, call.k_shards), to_heads(v, call.k_shards),
         scale=options.scale, layout=chosen.layout, return_lse=True, softcap=chosen.softcap, offset=call.offset,
@@ -475,8 +477,8 @@ def _check_counted(axes: _Axes, score_mod: Any, aux_tensors: Any) -> None:
     for word, axis, what in (("%batch", axes.batch, "batch"), ("%head", axes.heads, "head")):
         if axis is not None and text is not None and text.count(word) > 1:
             raise UnsupportedError(
-                f"expected a score_mod that does not read the {what} where the axis {axis!r} shards it but got one that "
-                "does"
+                f"expected a score_mod that does not read the {what} where the axis {axis!r} shards it but got one "
+                "that does"
             )
 
 
@@ -494,10 +496,12 @@ def _shard(run: _Run, mesh: Any, axes: _Axes, layout: str, inputs: _Inputs) -> T
             count = math.prod(mesh.shape[one] for one in _shards.names_of(axis))
             if n % count:
                 raise ArgumentError(
-                    f"expected sizes of {name!r} that the axis {axis!r} of {count} devices divides but got {list(x.shape)}"
+                    f"expected sizes of {name!r} that the axis {axis!r} of {count} devices divides but got "
+                    f"{list(x.shape)}"
                 )
     if AxisType.Explicit in getattr(mesh, "axis_types", ()):
         inputs = {name: jax.reshard(x, NamedSharding(mesh, specs[name])) for name, x in inputs.items()}
     of_lse = PartitionSpec(axes.batch, axes.heads, axes.rows)
     of_o = of_lse if layout == "bhsd" else PartitionSpec(axes.batch, axes.rows, axes.heads)
-    return jax.shard_map(run, mesh=mesh, in_specs=(specs,), out_specs=(of_o, of_lse))(inputs)  # type: ignore[no-any-return]
+    made: Tuple[Any, Any] = jax.shard_map(run, mesh=mesh, in_specs=(specs,), out_specs=(of_o, of_lse))(inputs)
+    return made

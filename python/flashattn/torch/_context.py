@@ -637,7 +637,7 @@ def backward(
     now, later = work.split_heads() if built.scheme == "ring" else (_ALL, None)
     if later is not None:
         work.defer(later)
-    current = own = _Keys(spec, wires, built, 0, k, v, ", backward")
+    current = _Keys(spec, wires, built, 0, k, v, ", backward")
     returning: Optional[_Returned] = None
     own_keys: Tuple[Tensor, Tensor] = (k, v)
     for at in range(len(built.stages)):
@@ -651,8 +651,7 @@ def backward(
             found: Sequence[Tensor] = ()
         else:
             found = work.run(at, keys, values)
-        if current is not own:
-            current.release()
+        current.release()
         if returning is not None:
             returning.add(work)
         returning = _Returned(wires, work, at, found)
@@ -660,7 +659,6 @@ def backward(
             current = following
     if later is not None:
         work.run_own(*own_keys, later, is_late=True)
-    own.release()
     if returning is not None:
         returning.add(work)
     wires.finish()

@@ -150,6 +150,7 @@ def _call(name: str, *arguments: Any) -> None:
 #: Bytes of the words by which stages are counted, in front of the slots.
 _HEADER = 4096
 _SLOTS = 2
+_WORD = (1 << 32) - 1
 
 
 class Slots:
@@ -168,12 +169,12 @@ class Slots:
         self._handle = memory.rendezvous(self._pool, group.group_name)
         self._bases = [int(x) for x in self._handle.buffer_ptrs]
         self.stream = torch.cuda.Stream(device, priority=-1)
-        self.stage = _SLOTS  # the words of no stage are 0
+        self.stage = 0  # the words of no stage are 0
         torch.cuda.synchronize(device)
         dist.barrier(group)
 
     def next_stage(self) -> int:
-        self.stage += 1
+        self.stage = (self.stage + 1) & _WORD
         return self.stage
 
     def _arrived(self, rank: int, stage: int) -> int:
@@ -195,7 +196,8 @@ class Slots:
 
     def wait_for_release(self, peer: int, stage: int) -> None:
         address = self._released(self.rank, peer, stage)
-        _call("cuStreamWaitValue32_v2", self.stream.cuda_stream, address, stage - _SLOTS, _WAIT_GEQ)
+        # The comparison is cyclic, so that the first stages wait for nothing.
+        _call("cuStreamWaitValue32_v2", self.stream.cuda_stream, address, (stage - _SLOTS) & _WORD, _WAIT_GEQ)
 
     def announce(self, peer: int, stage: int) -> None:
         _call("cuStreamWriteValue32_v2", self.stream.cuda_stream, self._arrived(peer, stage), stage, 0)
