@@ -502,6 +502,60 @@ def make_plan(problem: Problem, scheme: str, rank: int) -> Plan:
     return Plan(rank, tuple(stages), tuple(sends))
 
 
+#: The share of the rows, at most, for which other rows are computed apart, without a merge, and the multiple of rows at
+#: which launches are cut.
+_MOST_MERGED, _CUT_ROWS = 0.4, 128
+
+
+def merged_rows(plan: Plan, rows: int) -> List[Tuple[int, int]]:
+    """Returns the ranges of the rank's queries whose results are merged from several launches: all of its `rows` if
+    most are, since launches are cut at the ends of the ranges."""
+    edges = [edge for stage in plan.stages for launch in stage.launches for edge in ((launch.rows[0], 1), (launch.rows[1], -1))]
+    found: List[_Interval] = []
+    depth, first = 0, 0
+    for at, change in sorted(edges):
+        if depth > 1 and at > first:
+            found.append(_Interval(first // _CUT_ROWS * _CUT_ROWS, min(rows, -(-at // _CUT_ROWS) * _CUT_ROWS)))
+        depth, first = depth + change, at
+    merged = _union(found)
+    if sum(end - start for start, end in merged) > _MOST_MERGED * rows:
+        return [(0, rows)]
+    return [tuple(interval) for interval in merged]  # type: ignore[misc]
+
+
+def cut_launch(launch: Launch, ranges: Sequence[Tuple[int, int]]) -> List[Launch]:
+    """Returns the parts of a launch whose rows are inside or outside of the ranges."""
+    first, end = launch.rows
+    edges = sorted({first, end, *(edge for both in ranges for edge in both if first < edge < end)})
+    return [_rows_of(launch, start, stop) for start, stop in zip(edges, edges[1:])]
+
+
+def _rows_of(launch: Launch, start: int, end: int) -> Launch:
+    """Returns the part of a launch with the rows from `start` to before `end` of the shard."""
+    if (start, end) == launch.rows:
+        return launch
+    first, last = start - launch.rows[0], end - launch.rows[0]
+
+    def numbers_of(name: str, x: Numbers) -> Numbers:
+        if not name.startswith("per_query"):
+            return x
+        if not isinstance(x, Taken):
+            return x[first:last]
+        parts, at = [], 0
+        for segment in x.segments:
+            inside = max(first - at, 0), min(last - at, segment.count)
+            if inside[0] < inside[1]:
+                parts.append(segment.part(*inside))
+            at += segment.count
+        return Taken(x.tensor, tuple(parts))
+
+    position, step = launch.q_line
+    return launch._replace(
+        rows=(start, end), offset=launch.offset + first, q_line=(position + step * first, step),
+        numbers=tuple((name, numbers_of(name, x)) for name, x in launch.numbers),
+    )  # fmt: skip
+
+
 class Grid(NamedTuple):
     """An estimate of the visible pairs of each cell of a grid over the queries and keys."""
 
@@ -673,13 +727,14 @@ def estimate(problem: Problem, sizes: Sizes, rates: Rates) -> Dict[str, float]:
     sent = ((seen > 0) * numpy.diff(grid.columns)) @ of_k.T * row_bytes / rates.bytes
     numpy.fill_diagonal(sent, 0.0)
     of_rank = numpy.arange(ranks)
-    # A stage that other launches precede reads and writes o once more, in f32.
+    # A stage that others precede reads and writes the rows of o that see its keys once more, in f32.
     rows = numpy.diff(grid.rows)
-    merging = 12.0 * sizes.batch * sizes.heads * sizes.dv / rates.memory * (of_q @ rows)
+    seen_rows = numpy.stack([(of_q * rows) @ (grid.pairs @ held > 0) for held in of_k], axis=1)
+    merging = seen_rows * 12.0 * sizes.batch * sizes.heads * sizes.dv / rates.memory
     ring = 0.0
     for distance in range(ranks):
         sources, following = (of_rank - distance) % ranks, (of_rank - distance - 1) % ranks
-        own = work[of_rank, sources] + (merging if distance else 0.0) * (work[of_rank, sources] > 0)
+        own = work[of_rank, sources] + (merging[of_rank, sources] if distance else 0.0)
         message = sent[of_rank, following] if distance + 1 < ranks else numpy.zeros(ranks)
         ring += float(numpy.maximum(own, message + rates.latency * (message > 0)).max())
     times = {"ring": ring, "gather": float((sent.sum(axis=1) + work.sum(axis=1)).max()) + rates.latency}

@@ -69,8 +69,9 @@ class _Built(NamedTuple):
     scheme: str
     orders: Tuple[Optional[Tensor], ...]  #: `Stage.order` of each stage
     kept: Tuple[Any, ...]  #: the tensors that were read to make the plan, whose memory must not be reused
-    #: Whether each query is in one launch at most, so that nothing has to be merged.
-    is_single: bool
+    #: The same for the forward pass, in which launches are cut at the ends of `merged`.
+    forward: Tuple[Tuple[_Step, ...], ...]
+    merged: Tuple[Range, ...]  #: the rows whose results are merged from several launches
 
 
 _plans: "OrderedDict[Any, _Built]" = OrderedDict()
@@ -159,14 +160,19 @@ def _build(
             times = _context.estimate(problem, sizes, rates_of(device))
             scheme = min(_context.SCHEMES, key=lambda name: times[name])
         plan = _context.make_plan(problem, scheme, rank)
-        stages = tuple(
-            tuple(_Step(launch, _mask_of(launch, device), _columns_of(launch, device)) for launch in stage.launches)
-            for stage in plan.stages
-        )
-    rows = sorted(launch.rows for stage in plan.stages for launch in stage.launches)
-    is_single = all(one[1] <= other[0] for one, other in zip(rows, rows[1:]))
+        stages = tuple(_make_steps(stage.launches, device) for stage in plan.stages)
+        rows = spec.q_shards.count(rank)
+        merged = tuple(_context.merged_rows(plan, rows))
+        forward = stages
+        if merged and merged != ((0, rows),):
+            cut = ([part for x in stage.launches for part in _context.cut_launch(x, merged)] for stage in plan.stages)
+            forward = tuple(_make_steps(launches, device) for launches in cut)
     orders = tuple(None if x.order is None else torch.from_numpy(x.order).to(device) for x in plan.stages)
-    return _Built(plan, stages, scheme, orders, tuple(numbers), is_single)
+    return _Built(plan, stages, scheme, orders, tuple(numbers), forward, merged)
+
+
+def _make_steps(launches: Sequence[Launch], device: torch.device) -> Tuple[_Step, ...]:
+    return tuple(_Step(launch, _mask_of(launch, device), _columns_of(launch, device)) for launch in launches)
 
 
 def _mask_of(launch: Launch, device: torch.device) -> Optional[Mask]:
@@ -422,57 +428,86 @@ def forward(
     operands = {"q": q, **operands}
     built = _find_plan(spec, numbers, q, k, v, operands)
     axis = spec.axis
-    heads = q.shape[1 if axis == 2 else 2]
-    lse = torch.empty((q.shape[0], heads, q.shape[axis]), dtype=torch.float32, device=q.device)
-    is_exact = built.is_single and "sink_logits" not in operands
-    o = torch.empty((*q.shape[:-1], v.shape[-1]), dtype=q.dtype if is_exact else torch.float32, device=q.device)
-    covered, wires = _Rows(), _Wires(spec, built, k, v)
+    result = _Output(spec, q, v, built.merged if "sink_logits" not in operands else ((0, q.shape[axis]),))
+    wires = _Wires(spec, built, k, v)
     current = _Keys(spec, wires, built, 0, k, v, "")
-    for at, steps in enumerate(built.stages):
+    for at, steps in enumerate(built.forward):
         # Messages start before the launches that they travel beside.
         following = None if at + 1 == len(built.stages) else _Keys(spec, wires, built, at + 1, k, v, "")
         keys, values = current.get()
         for step in steps:
-            _attend(spec, step, q, keys, values, operands, o, lse, covered)
+            result.attend(spec, step, q, keys, values, operands)
         current.release()
         if following is not None:
             current = following
     wires.finish()
-    for rows in covered.missing((0, q.shape[axis])):
-        narrow(o, axis, rows).zero_()
-        narrow(lse, 2, rows).fill_(float("-inf"))
-    if "sink_logits" in operands:
-        total = torch.logaddexp(lse, operands["sink_logits"].to(torch.float32).view(1, -1, 1))
-        o.mul_(_as_rows(torch.exp(lse - total).nan_to_num_(0.0), spec.layout))
-        lse = total
-    return o.to(q.dtype), lse
+    return result.get(operands.get("sink_logits"))
 
 
-def _attend(
-    spec: Spec, step: _Step, q: Tensor, k: Tensor, v: Tensor, operands: Dict[str, Tensor], o: Tensor, lse: Tensor,
-    covered: _Rows,
-) -> None:  # fmt: skip
-    axis, (rows, of_keys) = spec.axis, step.launch[:2]
-    options = _options_of(spec, step, operands, rows)
-    inputs = narrow(q, axis, rows), *(narrow(x, axis, of_keys) for x in (k, v))
-    own_o, own_lse = narrow(o, axis, rows), narrow(lse, 2, rows)
-    missing = covered.missing(rows)
-    covered.add(rows)
-    is_new = missing == [rows]
-    if is_new and own_lse.is_contiguous():
-        attention(*inputs, return_lse=True, out=(own_o, own_lse), **options)
-        return
-    new_lse = torch.empty(own_lse.shape, dtype=lse.dtype, device=lse.device)
-    if is_new:
-        attention(*inputs, return_lse=True, out=(own_o, new_lse), **options)
-        own_lse.copy_(new_lse)
-        return
-    for part in missing:
-        narrow(o, axis, part).zero_()
-        narrow(lse, 2, part).fill_(float("-inf"))
-    new_o = torch.empty(own_o.shape, dtype=o.dtype, device=o.device)
-    attention(*inputs, return_lse=True, out=(new_o, new_lse), **options)
-    _merge(own_o, own_lse, new_o, new_lse, spec.layout)
+class _Output:
+    """This rank's rows of o and lse. Rows that several launches compute are merged in f32."""
+
+    def __init__(self, spec: Spec, q: Tensor, v: Tensor, merged: Sequence[Range]):
+        self._axis, self._layout, self._dtype = spec.axis, spec.layout, q.dtype
+        rows, heads = q.shape[spec.axis], q.shape[3 - spec.axis]
+        shape = list((*q.shape[:-1], v.shape[-1]))
+        self._merged = []
+        for first, end in merged:
+            shape[spec.axis] = end - first
+            self._merged.append(((first, end), torch.empty(shape, dtype=torch.float32, device=q.device)))
+        shape[spec.axis] = rows
+        is_whole = len(merged) == 1 and merged[0] == (0, rows)
+        self._o = None if is_whole else torch.empty(shape, dtype=q.dtype, device=q.device)
+        self._lse = torch.empty((q.shape[0], heads, rows), dtype=torch.float32, device=q.device)
+        self._covered = _Rows()
+
+    def _at(self, rows: Range) -> Tensor:
+        """Returns the rows of o, which are all merged or none."""
+        for (first, end), x in self._merged:
+            if first <= rows[0] and rows[1] <= end:
+                return narrow(x, self._axis, (rows[0] - first, rows[1] - first))
+        assert self._o is not None
+        return narrow(self._o, self._axis, rows)
+
+    def _clear(self, rows: Range) -> None:
+        edges = {*rows, *(edge for of, _ in self._merged for edge in of if rows[0] < edge < rows[1])}
+        for part in zip(sorted(edges), sorted(edges)[1:]):
+            self._at(part).zero_()
+        narrow(self._lse, 2, rows).fill_(float("-inf"))
+
+    def attend(
+        self, spec: Spec, step: _Step, q: Tensor, k: Tensor, v: Tensor, operands: Dict[str, Tensor]
+    ) -> None:
+        axis, (rows, of_keys) = self._axis, step.launch[:2]
+        options = _options_of(spec, step, operands, rows)
+        inputs = narrow(q, axis, rows), *(narrow(x, axis, of_keys) for x in (k, v))
+        own_o, own_lse = self._at(rows), narrow(self._lse, 2, rows)
+        missing = self._covered.missing(rows)
+        self._covered.add(rows)
+        is_new = missing == [rows]
+        for part in [] if is_new else missing:
+            self._clear(part)
+        o = own_o if is_new else torch.empty(own_o.shape, dtype=own_o.dtype, device=own_o.device)
+        is_direct = is_new and own_lse.is_contiguous()
+        lse = own_lse if is_direct else torch.empty(own_lse.shape, dtype=own_lse.dtype, device=own_lse.device)
+        attention(*inputs, return_lse=True, out=(o, lse), **options)
+        if not is_new:
+            _merge(own_o, own_lse, o, lse, self._layout)
+        elif not is_direct:
+            own_lse.copy_(lse)
+
+    def get(self, sink_logits: Optional[Tensor]) -> Tuple[Tensor, Tensor]:
+        for rows in self._covered.missing((0, self._lse.shape[2])):
+            self._clear(rows)
+        lse = self._lse
+        if sink_logits is not None:
+            lse = torch.logaddexp(lse, sink_logits.to(torch.float32).view(1, -1, 1))
+            self._merged[0][1].mul_(_as_rows(torch.exp(self._lse - lse).nan_to_num_(0.0), self._layout))
+        if self._o is None:
+            return self._merged[0][1].to(self._dtype), lse
+        for rows, x in self._merged:
+            narrow(self._o, self._axis, rows).copy_(x)
+        return self._o, lse
 
 
 class _Sums:
@@ -593,8 +628,9 @@ class _Pass:
             options = _options_of(self.spec, step, self.operands, rows)
             lse, *d_lse = (narrow(x, 2, rows).contiguous() for x in of_rows)
             inputs = [narrow(q, axis, rows), *(narrow(x, axis, of_keys) for x in (k, v)), narrow(o, axis, rows), lse]
-            is_new = at == 0 and self.has_all_rows
-            goals = [narrow(dq, axis, rows) if is_new else None, *(sums if len(steps) == 1 and sums else (None, None))]
+            is_new, is_only = at == 0 and self.has_all_rows, len(steps) == 1
+            parts = [None, None] if sums is None else [narrow(x, axis, of_keys) for x in sums]
+            goals = [narrow(dq, axis, rows) if is_new else None, *(parts if is_only else (None, None))]
             outs = [
                 goal if goal is not None and goal.dtype == x.dtype else torch.empty(x.shape, dtype=x.dtype, device=x.device)
                 for goal, x in zip(goals, inputs)
@@ -614,13 +650,9 @@ class _Pass:
                 _add_pairs(self.d_bias, step, rows, outs[3])
             if sums is None:
                 return outs[1:3]
-            for goal, out in zip(sums, outs[1:3]):
-                if out is goal:
-                    continue
-                if len(steps) == 1:
-                    narrow(goal, axis, of_keys).copy_(out)
-                else:
-                    narrow(goal, axis, of_keys).add_(out)
+            for part, out in zip(parts, outs[1:3]):
+                if part is not None and out is not part:
+                    part.copy_(out) if is_only else part.add_(out)
         return sums if sums is not None else [torch.zeros_like(x) for x in (k, v)]
 
 
