@@ -20,7 +20,7 @@ from . import _torch, math
 from ._attention import attention
 from ._backward import attention_backward
 from ._cache import CacheInfo, cache_info, set_cache_limits
-from ._context import balanced_shards
+from ._context import balanced_shards, plan_context
 from ._kernel import Kernel, compile
 from ._shards import Shards
 from .errors import (
@@ -84,6 +84,7 @@ __all__ = [
     "flashmask",
     "left_padding",
     "math",
+    "plan_context",
     "prefix",
     "ranges",
     "set_cache_limits",

@@ -21,7 +21,7 @@ from ._reference import _to_numpy
 from ._shards import Segment, Shards, coalesce, segments_of
 from ._survey import Column, _Bounds, _truth_of
 from ._texts import show
-from .errors import ArgumentError
+from .errors import ArgumentError, UnsupportedError
 from .masks import Mask
 
 _EMPTY, _PARTIAL, _FULL = range(3)
@@ -156,7 +156,8 @@ def _bounds_of(name: str, tensor: Any) -> Any:
     values = _to_numpy(tensor).astype(numpy.int64)
     if name.startswith("per_sequence"):
         return _Bounds(values.min(initial=0), values.max(initial=0)) if values.size else 0
-    values = values.reshape(-1, values.shape[-1])
+    count = math.prod(values.shape[:-1])
+    values = values.reshape(count, values.shape[-1]) if count else numpy.zeros((1, values.shape[-1]), numpy.int64)
     return Column(values.min(axis=0), values.max(axis=0))
 
 
@@ -502,6 +503,34 @@ def make_plan(problem: Problem, scheme: str, rank: int) -> Plan:
     return Plan(rank, tuple(stages), tuple(sends))
 
 
+def plan_context(
+    shards: Shards, rank: int, mask: Optional[Mask] = None, *, k_shards: Optional[Shards] = None,
+    scheme: str = "ring", offset: Optional[int] = None, cu_seqlens: Any = None,
+) -> Plan:  # fmt: skip
+    """Returns what a rank computes, sends and receives in a call of `flashattn.torch.context_parallel`, to see which rows
+    travel and how much memory they take before anything runs.
+
+    Args:
+      shards: which rows of the queries each rank has; `k_shards` those of the keys, by default the same.
+      rank: the rank whose plan is returned.
+      mask, offset, cu_seqlens: as in `flashattn.torch.context_parallel`. The host reads the tensors of the mask.
+      scheme: "ring" or "gather".
+
+    Raises:
+      ArgumentError: an argument is invalid.
+      UnsupportedError: the mask cannot be cut.
+    """
+    k_shards = shards if k_shards is None else k_shards
+    if k_shards.ranks != shards.ranks:
+        raise ArgumentError(f"expected k_shards of {shards.ranks} ranks, as shards, but got {k_shards.ranks}")
+    if not 0 <= rank < shards.ranks:
+        raise ArgumentError(f"expected rank from 0 to {shards.ranks - 1} but got {rank}")
+    if cu_seqlens is not None:
+        mask = mask_of_packed(mask, read_starts(cu_seqlens, shards.length), shards.length)
+    position = k_shards.length - shards.length if offset is None else offset
+    return make_plan(Problem(shards, k_shards, mask, position), scheme, rank)
+
+
 #: The share of the rows, at most, for which other rows are computed apart, without a merge, and the multiple of rows at
 #: which launches are cut.
 _MOST_MERGED, _CUT_ROWS = 0.4, 128
@@ -608,7 +637,8 @@ def balanced_shards(length: int, ranks: int, mask: Optional[Mask], cu_seqlens: A
       ArgumentError: an argument is invalid.
     """
     best = Shards.contiguous(length, ranks)
-    length = best.length
+    length, ranks = best.length, best.ranks
+    check_mask(mask, length, length, cu_seqlens is not None)
     if cu_seqlens is not None:
         mask = mask_of_packed(mask, read_starts(cu_seqlens, length), length)
     grid = make_grid(Problem(best, best, mask, 0))
@@ -645,9 +675,34 @@ def _deal(length: int, ranks: int, per_rank: int, grid: Grid) -> Shards:
     return Shards(length, [[chunks[at] for at in sorted(chosen)] for chosen in held])
 
 
+def check_mask(mask: Any, nq: int, nk: int, is_packed: bool) -> None:
+    """Checks a mask over whole sequences, and the lengths of its tensors. Raises ArgumentError and, for numbers of
+    packed sequences, UnsupportedError."""
+    if mask is None:
+        return
+    if not isinstance(mask, Mask):
+        raise ArgumentError(f"expected mask to be a flashattn mask or None but got {type(mask).__name__}")
+    _symbols.check_square(mask._of_rows, nq, nk)
+    for part in mask._of_rows if is_packed else ():
+        raise ArgumentError(f"expected no cu_seqlens with the mask {part} but got one")
+    for name, x in mask._symbols:
+        clause = _symbols.clause_of(name)
+        wanted = {"per_query": nq, "per_key": nk}.get(clause)
+        if wanted is not None and x.shape[-1] != wanted:
+            raise ArgumentError(f"expected {name!r} with a number for each of {wanted} rows but got {x.shape[-1]}")
+        if clause == "per_sequence" and is_packed and math.prod(getattr(x, "shape", ())) != 1:
+            raise UnsupportedError(
+                f"expected one number for all sequences in {name!r} with cu_seqlens but got {math.prod(x.shape)}; use "
+                "per_query="
+            )
+
+
 def read_starts(cu_seqlens: Any, length: int) -> Any:
     """Returns the starts of packed sequences as an array on the host. Raises ArgumentError."""
-    starts = _to_numpy(cu_seqlens)
+    try:
+        starts = _to_numpy(cu_seqlens)
+    except ValueError:
+        raise ArgumentError("expected cu_seqlens in one dimension but got lists of different lengths") from None
     if starts.ndim != 1 or starts.dtype.kind not in "iu" or len(starts) < 2:
         raise ArgumentError(
             f"expected cu_seqlens to be at least 2 integers in one dimension but got {starts.dtype} of shape "
@@ -738,8 +793,8 @@ def estimate(problem: Problem, sizes: Sizes, rates: Rates) -> Dict[str, float]:
         message = sent[of_rank, following] if distance + 1 < ranks else numpy.zeros(ranks)
         ring += float(numpy.maximum(own, message + rates.latency * (message > 0)).max())
     times = {"ring": ring, "gather": float((sent.sum(axis=1) + work.sum(axis=1)).max()) + rates.latency}
-    if sizes.heads % ranks == 0 and sizes.heads % math.lcm(sizes.kv_heads, ranks) == 0:
-        kv_heads = math.lcm(sizes.kv_heads, ranks)
+    kv_heads = math.lcm(sizes.kv_heads, ranks)
+    if kv_heads and sizes.heads % kv_heads == 0:
         q_bytes = float(rows.sum()) / ranks * sizes.batch * sizes.heads * (sizes.d + sizes.dv) * sizes.bytes
         k_bytes = float(problem.k_shards.length) / ranks * row_bytes * kv_heads / sizes.kv_heads
         travelled = (q_bytes + k_bytes) * (ranks - 1) / ranks / rates.exchange

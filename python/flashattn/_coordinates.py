@@ -37,8 +37,12 @@ def parts_of(mask: Mask) -> Tuple[str, ...]:
     text = str(mask)
     if not text.startswith(_UNION):
         return (text,)
-    parts, depth, first = [], 0, len(_UNION)
-    for match in _TOKEN.finditer(text, len(_UNION)):
+    parts, depth, first, at = [], 0, len(_UNION), len(_UNION)
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            return (text,)  # of another form
+        at = match.end()
         if depth == 0 and match["punctuation"] in (", ", "]>"):
             if match.start() > first:
                 parts.append(text[first : match.start()])

@@ -159,6 +159,8 @@ def check_keywords(function: str, unknown: Iterable[str], known: Iterable[str]) 
             raise KeywordError(f"{function}() got an unexpected keyword argument {name!r}; expected {name_of}")
         close = [f"{other}=" for other in difflib.get_close_matches(name, known)]
         expected = _ELSEWHERE.get(name) or " or ".join(close)
+        if name in _module.STARTS and "cu_seqlens" in known:
+            expected = "cu_seqlens="
         hint = f"; expected {expected}" if expected else ""
         raise KeywordError(f"{function}() got an unexpected keyword argument {name!r}{hint}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import operator
 from typing import Any, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy
@@ -70,10 +71,14 @@ class Shards:
 
     def __init__(self, length: int, segments: Sequence[Sequence[Any]]):
         length = check_length(length)
+        if not isinstance(segments, (tuple, list)):
+            raise ArgumentError(f"expected a list of segments for each rank but got {type(segments).__name__}")
         held = []
         for of_rank in segments:
+            if not isinstance(of_rank, (tuple, list)):
+                raise ArgumentError(f"expected a list of segments for each rank but got {of_rank!r}")
             for given in of_rank:
-                if not isinstance(given, (tuple, list)) or len(given) not in (2, 3) or not all(map(_is_int, given)):
+                if not isinstance(given, (tuple, list)) or len(given) not in (2, 3) or None in map(_to_int, given):
                     raise ArgumentError(f"expected a segment (first, count, step) of integers but got {given!r}")
             held.append(coalesce(Segment(*map(int, given)) for given in of_rank))
         if not held:
@@ -90,16 +95,24 @@ class Shards:
             for segment in of_rank:
                 if segment.count < 0 or segment.step < 1 or segment.first < 0 or segment.last >= self.length:
                     raise ArgumentError(f"expected segments in {self.length} rows but got {tuple(segment)}")
-        held = numpy.zeros(self.length, numpy.int64)
-        for of_rank in self.segments:
-            for segment in of_rank:
+        segments = sorted(segment for of_rank in self.segments for segment in of_rank)
+        if all(segment.step == 1 for segment in segments):
+            starts = [*(segment.first for segment in segments), self.length]
+            ends = [0, *(segment.last + 1 for segment in segments)]
+            wrong = [(min(start, end), start > end) for start, end in zip(starts, ends) if start != end]
+        else:
+            held = numpy.zeros(self.length, numpy.int32)
+            for segment in segments:
                 held[segment.first : segment.last + 1 : segment.step] += 1
-        for wrong, what in ((held == 0, "none"), (held > 1, "several")):
-            if wrong.any():
-                raise ArgumentError(f"expected each row in one segment but got row {wrong.argmax()} in {what}")
+            wrong = [(row, held[row] == 0) for row in numpy.flatnonzero(held != 1)[:1]]
+        for row, is_missing in wrong:
+            which = "none" if is_missing else "several"
+            raise ArgumentError(f"expected each row in one segment but got row {row} in {which}")
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"shards cannot be changed: tried to set {name!r}")
+
+    __delattr__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> Tuple[Any, ...]:
         return (Shards, (self.length, tuple(tuple(map(tuple, x)) for x in self.segments)))
@@ -151,12 +164,15 @@ class Shards:
 
     def count(self, rank: int) -> int:
         """Returns the number of rows that a rank holds."""
-        return sum(segment.count for segment in self.segments[rank])
+        return sum(segment.count for segment in self._of(rank))
 
     def rows(self, rank: int) -> Any:
         """Returns the rows that a rank holds in order, as an array of int64: `x[:, :, shards.rows(rank)]` is its shard
         of a tensor `[B, H, N, D]`, and these are the positions for a rotary embedding."""
-        return _concatenate([segment.rows() for segment in self.segments[rank]])
+        return _concatenate([segment.rows() for segment in self._of(rank)])
+
+    def _of(self, rank: Any) -> Tuple[Segment, ...]:
+        return self.segments[_between("rank", rank, 0, self.ranks - 1)]
 
     @property
     def order(self) -> Any:
@@ -198,20 +214,27 @@ def _concatenate(parts: List[Any]) -> Any:
     return numpy.concatenate(parts) if parts else numpy.zeros(0, numpy.int64)
 
 
-def _is_int(value: Any) -> bool:
-    return hasattr(value, "__index__") and not isinstance(value, bool)
+def _to_int(value: Any) -> Optional[int]:
+    """Returns an integer as an int; None for anything else."""
+    try:
+        return None if isinstance(value, bool) else operator.index(value)
+    except (TypeError, ValueError, RuntimeError):  # an array of several elements
+        return None
+
+
+def _between(name: str, value: Any, least: int, most: int) -> int:
+    found = _to_int(value)
+    if found is None or not least <= found <= most:
+        raise ArgumentError(f"expected a {name} from {least} to {most} but got {show(value)}")
+    return found
 
 
 def check_length(length: Any) -> int:
-    if not _is_int(length) or not 0 <= int(length) < _MAX_LENGTH:
-        raise ArgumentError(f"expected a length from 0 to {_MAX_LENGTH - 1} but got {show(length)}")
-    return int(length)
+    return _between("length", length, 0, _MAX_LENGTH - 1)
 
 
 def _check_ranks(ranks: Any) -> int:
-    if not _is_int(ranks) or not 1 <= int(ranks) <= 1 << 16:
-        raise ArgumentError(f"expected a number of ranks from 1 to {1 << 16} but got {show(ranks)}")
-    return int(ranks)
+    return _between("number of ranks", ranks, 1, 1 << 16)
 
 
 def _cut(length: int, parts: int) -> List[Segment]:

@@ -88,6 +88,8 @@ class Case:
         self.scheme = rng.choice(["ring", "gather", "heads", "auto"])
         if self.scheme == "heads" or is_square:
             self.heads, self.kv_heads = rng.choice([(4, 1), (4, 2), (4, 4), (8, 2), (8, 4)])
+            if WORLD % 2:
+                self.heads, self.kv_heads = rng.choice([(WORLD, 1), (2 * WORLD, WORLD), (2 * WORLD, 2)])
         self.axis = 2 if self.layout == "bhsd" else 1
         mask = random_mask(rng, self.nq, self.nk, self.batch, self.heads, self.kv_heads)
         self.options = {"mask": mask, "layout": self.layout, "scale": rng.choice([None, 0.3])}
@@ -238,11 +240,15 @@ def run(rank, where):
     warnings.simplefilter("ignore", UserWarning)  # masks that hide every pair
     _context._CUT_ROWS = 4  # so that launches are cut in short sequences too
     every = init_device_mesh(DEVICE, (WORLD,))
-    square = init_device_mesh(DEVICE, (WORLD // 2, 2), mesh_dim_names=("outer", "inner"))
-    pair = square["inner"]
+    kinds = ["all", "pair", "pair", "square"]
+    if WORLD % 2:
+        kinds = ["all"]
+    else:
+        square = init_device_mesh(DEVICE, (WORLD // 2, 2), mesh_dim_names=("outer", "inner"))
+        pair = square["inner"]
     rng = random.Random(SEED)
     for number in range(COUNT):
-        kind = rng.choice(["all", "pair", "pair", "square"])
+        kind = rng.choice(kinds)
         case = Case(rng, 2 if kind == "pair" else WORLD, kind == "square")
         if kind == "square":
             if case.scheme == "heads":

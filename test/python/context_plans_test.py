@@ -3,6 +3,7 @@
 # REQUIRES: python-package
 # RUN: %flashattn_python %s
 
+import pickle
 import random
 import unittest
 
@@ -135,6 +136,82 @@ class Plans(unittest.TestCase):
             )  # fmt: skip
             for scheme in _context.SCHEMES:
                 check(self, problem, scheme)
+
+    def test_only_needed_rows_travel(self):
+        n, ranks, width = 131072, 4, 4096
+        shards = Shards.contiguous(n, ranks)
+        plans = [flashattn.plan_context(shards, rank, window(width - 1, 0)) for rank in range(ranks)]
+        self.assertEqual([plan.received_rows() for plan in plans], [0, *[width - 1] * (ranks - 1)])
+        # Sink tokens travel alone, not with the keys between them and the window.
+        mask = window(width - 1, 0) | sink(4) & causal
+        plans = [flashattn.plan_context(shards, rank, mask) for rank in range(ranks)]
+        self.assertEqual([plan.received_rows() for plan in plans], [0, width + 3, width + 3, width + 3])
+        # Both sides of a window.
+        plans = [flashattn.plan_context(shards, rank, window(99, 7)) for rank in range(ranks)]
+        self.assertEqual([plan.received_rows() for plan in plans], [7, 106, 106, 99])
+        # A causal mask over zigzag chunks: the later ranks' second chunks are hidden from the earlier ranks' first.
+        plans = [flashattn.plan_context(Shards.zigzag(n, ranks), rank, causal) for rank in range(ranks)]
+        block = n // ranks
+        self.assertEqual([plan.received_rows() for plan in plans], [3 * block - r * block // 2 for r in range(ranks)])
+        # Documents: no key of another document, in whatever order the chunks are dealt.
+        starts = [0, 50000, 50001, 90000, n]
+        for cut in (shards, flashattn.balanced_shards(n, ranks, causal, starts)):
+            for rank in range(ranks):
+                plan = flashattn.plan_context(cut, rank, causal, cu_seqlens=starts)
+                rows = cut.rows(rank)
+                first = numpy.asarray(starts)[numpy.searchsorted(starts, rows, "right") - 1]
+                wanted = numpy.zeros(n, bool)
+                for begin in set(first.tolist()):
+                    wanted[begin : rows[first == begin].max() + 1] = True
+                wanted[rows] = False
+                self.assertEqual(plan.received_rows(), wanted.sum())
+
+    def test_ring_holds_two_blocks(self):
+        for ranks in (2, 3, 4, 8):
+            for shards in (Shards.contiguous(4096, ranks), Shards.zigzag(4096, ranks), Shards.striped(4096, ranks)):
+                for rank in range(ranks):
+                    plan = flashattn.plan_context(shards, rank)
+                    self.assertLessEqual(plan.foreign_rows(), 2 * -(-4096 // ranks))
+                    self.assertEqual(plan.received_rows(), 4096 - shards.count(rank))
+
+    def test_balanced_documents(self):
+        """Log-normal documents over 4 ranks: the slowest rank sees at most 1.1 times the mean of the pairs."""
+        rng = numpy.random.default_rng(5)
+        for n in (8192, 131072):
+            for spread in (0.8, 1.2, 1.6):
+                lengths = numpy.minimum(rng.lognormal(numpy.log(n / 24), spread, 200).astype(int) + 1, n)
+                starts = numpy.unique(numpy.minimum(numpy.concatenate([[0], numpy.cumsum(lengths)]), n))
+                shards = flashattn.balanced_shards(n, 4, causal, starts)
+                counts = numpy.arange(n) - starts[numpy.searchsorted(starts, numpy.arange(n), "right") - 1] + 1
+                loads = [counts[shards.rows(rank)].sum() for rank in range(4)]
+                self.assertLess(max(loads), 1.1 * numpy.mean(loads), (n, spread, shards))
+        self.assertEqual(flashattn.balanced_shards(4096, 4, None), Shards.contiguous(4096, 4))
+        self.assertEqual(flashattn.balanced_shards(4096, 4, causal), Shards.zigzag(4096, 4))
+
+
+class Cuts(unittest.TestCase):
+    def test_segments(self):
+        rng = random.Random(3)
+        for _ in range(300):
+            rows = sorted(rng.sample(range(60), rng.randrange(0, 30)))
+            found = segments_of(numpy.array(rows, int))
+            self.assertEqual([row for segment in found for row in segment.rows().tolist()], rows)
+            self.assertEqual(coalesce(found), found)
+        self.assertEqual(coalesce([Segment(0, 2), Segment(2, 3), Segment(5, 0), Segment(9, 1)]), (Segment(0, 5), Segment(9, 1)))
+
+    def test_shards(self):
+        for length in (0, 1, 5, 64, 65):
+            for ranks in (1, 2, 3, 8):
+                for kind in ("contiguous", "zigzag", "striped"):
+                    shards = getattr(Shards, kind)(length, ranks)
+                    self.assertEqual(sorted(shards.order.tolist()), list(range(length)))
+                    self.assertEqual(Shards.parse(shards.text), shards)
+                    self.assertEqual(pickle.loads(pickle.dumps(shards)), shards)
+                    self.assertEqual([shards.count(rank) for rank in range(ranks)], [len(shards.rows(r)) for r in range(ranks)])
+        self.assertEqual(Shards.zigzag(8, 2).rows(0).tolist(), [0, 1, 6, 7])
+        self.assertEqual(Shards.striped(5, 2).rows(1).tolist(), [1, 3])
+        self.assertEqual(Shards.zigzag(16, 4).grouped(2).rows(0).tolist(), [0, 1, 2, 3, 12, 13, 14, 15])
+        self.assertNotEqual(Shards.zigzag(8, 2), Shards.contiguous(8, 2))
 
 
 unittest.main(verbosity=0)

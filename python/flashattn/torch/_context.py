@@ -10,20 +10,21 @@ import functools
 import hashlib
 import math
 from collections import OrderedDict
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import numpy
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from .. import _context, _symbols, _trace
+from .. import _aux, _context, _symbols, _trace
 from .._attention import attention
 from .._backward import attention_backward
 from .._context import KV_LEN, Launch, Plan, Problem, Stage, Taken
+from .._reference import _to_numpy
 from .._shards import Segment, Shards
 from ..masks import Mask
-from ._messages import Exchange, Range, SlotExchange, find_slots, gather_rows, narrow
+from ._messages import Exchange, Range, SlotExchange, check_same, find_slots, gather_rows, narrow
 
 #: The operands of a call that are tensors, in the order of the operator's list.
 OPERANDS = ("bias", "attn_mask", "sink_logits", "kv_len", *_trace.AUX)
@@ -121,6 +122,8 @@ def _find_plan(
     key = None if None in identities else (spec._replace(scale=None), identities, device, has_lengths, of_sizes)
     built = None if key is None else _plans.get(key)
     if built is None:
+        if spec.group:
+            check_arguments(_group_of(spec.group), spec, numbers, (q, k, v), operands)
         built = _build(spec, numbers, device, has_lengths, sizes)
         if key is not None:
             _plans[key] = built
@@ -129,6 +132,55 @@ def _find_plan(
     else:
         _plans.move_to_end(key)
     return built
+
+
+#: For each group, by name, the group and digests of what its ranks have compared.
+_compared: Dict[str, Tuple[Any, Set[bytes]]] = {}
+
+
+def check_arguments(
+    group: Any, spec: Spec, numbers: Sequence[Any], rows: Tuple[Tensor, Tensor, Tensor], operands: Dict[str, Tensor]
+) -> None:
+    """Raises ArgumentError on every rank of a group if the arguments of a call differ between them. `rows` are q, k and
+    v.
+
+    The ranks compare arguments when they make a plan for contents that are new to the group, so a call with a plan
+    costs nothing. Ranks with equal arguments do so in the same call, whichever plans each of them has dropped since:
+    what is new depends only on contents of the group's earlier calls, and only on those by which plans are found."""
+    if dist.get_world_size(group) == 1:
+        return
+    sizes = sizes_of(*rows, spec.axis)
+    arrays = [numpy.ascontiguousarray(_to_numpy(x), numpy.int64) for x in numbers]
+    contents = [(x.shape, hashlib.blake2b(x).hexdigest()) for x in arrays]
+    known_by = (
+        spec._replace(group="", scale=None, score_mod=None), spec.score_mod is None, contents, "kv_len" in operands,
+        sizes if spec.scheme == "auto" else None,
+    )  # fmt: skip
+    digest = hashlib.blake2b(repr(known_by).encode(), digest_size=16).digest()
+    found = _compared.get(group.group_name)
+    if found is None or found[0] is not group:
+        found = _compared[group.group_name] = group, set()
+    if digest in found[1]:
+        return
+    device = rows[0].device
+    if device.type != "cuda" or not torch.cuda.is_current_stream_capturing():
+        fields = _fields_of(spec, operands)
+        fields.update({"q, k or v": (rows[0].dtype, sizes), "mask": (spec.mask, contents)})
+        with torch.inference_mode(False), torch.no_grad():
+            check_same(group, {name: str(x) for name, x in fields.items()}, device)
+    found[1].add(digest)
+
+
+def _fields_of(spec: Spec, operands: Dict[str, Tensor]) -> Dict[str, Any]:
+    """Returns what all ranks must agree on, by the names of arguments."""
+    aux = tuple(operands[name] for name in _trace.AUX[: spec.aux_count])
+    return {
+        "layout": spec.layout, "scheme": spec.scheme, "rows, shards or length": spec.q_shards.text,
+        "k_shards": spec.k_shards.text if spec.k_shards != spec.q_shards else "", "scale": spec.scale,
+        "offset or align": (spec.offset, spec.moves), "softcap": spec.softcap,
+        "score_mod": _aux.prepare(spec.score_mod, aux or None)[0],
+        "optional tensors": sorted(name for name in OPERANDS if name in operands),
+    }  # fmt: skip
 
 
 def _problem_of(spec: Spec, numbers: Sequence[Any], has_lengths: bool) -> Problem:
@@ -188,8 +240,10 @@ def _take(number: Any, device: torch.device) -> Any:
     if isinstance(number, Taken):
         tensor = torch.as_tensor(number.tensor, device=device)
         found = _select(tensor, -1, number.segments)
-        return found.to(torch.int32).contiguous()
-    return torch.as_tensor(number, device=device).to(torch.int32).contiguous()
+    else:
+        found = torch.as_tensor(number, device=device)
+    # A plan is found by the contents of tensors on the CPU, whose memory may have other contents then.
+    return found.to(torch.int32, copy=device.type == "cpu").contiguous()
 
 
 def _select(tensor: Tensor, dim: int, segments: Sequence[Segment]) -> Tensor:
@@ -221,7 +275,7 @@ class _Keys:
         self._spec, self._plan, self._stage = spec, plan, plan.stages[at]
         self._order = built.orders[at]
         self._own = k, v
-        self._exchange = wires.exchange("keys", f"step {at + 1} of {len(plan.stages)}{what}")
+        self._exchange = wires.exchange("keys", at, f"step {at + 1} of {len(plan.stages)}{what}")
         for target, ranges in _sent_rows(plan, at).items():
             self._exchange.send((k, v), ranges, target)
         self._received = {
@@ -284,10 +338,11 @@ class _Wires:
         self._size = max(counts) * sum(rows) + 512
         self._last: Dict[str, SlotExchange] = {}
 
-    def exchange(self, purpose: str, step: str) -> Exchange:
+    def exchange(self, purpose: str, at: int, step: str) -> Exchange:
         """Returns the messages of a stage, of keys or of their gradients."""
         slots = None
-        if self._uses_slots:
+        # The first stage of a ring has the own keys. It takes no slot, so that the others take them in turns.
+        if self._uses_slots and at:
             slots = find_slots(self._group, purpose, self._likes[0].device, self._size)
         if slots is None:
             return Exchange(self._group, self._axis, step)
@@ -368,7 +423,7 @@ def _pairs_of(x: Tensor, step: _Step, rows: Tuple[int, int]) -> Tensor:
     """Returns the part of an operand with an element for each pair that a launch reads."""
     if x.ndim > 1 and x.shape[-2] != 1:
         x = narrow(x, x.ndim - 2, rows)
-    if x.shape[-1] == 1:
+    if x.ndim == 0 or x.shape[-1] == 1:
         return x
     if isinstance(step.columns, slice):
         x = x[..., step.columns]
@@ -377,13 +432,16 @@ def _pairs_of(x: Tensor, step: _Step, rows: Tuple[int, int]) -> Tensor:
 
 
 @functools.lru_cache(maxsize=256)
-def _on_line(function: Callable[..., Any], q_step: int, k_step: int, count: int) -> Callable[..., Any]:
+def _on_line(
+    function: Callable[..., Any], q_step: int, k_step: int, count: int, is_moved: bool
+) -> Callable[..., Any]:
     """Returns a score_mod that counts the rows of a launch. Its last two auxiliary tensors are the position of the
-    first query and the first key."""
+    first query, or of that of each sequence if lengths have moved them, and the first key."""
 
     def score_mod(score: Any, b: Any, h: Any, p: Any, k: Any, *aux: Any) -> Any:
         p_first, k_first = aux[count:]
-        return function(score, b, h, p * q_step + p_first[()], k * k_step + k_first[()], *aux[:count])
+        first = p_first[b if is_moved else ()]
+        return function(score, b, h, p * q_step + first, k * k_step + k_first[()], *aux[:count])
 
     return score_mod
 
@@ -397,8 +455,11 @@ def _localize(spec: Spec, launch: Launch, operands: Dict[str, Tensor]) -> Tuple[
     device = operands["q"].device
     # The kernel's p begins at the offset of the launch.
     first = spec.offset + q_first - q_step * launch.offset
-    constants = (_number(first, device), _number(k_first, device))
-    return _on_line(spec.score_mod, q_step, k_step, len(aux)), (*aux, *constants)
+    p_first, is_moved = _number(first, device), spec.moves and q_step != 1
+    if is_moved:
+        # The step multiplies the offset of each sequence too.
+        p_first = ((operands["kv_len"] - spec.k_shards.length) * (1 - q_step) + first).to(torch.int32)
+    return _on_line(spec.score_mod, q_step, k_step, len(aux), is_moved), (*aux, p_first, _number(k_first, device))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -702,7 +763,7 @@ def _add_pairs(d_bias: Tensor, step: _Step, rows: Range, part: Tensor) -> None:
     own = d_bias
     if own.ndim > 1 and own.shape[-2] != 1:
         own = narrow(own, own.ndim - 2, rows)
-    if own.shape[-1] == 1:
+    if own.ndim == 0 or own.shape[-1] == 1:
         own.add_(part)
     elif isinstance(step.columns, slice):
         own[..., step.columns].add_(part)
@@ -716,7 +777,7 @@ class _Returned:
     def __init__(self, wires: _Wires, work: _Pass, at: int, found: Sequence[Tensor]):
         plan, spec = work.built.plan, work.spec
         stage, likes = plan.stages[at], (work.k, work.v)
-        self._exchange = wires.exchange("gradients", f"step {at + 1} of {len(plan.stages)}, gradients of keys")
+        self._exchange = wires.exchange("gradients", at, f"step {at + 1} of {len(plan.stages)}, gradients of keys")
         ranges: Dict[int, List[Range]] = {}
         first = 0
         for piece in stage.pieces:

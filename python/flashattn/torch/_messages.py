@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
+import hashlib
 import socket
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ..errors import DeviceError
+from ..errors import ArgumentError, DeviceError
 
 Range = Tuple[int, int]
 
@@ -108,6 +108,31 @@ def guard(call: Callable[[], Any], step: str, peers: Sequence[int]) -> None:
         raise DeviceError(
             f"expected messages to and from rank {names} in {step} of context_parallel but got: {reason}"
         ) from error
+
+
+def peers_of(group: Any) -> List[int]:
+    """Returns the other ranks of a group."""
+    ranks = dist.get_process_group_ranks(group)
+    return [rank for rank in ranks if rank != dist.get_rank()]
+
+
+def check_same(group: Any, fields: Mapping[str, str], device: torch.device) -> None:
+    """Raises ArgumentError on every rank of a group if a field differs between them, in which case their messages would
+    not match. The ranks exchange 8 bytes for each field."""
+    digests = (hashlib.blake2b(text.encode(), digest_size=8).digest() for text in fields.values())
+    own = torch.tensor([int.from_bytes(x, "little", signed=True) for x in digests], device=device)
+    found = [torch.empty_like(own) for _ in range(dist.get_world_size(group))]
+    guard(lambda: dist.all_gather(found, own, group=group), "the check of arguments", peers_of(group))
+    rows = torch.stack(found).tolist()
+    usual = max(rows, key=rows.count)
+    if all(row == usual for row in rows):
+        return
+    ranks = [dist.get_global_rank(group, rank) for rank, row in enumerate(rows) if row != usual]
+    names = [name for name, column in zip(fields, zip(*rows)) if len(set(column)) > 1]
+    raise ArgumentError(
+        f"expected the same arguments on all ranks but got others on rank {', '.join(map(str, ranks))}: "
+        f"{', '.join(names)}"
+    )
 
 
 def _as_bytes(tensor: Tensor) -> Tensor:
@@ -316,7 +341,7 @@ _slots: Dict[Tuple[str, str], Optional[Slots]] = {}
 def find_slots(group: Any, purpose: str, device: torch.device, size: int) -> Optional[Slots]:
     """Returns the slots of a group of at least `size` bytes, which all ranks ask for at the same time; None if there are
     none: on the CPU, while a graph is captured, on several hosts, or with FLASHATTN_COPY_ENGINES=0."""
-    if device.type != "cuda" or os.environ.get("FLASHATTN_COPY_ENGINES", "1") == "0":
+    if device.type != "cuda" or not switch("FLASHATTN_COPY_ENGINES", True):
         return None
     if torch.cuda.is_current_stream_capturing():
         return None

@@ -472,10 +472,14 @@ class _Gradients(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        raise UnsupportedError(
-            "expected attention to be differentiated once but got a second derivative; use "
-            "torch.nn.attention.sdpa_kernel(SDPBackend.MATH)"
-        )
+        refuse_second()
+
+
+def refuse_second() -> Any:
+    raise UnsupportedError(
+        "expected attention to be differentiated once but got a second derivative; use "
+        "torch.nn.attention.sdpa_kernel(SDPBackend.MATH)"
+    )
 
 
 def _recorded(op: Any, function: Any) -> Any:
@@ -504,26 +508,27 @@ _flops.register(torch.ops.flashattn.attention, torch.ops.flashattn.attention_bac
 _vmap.register(_attention_op, _backward_op, library=_library)
 
 
-def _cast(device: str) -> Any:
+def autocast_rule(device: str, op: Any) -> Any:
     """Returns the autocast rule: q, k and v are cast to the autocast type, as in torch's own attention. The bias
     and the sink logits are not cast, because they are added to f32 scores."""
     key = torch._C.DispatchKey.AutocastCPU if device == "cpu" else torch._C.DispatchKey.AutocastCUDA
     keys = torch._C.DispatchKeySet(key)
 
     def rule(*args: Any, **options: Any) -> Any:
-        dtype = torch.get_autocast_dtype(device)
-        rows = [
-            x.to(dtype) if x.is_floating_point() and x.dtype != torch.float64 else x
-            for x in args[:3]
-        ]
         with torch._C._ExcludeDispatchKeyGuard(keys):
-            return _attention_op(*rows, *args[3:], **options)
+            return op(*cast_rows(device, args[:3]), *args[3:], **options)
 
     return rule
 
 
-_library.impl("attention", _cast("cpu"), "AutocastCPU")
-_library.impl("attention", _cast("cuda"), "AutocastCUDA")
+def cast_rows(device: str, rows: Sequence[Tensor]) -> Tuple[Tensor, ...]:
+    """Returns q, k and v in the autocast type of a device."""
+    dtype = torch.get_autocast_dtype(device)
+    return tuple(x.to(dtype) if x.is_floating_point() and x.dtype != torch.float64 else x for x in rows)
+
+
+for _kind in ("cpu", "cuda"):
+    _library.impl("attention", autocast_rule(_kind, _attention_op), f"Autocast{_kind.upper()}")
 
 if torch.distributed.is_available():
     from . import _sharding

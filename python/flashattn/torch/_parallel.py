@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import OrderedDict
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
 import torch.distributed as dist
-import torch.distributed._functional_collectives as functional
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Shard
@@ -22,7 +22,9 @@ from ..errors import ArgumentError, UnsupportedError
 from ..masks import Mask
 from . import _context
 from ._context import OPERANDS, Spec
-from ._ops import _as_tensor, _library, check_rows
+from ._messages import guard, peers_of
+from ._ops import _library, autocast_rule, cast_rows, check_rows, refuse_second
+from ._parallel_checks import check_tensors, check_transforms, to_operands
 
 _TENSORS = "Tensor q, Tensor k, Tensor v"
 _REST = "Tensor?[] operands, Tensor[] numbers, str key"
@@ -95,7 +97,12 @@ def _backward(
 
 @torch.library.register_fake("flashattn::context_parallel", lib=_library)
 def _fake_forward(q: Tensor, k: Tensor, v: Tensor, operands: Any, numbers: Any, key: str) -> Tuple[Tensor, Tensor]:
-    axis = _keys[key].spec.axis
+    (spec, ints), axis = _keys[key], _keys[key].spec.axis
+    if all(type(n) is int for x in (q, k, v, *numbers) for n in x.shape):
+        given = {name: x for name, x in zip(OPERANDS, operands) if x is not None}
+        names = () if spec.mask is None else _symbols.names_in(spec.mask)
+        lengths = spec.q_shards.length, spec.k_shards.length
+        check_tensors((q, k, v), given, tuple(zip(names, _with_ints(_keys[key], numbers))), spec.layout, None, lengths)
     rows = (q.shape[0], q.shape[3 - axis], q.shape[axis])
     return q.new_empty((*q.shape[:-1], v.shape[-1])), q.new_empty(rows, dtype=torch.float32)
 
@@ -141,18 +148,44 @@ class _Attention(torch.autograd.Function):
     jvp = staticmethod(_torch.refuse_forward_mode)
 
 
+class _Gradients(torch.autograd.Function):
+    """Refuses a second derivative."""
+
+    @staticmethod
+    def forward(ctx: Any, rest: Tuple[Any, ...], *tensors: Optional[Tensor]) -> Any:
+        with torch._C._AutoDispatchBelowAutograd():
+            return _backward_op(*tensors[:7], *rest)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        refuse_second()
+
+
 def _recorded(q: Tensor, k: Tensor, v: Tensor, operands: Any, numbers: Any, key: str) -> Any:
-    tensors = [x for x in (q, k, v, *operands) if x is not None]
-    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+    if _is_recorded(q, k, v, *operands):
         return _Attention.apply(key, q, k, v, *operands, *numbers)
     with torch._C._AutoDispatchBelowAutograd():
         return _forward_op(q, k, v, operands, numbers, key)
 
 
+def _recorded_backward(*inputs: Any) -> Any:
+    tensors, rest = inputs[:7], inputs[7:]
+    if _is_recorded(*tensors, *rest[0]):
+        return _Gradients.apply(rest, *tensors, *rest[0])
+    with torch._C._AutoDispatchBelowAutograd():
+        return _backward_op(*inputs)
+
+
+def _is_recorded(*tensors: Optional[Tensor]) -> bool:
+    return torch.is_grad_enabled() and any(x.requires_grad for x in tensors if x is not None)
+
+
 _library.impl("context_parallel", _recorded, "Autograd")
-for _device in ("CPU", "CUDA"):
-    _library.impl("context_parallel", _forward, _device)
-    _library.impl("context_parallel_backward", _backward, _device)
+_library.impl("context_parallel_backward", _recorded_backward, "Autograd")
+for _device in ("cpu", "cuda"):
+    _library.impl("context_parallel", autocast_rule(_device, _forward_op), f"Autocast{_device.upper()}")
+    _library.impl("context_parallel", _forward, _device.upper())
+    _library.impl("context_parallel_backward", _backward, _device.upper())
 
 
 class _Groups(NamedTuple):
@@ -172,6 +205,8 @@ def _find_groups(mesh: Any, dim: Any, scheme: str) -> _Groups:
             raise ArgumentError(f"expected no dim with a process group but got {dim!r}")
         groups = [mesh]
     elif isinstance(mesh, DeviceMesh):
+        if mesh.get_coordinate() is None:
+            raise ArgumentError("expected this rank to be in the mesh but it is not")
         dims = dim if isinstance(dim, (tuple, list)) else [dim]
         if dim is None:
             if mesh.ndim != 1:
@@ -181,12 +216,15 @@ def _find_groups(mesh: Any, dim: Any, scheme: str) -> _Groups:
             raise ArgumentError(f"expected 1 or 2 dimensions of the mesh but got {len(dims)}")
         try:
             groups = [mesh.get_group(one) for one in dims]
-        except (KeyError, IndexError, RuntimeError, ValueError) as error:
+        except (AssertionError, KeyError, IndexError, RuntimeError, TypeError, ValueError) as error:
             raise ArgumentError(f"expected dim to be a dimension of {mesh} but got {dim!r}") from error
+        names = mesh.mesh_dim_names or ()
+        if len({names.index(one) if isinstance(one, str) else one % mesh.ndim for one in dims}) < len(dims):
+            raise ArgumentError(f"expected two different dimensions of the mesh but got {dim!r}")
+    elif mesh is dist.GroupMember.NON_GROUP_MEMBER:
+        raise ArgumentError("expected this rank to be in the mesh but it is not")
     else:
         raise ArgumentError(f"expected mesh to be a DeviceMesh or a process group but got {type(mesh).__name__}")
-    if any(group is None or dist.get_rank(group) < 0 for group in groups):
-        raise ArgumentError("expected this rank to be in the mesh but it is not")
     sizes, own = [dist.get_world_size(x) for x in groups], [dist.get_rank(x) for x in groups]
     if len(groups) == 2:
         if scheme == "heads":
@@ -274,31 +312,32 @@ def context_parallel(
         raise ArgumentError(f"expected scheme {', '.join(SCHEMES)} but got {scheme!r}")
     _module.check_options(mask, align, layout)
     groups = _find_groups(mesh, dim, scheme)
-    given = q
-    if any(isinstance(x, DTensor) for x in (q, k, v)):
-        (q, k, v), length = _to_local((q, k, v), mesh, dim, layout, length)
     for name, x in (("q", q), ("k", k), ("v", v)):
         if not isinstance(x, Tensor):
             raise ArgumentError(f"expected {name!r} to be a tensor of torch but got {type(x).__name__}")
+    whole, k_length = q, None
+    if any(isinstance(x, DTensor) for x in (q, k, v)):
+        (q, k, v), length, k_length = _to_local((q, k, v), groups, dim, layout, length)
+    check_transforms(q=q, k=k, v=v, **tensors)
+    if q.device.type in ("cpu", "cuda") and torch.is_autocast_enabled(q.device.type):
+        q, k, v = cast_rows(q.device.type, (q, k, v))
     packed = layout == "thd"
+    check_rows(q, "qkv" if packed else "", k=k, v=v)
     if packed:
         if cu_seqlens is None:
             raise ArgumentError("expected cu_seqlens with layout thd but got None")
-        q, k, v = (x.unsqueeze(0) if x.ndim == 3 else x for x in (q, k, v))
-        layout = "bshd"
-    check_rows(q, k=k, v=v)
-    axis = 2 if layout == "bhsd" else 1
-    if v.shape[axis] != k.shape[axis]:
-        raise ArgumentError(f"expected as many rows of 'v' as of 'k', {k.shape[axis]}, but got {v.shape[axis]}")
-    of_q, of_k = _resolve(groups, shards, k_shards, q.shape[axis], k.shape[axis], length)
-    call = _Call(groups, of_q, of_k, scheme, mask, scale, layout, softcap, align, offset, score_mod, aux_tensors)
+        q, k, v = (x.unsqueeze(0) for x in (q, k, v))
+    axis = 1 if packed else _seq_axis(layout)
+    of_q, of_k = _resolve(groups, shards, k_shards, q.shape[axis], k.shape[axis], length, k_length)
+    call = _Call(
+        groups, of_q, of_k, scheme, mask, scale, "bshd" if packed else layout, softcap, align, offset, score_mod,
+        aux_tensors,
+    )  # fmt: skip
     o, lse = call.run(q, k, v, tensors, cu_seqlens)
     if packed:
         o, lse = o[0], lse[0]
-    if isinstance(given, DTensor):
-        o = DTensor.from_local(o, given.device_mesh, given.placements, run_check=False, shape=(*given.shape[:-1], o.shape[-1]),
-                               stride=_dense_strides((*given.shape[:-1], o.shape[-1])))  # fmt: skip
-        return (o, lse) if return_lse else o
+    if isinstance(whole, DTensor):
+        o, lse = _to_global(o, lse, whole, layout)
     return (o, lse) if return_lse else o
 
 
@@ -322,7 +361,8 @@ def _attend_traced(
     given: _Given, mask: Optional[Mask], q: Tensor, k: Tensor, v: Tensor, tensors: Dict[str, Any], rest: Tuple[Any, ...]
 ) -> Tuple[Tensor, Tensor]:
     """Runs a call that torch.compile traces, as the operator if it has one, and otherwise outside of the graph."""
-    is_plain = given.scheme != "heads" and not isinstance(given.dim, tuple) and rest == (None, None, None)
+    is_plain = given.scheme in _TRACED and given.layout in _module.KERNEL_LAYOUTS and given.align in _module.ALIGNS
+    is_plain = is_plain and not isinstance(given.dim, (tuple, list)) and rest == (None, None, None)
     if not is_plain or isinstance(q, DTensor):
         return _outside(given, mask, q, k, v, tensors, rest)
     symbols = () if mask is None else mask._symbols
@@ -336,6 +376,10 @@ def _attend_traced(
     operands = [tensors.get(name) for name in OPERANDS]
     numbers = [torch.as_tensor(x, device=q.device) for _, x in symbols if not isinstance(x, int)]
     return _forward_op(q, k, v, operands, numbers, key)
+
+
+#: The schemes of calls for which graphs have the operator.
+_TRACED = ("auto", *_plan.SCHEMES)
 
 
 def _text_of(shards: Union[None, str, Shards]) -> Optional[str]:
@@ -369,7 +413,7 @@ def _key_of(
     of_q, of_k = _resolve(groups, *(Shards.parse(x) for x in (shards, k_shards)), q_shape[axis], k_shape[axis], length)
     given = None if mask is None else Mask(mask, of_rows=of_rows)
     call = _Call(groups, of_q, of_k, scheme, given, scale, layout, softcap, align, offset, None, None)
-    call._check_square(None)
+    call._check_mask("kv_len" in operands, None)
     position, moves = call._position("kv_len" in operands)
     problem = _plan.Problem(of_q, of_k, given, position, "kv_len" in operands, moves)
     spec = call._spec(problem, scheme, groups.keys, 0)._replace(deterministic=deterministic)
@@ -377,12 +421,14 @@ def _key_of(
 
 
 def _resolve(
-    groups: _Groups, shards: Any, k_shards: Any, nq: int, nk: int, length: Optional[int]
-) -> Tuple[Shards, Shards]:
+    groups: _Groups, shards: Any, k_shards: Any, nq: int, nk: int, length: Optional[int],
+    k_length: Optional[int] = None,
+) -> Tuple[Shards, Shards]:  # fmt: skip
     """Returns the shards of queries and keys, of which this rank has `nq` and `nk` rows."""
     of_q = _shards.resolve(shards, groups.ranks, nq, length)
-    is_same = k_shards is None and nk == nq
-    of_k = of_q if is_same else _shards.resolve(k_shards or shards, groups.ranks, nk, None, "k")
+    is_same = k_shards is None and (nk == nq if k_length is None else k_length == of_q.length)
+    given = shards if k_shards is None else k_shards
+    of_k = of_q if is_same else _shards.resolve(given, groups.ranks, nk, k_length, "k")
     for name, count, held in (("q", nq, of_q), ("k", nk, of_k)):
         if count != held.count(groups.rank):
             raise ArgumentError(
@@ -392,26 +438,49 @@ def _resolve(
     return of_q, of_k
 
 
-def _dense_strides(shape: Sequence[int]) -> Tuple[int, ...]:
-    return tuple(math.prod(shape[at + 1 :]) for at in range(len(shape)))
-
-
 def _to_local(
-    tensors: Sequence[Any], mesh: Any, dim: Any, layout: str, length: Optional[int]
-) -> Tuple[Tuple[Tensor, ...], int]:
-    """Returns the rows of DTensors that this rank has, and the length of the sequence of queries."""
-    axis = {"bhsd": 2, "bshd": 1, "thd": 0}[layout]
+    tensors: Sequence[Any], groups: _Groups, dim: Any, layout: str, length: Optional[int]
+) -> Tuple[Tuple[Tensor, ...], int, int]:
+    """Returns the rows of DTensors that this rank has, and the lengths of the sequences of queries and keys."""
+    axis = _seq_axis(layout)
     if not all(isinstance(x, DTensor) for x in tensors):
         raise ArgumentError("expected q, k and v to be all DTensors or none but got both")
-    if isinstance(dim, (tuple, list)):
+    if groups.heads is not None:
         raise UnsupportedError("expected one dimension of the mesh with DTensors but got two; pass to_local()")
     for name, x in zip("qkv", tensors):
-        at = 0 if dim is None else x.device_mesh.mesh_dim_names.index(dim) if isinstance(dim, str) else dim
-        if x.placements[at] != Shard(axis):
-            raise ArgumentError(f"expected {name!r} with placement Shard({axis}) in dim {at} but got {x.placements[at]}")
-    if length is not None and length != tensors[0].shape[axis]:
-        raise ArgumentError(f"expected length {tensors[0].shape[axis]} of the DTensors but got {length}")
-    return tuple(x.to_local() for x in tensors), tensors[0].shape[axis]
+        mesh, names = x.device_mesh, x.device_mesh.mesh_dim_names or ()
+        at = (names.index(dim) if dim in names else 0) if not isinstance(dim, int) else dim % mesh.ndim
+        if dist.get_process_group_ranks(mesh.get_group(at)) != dist.get_process_group_ranks(groups.keys):
+            raise ArgumentError(f"expected {name!r} on the mesh of the call but got {mesh}")
+        for of, placement in enumerate(x.placements):
+            if of == at and placement != Shard(axis):
+                raise ArgumentError(f"expected {name!r} with placement Shard({axis}) in dim {at} but got {placement}")
+            if not (placement.is_replicate() or any(placement.is_shard(d) for d in range(x.ndim - 1))):
+                raise ArgumentError(f"expected {name!r} with whole rows in dim {of} of its mesh but got {placement}")
+    found = tensors[0].shape[axis]
+    if length is not None and length != found:
+        raise ArgumentError(f"expected length {found} of the DTensors but got {length}")
+    return tuple(x.to_local() for x in tensors), found, tensors[1].shape[axis]
+
+
+def _to_global(o: Tensor, lse: Tensor, q: DTensor, layout: str) -> Tuple[DTensor, DTensor]:
+    """Returns o and lse as DTensors, placed as q is."""
+    order = {"bhsd": (0, 1, 2), "bshd": (0, 2, 1), "thd": (1, 0)}[layout]
+    placements = [Shard(order.index(x.dim)) if isinstance(x, Shard) else x for x in q.placements]
+    shapes = (*q.shape[:-1], o.shape[-1]), tuple(q.shape[d] for d in order)
+    return tuple(
+        DTensor.from_local(x, q.device_mesh, of, run_check=False, shape=torch.Size(shape), stride=_dense_strides(shape))
+        for x, of, shape in zip((o, lse), (q.placements, placements), shapes)
+    )  # type: ignore[return-value]
+
+
+def _seq_axis(layout: str) -> int:
+    """Returns the dimension of rows."""
+    return {"bhsd": 2, "bshd": 1, "thd": 0}[layout]
+
+
+def _dense_strides(shape: Sequence[int]) -> Tuple[int, ...]:
+    return tuple(math.prod(shape[at + 1 :]) for at in range(len(shape)))
 
 
 class _Call(NamedTuple):
@@ -435,11 +504,12 @@ class _Call(NamedTuple):
     ) -> Tuple[Tensor, Tensor]:
         text, aux = _aux.prepare(self.score_mod, self.aux_tensors)
         reads_positions = text is not None and any(text.count(x) > 1 for x in ("%position", "%key"))
-        given = {name: _as_tensor(x, q) for name, x in {**tensors, **aux}.items() if x is not None}
-        sink_logits = tensors["sink_logits"]
-        _check_operands(given, q, self.k_shards, reads_positions, cu_seqlens)
-        self._check_square(cu_seqlens)
+        given = to_operands({**tensors, **aux}, q)
+        _check_operands(given, self.k_shards, text, reads_positions, cu_seqlens)
+        self._check_mask("kv_len" in given, cu_seqlens)
         mask, nk = self.mask, self.k_shards.length
+        symbols = () if mask is None else mask._symbols
+        check_tensors((q, k, v), given, symbols, self.layout, text, (self.q_shards.length, nk))
         starts = None if cu_seqlens is None else _plan.read_starts(cu_seqlens, nk)
         if starts is not None:
             mask = _mask_of_packed(mask, starts, nk)
@@ -447,13 +517,15 @@ class _Call(NamedTuple):
         problem = _plan.Problem(
             self.q_shards, self.k_shards, mask, position, "kv_len" in given, moves, reads_positions
         )  # fmt: skip
+        if starts is None or (starts[0] <= 0 and starts[-1] >= nk):
+            return self._run_scheme(q, k, v, given, problem)
+        # Whatever rows of no sequence contain, nothing of it reaches others, and these rows have no sinks either.
+        ends = self.groups.rank, int(starts[0]), int(starts[-1])
+        hidden = [_context.on_device(_outside_of(x, *ends), q.device) for x in (self.q_shards, self.k_shards)]
+        of_q, of_k = (x.view(-1, 1) if self.layout == "bhsd" else x.view(-1, 1, 1) for x in hidden)
+        q, k, v = q.masked_fill(of_q, 0.0), k.masked_fill(of_k, 0.0), v.masked_fill(of_k, 0.0)
         o, lse = self._run_scheme(q, k, v, given, problem)
-        if starts is not None and sink_logits is not None and (starts[0] > 0 or starts[-1] < nk):
-            # Rows of no sequence have no sinks either.
-            rows = self.q_shards.rows(self.groups.rank)
-            outside = torch.from_numpy((rows < starts[0]) | (rows >= starts[-1])).to(q.device)
-            lse = lse.masked_fill(outside, float("-inf"))
-        return o, lse
+        return o.masked_fill(of_q, 0.0), lse.masked_fill(hidden[0], float("-inf"))
 
     def _run_scheme(
         self, q: Tensor, k: Tensor, v: Tensor, given: Dict[str, Tensor], problem: _plan.Problem
@@ -476,20 +548,19 @@ class _Call(NamedTuple):
             return 0, False
         return self.k_shards.length - self.q_shards.length, has_lengths
 
-    def _check_square(self, cu_seqlens: Any) -> None:
+    def _check_mask(self, has_lengths: bool, cu_seqlens: Any) -> None:
         nq, nk = self.q_shards.length, self.k_shards.length
         if cu_seqlens is not None and nq != nk:
             raise ArgumentError(
                 f"expected as many keys as queries with cu_seqlens but got {nk} keys and {nq} queries"
             )
-        if self.mask is not None:
-            _symbols.check_square(self.mask._of_rows, nq, nk)
-            for part in self.mask._of_rows if cu_seqlens is not None else ():
-                raise ArgumentError(f"expected no cu_seqlens with the mask {part} but got one")
-            for name, x in self.mask._symbols:
-                wanted = {"per_query": nq, "per_key": nk}.get(_symbols.clause_of(name))
-                if wanted is not None and x.shape[-1] != wanted:
-                    raise ArgumentError(f"expected {name!r} with a number for each of {wanted} rows but got {x.shape[-1]}")
+        _plan.check_mask(self.mask, nq, nk, cu_seqlens is not None)
+        is_shifted = has_lengths and self.align == "bottom_right" and self.offset is None
+        for part in self.mask._of_rows if self.mask is not None and is_shifted else ():
+            if part != "tree":
+                raise ArgumentError(
+                    f"expected align top_left in a call with kv_len and the mask {part} but got {self.align}"
+                )
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, given: Dict[str, Tensor], problem: _plan.Problem, scheme: str, group: Any
@@ -503,20 +574,20 @@ class _Call(NamedTuple):
         return _forward_op(q, k, v, operands, tensors, _name_of(key))
 
     def _spec(self, problem: _plan.Problem, scheme: str, group: Any, aux_count: int) -> Spec:
+        scale = None if self.scale is None else _module.check_factor("scale", self.scale)
         return Spec(
             "" if group is None else group.group_name, scheme, problem.q_shards, problem.k_shards,
-            None if problem.mask is None else str(problem.mask), problem.offset, problem.moves,
-            None if self.scale is None else float(self.scale), self.layout, _features.check_options(self.softcap),
-            self.score_mod, aux_count, problem.reads_positions, torch.are_deterministic_algorithms_enabled(),
+            None if problem.mask is None else str(problem.mask), problem.offset, problem.moves, scale, self.layout,
+            _features.check_options(self.softcap), self.score_mod, aux_count, problem.reads_positions,
+            torch.are_deterministic_algorithms_enabled(),
         )  # fmt: skip
 
 
 def _check_operands(
-    given: Dict[str, Tensor], q: Tensor, k_shards: Shards, reads_positions: bool, cu_seqlens: Any
+    given: Dict[str, Tensor], k_shards: Shards, score_mod: Optional[str], reads_positions: bool, cu_seqlens: Any
 ) -> None:
-    for name, x in given.items():
-        if x.device != q.device:
-            raise ArgumentError(f"expected {name!r} on {q.device} as 'q' but got {x.device}")
+    if cu_seqlens is not None and _aux.reads_batch(score_mod):
+        raise UnsupportedError("expected a score_mod that reads no batch with cu_seqlens but got one that does")
     if reads_positions:
         if cu_seqlens is not None:
             raise UnsupportedError("expected a score_mod that reads no positions with cu_seqlens but got one that does")
@@ -526,6 +597,15 @@ def _check_operands(
         raise UnsupportedError("expected shards whose rows ascend on each rank with kv_len but got others")
     if cu_seqlens is not None and "kv_len" in given:
         raise ArgumentError("expected no kv_len with cu_seqlens, which states the lengths, but got one")
+
+
+@functools.lru_cache(maxsize=64)
+def _outside_of(shards: Shards, rank: int, first: int, end: int) -> Any:
+    """Returns whether each row of a rank is outside of a range."""
+    rows = shards.rows(rank)
+    found = (rows < first) | (rows >= end)
+    found.flags.writeable = False
+    return found
 
 
 #: The masks of packed sequences, by their own mask, starts and length.
@@ -543,8 +623,9 @@ def _mask_of_packed(mask: Optional[Mask], starts: Any, length: int) -> Mask:
     return found
 
 
-#: The schemes that `_choose` found, by the arguments on which they depend.
-_chosen: Dict[Any, str] = {}
+#: The schemes that `_choose` found, by the arguments on which they depend, with the mask, whose memory must not be
+#: reused.
+_chosen: Dict[Any, Tuple[str, Optional[Mask]]] = {}
 
 
 def _choose(problem: _plan.Problem, q: Tensor, k: Tensor, v: Tensor, axis: int, given: Dict[str, Tensor]) -> str:
@@ -559,13 +640,13 @@ def _choose(problem: _plan.Problem, q: Tensor, k: Tensor, v: Tensor, axis: int, 
     text = None if problem.mask is None else str(problem.mask)
     key = (problem._replace(mask=None), text, numbers, sizes, q.device.type)
     found = _chosen.get(key)
-    if found is None:
+    if found is None or None in numbers:
         times = _plan.estimate(problem, sizes, _context.rates_of(q.device))
-        found = "heads" if min(times, key=lambda name: times[name]) == "heads" else "auto"
+        scheme = "heads" if min(times, key=lambda name: times[name]) == "heads" else "auto"
         if len(_chosen) >= 256:
             _chosen.clear()
-        _chosen[key] = found
-    return found
+        found = _chosen[key] = scheme, problem.mask
+    return found[0]
 
 
 class _Exchange(NamedTuple):
@@ -583,7 +664,9 @@ class _Exchange(NamedTuple):
         shape = x.shape[0] // size, x.shape[1], x.shape[3]
         counts = [math.prod(shape) * count for count in self.counts]
         found = self._exchange(x, counts, [x.numel() // size] * size)
-        parts = [part.view(shape[0], shape[1], -1, shape[2]) for part in found.split(counts)]
+        parts = [
+            part.view(*shape[:2], count, shape[2]) for part, count in zip(found.split(counts), self.counts)
+        ]
         rows = torch.cat(parts, 2)
         return self._by_row(rows if self.order is None else rows.index_select(2, self.order))
 
@@ -600,13 +683,29 @@ class _Exchange(NamedTuple):
         return self._by_row(torch.cat([part.view(shape) for part in found.split(counts)], 0))
 
     def _exchange(self, x: Tensor, received: Sequence[int], sent: Sequence[int]) -> Tensor:
-        return functional.all_to_all_single_autograd(x.reshape(-1), list(received), list(sent), self.group)
+        return _AllToAll.apply(x.reshape(-1), list(received), list(sent), self.group)  # type: ignore[no-any-return]
 
     def _by_head(self, x: Tensor) -> Tensor:
         return x.permute((1, 0, 2, 3) if self.layout == "bhsd" else (2, 0, 1, 3))
 
     def _by_row(self, x: Tensor) -> Tensor:
         return x.permute((1, 0, 2, 3) if self.layout == "bhsd" else (1, 2, 0, 3))
+
+
+class _AllToAll(torch.autograd.Function):
+    """Sends parts of a tensor to all ranks. The gradients travel back."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, received: List[int], sent: List[int], group: Any) -> Tensor:
+        ctx.counts, ctx.group = (sent, received), group
+        found = x.new_empty(sum(received))
+        step = "the exchange of heads"
+        guard(lambda: dist.all_to_all_single(found, x, received, sent, group=group), step, peers_of(group))
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        return _AllToAll.apply(gradient.contiguous(), *ctx.counts, ctx.group), None, None, None
 
 
 def _make_exchange(group: Any, layout: str, shards: Shards, first: int, device: torch.device) -> _Exchange:
@@ -651,11 +750,13 @@ def _exchange_heads(
     size, rank = dist.get_world_size(group), dist.get_rank(group)
     heads, kv_heads = q.shape[3 - axis], k.shape[3 - axis]
     shared = math.lcm(kv_heads, size)
-    if heads % size or heads % shared:
+    if not shared or heads % shared:
         raise UnsupportedError(
-            f"expected heads that {size} ranks can exchange for rows but got {heads} query heads and {kv_heads} key/value "
-            "heads; use scheme='ring'"
+            f"expected heads that {size} ranks can exchange for rows but got {heads} query heads and {kv_heads} "
+            "key/value heads; use scheme='ring'"
         )
+    spec = call._spec(problem, call.scheme, None, sum(name in given for name in _trace.AUX))
+    _check_once(group, spec, problem.mask, (q, k, v), given)
     if shared != kv_heads:
         k, v = (x.repeat_interleave(shared // kv_heads, 3 - axis) for x in (k, v))
     first_rank = call.groups.rank - rank
@@ -681,6 +782,27 @@ def _exchange_heads(
     o = exchanges[0].to_rows(o, own_rows)
     lse = exchanges[0]._replace(layout="bhsd").to_rows(lse.unsqueeze(-1), own_rows).squeeze(-1)
     return o, lse
+
+
+#: Arguments of exchanges of heads that the ranks have compared, with the masks, whose memory must not be reused.
+_checked: "OrderedDict[Any, Optional[Mask]]" = OrderedDict()
+
+
+def _check_once(
+    group: Any, spec: Spec, mask: Optional[Mask], rows: Tuple[Tensor, Tensor, Tensor], given: Dict[str, Tensor]
+) -> None:
+    """Runs `_context.check_arguments`, unless a recent call had the same arguments."""
+    numbers = () if mask is None else tuple(x for _, x in mask._symbols)
+    identities = tuple(map(_context.identity, numbers))
+    sizes = _context.sizes_of(*rows, spec.axis)
+    key = group.group_name, spec._replace(scale=None), identities, sizes, rows[0].dtype, tuple(given)
+    if key in _checked and None not in identities:
+        _checked.move_to_end(key)
+        return
+    _context.check_arguments(group, spec, numbers, rows, given)
+    _checked[key] = mask
+    while len(_checked) > 64:
+        _checked.popitem(last=False)
 
 
 def _cut_heads(mask: Optional[Mask], heads: slice, kv_heads: Sequence[int]) -> Optional[Mask]:

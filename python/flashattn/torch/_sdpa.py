@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from types import FunctionType
-from typing import Any, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from .._attention import attention
 from .._module import Align
 from .._tensors import check_layouts
-from ..errors import ArgumentError
+from ..errors import ArgumentError, KeywordError
 from ..masks import causal
 
 
@@ -52,6 +53,21 @@ def sdpa(
         match.
       UnsupportedError: a type or a head dimension that no kernel supports.
     """
+    return _attend(attention, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+
+
+def _attend(
+    compute: Callable[..., Tensor],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Optional[Tensor] = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: Optional[float] = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """Runs `sdpa` by `compute`, a function with the arguments of `flashattn.attention`."""
     if dropout_p != 0:
         raise ArgumentError(f"expected dropout_p 0 but got {dropout_p}; pass 0.0, because dropout is not supported")
     if not (isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor)):
@@ -81,7 +97,7 @@ def sdpa(
     swaps = query.shape[1] > 1 and 0 < query.stride(1) < query.stride(2)
     if swaps:
         query, key, value = (x.transpose(1, 2) for x in (query, key, value))
-    o = attention(
+    o = compute(
         query,
         key,
         value,
@@ -152,20 +168,27 @@ def _flatten(
     return (rows if is_flat else (*leading, heads[0], *rows)), query, key, value, attn_mask
 
 
-def _without_dispatch(function: Any) -> Any:
-    """Returns a copy of a torch function written in Python that skips the dispatch to modes and calls `sdpa`
+def _without_dispatch(function: Any, attend: Any) -> Any:
+    """Returns a copy of a torch function written in Python that skips the dispatch to modes and calls `attend`
     in place of torch's attention. torch's own function does not change."""
     found = {
         **function.__globals__,
         "has_torch_function": lambda tensors: False,
-        scaled_dot_product_attention.__name__: sdpa,
+        scaled_dot_product_attention.__name__: attend,
     }
     return FunctionType(function.__code__, found, function.__name__, function.__defaults__)
 
 
 _multi_head = torch.nn.functional.multi_head_attention_forward
-#: The functions that call attention. A mode sees calls of these functions, but no calls inside them.
-_REPLACED = {scaled_dot_product_attention: sdpa, _multi_head: _without_dispatch(_multi_head)}
+
+
+def _replacements(attend: Any) -> Dict[Any, Any]:
+    """Returns what replaces the functions that call attention. A mode sees calls of these functions, but no calls
+    inside them."""
+    return {scaled_dot_product_attention: attend, _multi_head: _without_dispatch(_multi_head, attend)}
+
+
+_REPLACED = _replacements(sdpa)
 
 
 class replace_sdpa(TorchFunctionMode):
@@ -177,9 +200,30 @@ class replace_sdpa(TorchFunctionMode):
 
     A call that `sdpa` refuses raises an error; it does not fall back to PyTorch's implementation.
     `torch.nn.MultiheadAttention` calls the function only with `need_weights=False`.
+
+    Args:
+      mesh: if the rows of a sequence are cut over a mesh, the arguments `mesh`, `dim`, `shards`, `length` and `scheme`
+        of `flashattn.torch.context_parallel`, which then computes every call. In torch's own context manager
+        `context_parallel`, which cuts the tensors of a model, `shards="zigzag"` is torch's order of rows, and
+        "contiguous" that without its load balancing.
     """
+
+    def __init__(self, mesh: Any = None, **options: Any) -> None:
+        super().__init__()
+        if mesh is None:
+            if options:
+                raise ArgumentError(f"expected mesh with {next(iter(options))} but got None")
+            self._replaced = _REPLACED
+            return
+        from ._parallel import context_parallel
+
+        unknown = [name for name in options if name not in ("dim", "shards", "length", "scheme")]
+        if unknown:
+            raise KeywordError(f"replace_sdpa() got an unexpected keyword argument {unknown[0]!r}")
+        compute = functools.partial(context_parallel, mesh=mesh, **options)
+        self._replaced = _replacements(functools.partial(_attend, compute))
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
-        return _REPLACED.get(func, func)(*args, **(kwargs or {}))
+        return self._replaced.get(func, func)(*args, **(kwargs or {}))
