@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections import OrderedDict
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
@@ -370,7 +371,7 @@ def _attend_traced(
     key = _key_of(
         given.mesh, given.dim, _text_of(given.shards), _text_of(given.k_shards), *given[4:],
         None if mask is None else mask._text, () if mask is None else mask._of_rows,
-        tuple([x if isinstance(x, int) else None for _, x in symbols]), names, tuple(q.shape), tuple(k.shape),
+        tuple([x if isinstance(x, int) else None for _, x in symbols]), names, _constants(q.shape), _constants(k.shape),
         torch.are_deterministic_algorithms_enabled(),
     )  # fmt: skip
     operands = [tensors.get(name) for name in OPERANDS]
@@ -380,6 +381,11 @@ def _attend_traced(
 
 #: The schemes of calls for which graphs have the operator.
 _TRACED = ("auto", *_plan.SCHEMES)
+
+
+def _constants(shape: Sequence[int]) -> Tuple[int, ...]:
+    """Returns sizes as constants of a graph: the shards of another length need another graph."""
+    return tuple([operator.index(size) for size in shape])
 
 
 def _text_of(shards: Union[None, str, Shards]) -> Optional[str]:
