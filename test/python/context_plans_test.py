@@ -9,7 +9,7 @@ import unittest
 
 import flashattn
 import numpy
-from flashattn import ArgumentError, Mask, Shards, UnsupportedError, _context, _reference, _sets, affine_set, causal
+from flashattn import Mask, Shards, _context, _reference, _sets, affine_set, causal
 from flashattn import causal_if, documents, prefix, sink, tree, window
 from flashattn._shards import Segment, coalesce, segments_of
 

@@ -193,6 +193,94 @@ class VllmTest(unittest.TestCase):
         self.assertEqual(keys.shape, (BLOCKS, 16, KV_HEADS, DIM))
         self.assertEqual(values.data_ptr() - keys.data_ptr(), 4 * DIM)
 
+    def test_decode_context_parallelism(self):
+        """Keys are dealt to ranks in turns. Each rank computes the heads of all ranks, and gets its own merged."""
+        heads = 2  # of a rank
+        for ranks, run, window, has_sinks in ((2, 1, None, False), (2, 4, 9, True), (3, 2, None, True), (4, 1, 5, False)):
+            with self.subTest(ranks=ranks, run=run, window=window):
+                self.check_ranks(ranks, run, window, torch.randn(ranks * heads) if has_sinks else None, heads)
+
+    def check_ranks(self, ranks, run, window, sinks, heads):
+        config = vllm.VllmConfig(vllm.ParallelConfig(ranks, run))
+        torch.manual_seed(4)
+        layers, builders, caches, keys, values = [], [], [], {}, {}
+        for rank in range(ranks):
+            group = types.SimpleNamespace(rank_in_group=rank, world_size=ranks)
+            with mock.patch.dict(vllm.current, config=config, dcp_group=group), mock.patch.object(
+                vllm.AttentionImpl, "dcp_world_size", ranks, create=True
+            ):
+                own = {} if sinks is None else {"sinks": sinks[rank * heads : (rank + 1) * heads]}
+                layers.append(_backend.FlashAttnImpl(heads, DIM, DIM**-0.5, 1, None, window, "auto", **own))
+                builders.append(_backend.FlashAttnMetadataBuilder(None, ["layer"], config, torch.device("cpu")))
+            caches.append(torch.full((12, 1, 8, 2 * DIM), torch.nan))
+        for new in ((21, 5), (1, 1), (1, 6)):  # a prompt each, a step of decoding, and both in a batch
+            before = [len(keys.get(request, ())) for request in range(2)]
+            q = torch.randn(sum(new), ranks * heads, DIM)
+            k, v = torch.randn(2, sum(new), 1, DIM)
+            starts = torch.tensor([0, new[0], sum(new)], dtype=torch.int32)
+            for request, (first, end) in enumerate(zip(starts.tolist(), starts.tolist()[1:])):
+                keys[request] = torch.cat([keys.get(request, k[:0]), k[first:end]])
+                values[request] = torch.cat([values.get(request, v[:0]), v[first:end]])
+            tables = torch.arange(12, dtype=torch.int32).view(2, 6)
+            parts, outputs = [], []
+            for is_last in (False, True):
+                for rank in range(ranks):
+                    slots = []
+                    for request in range(2):
+                        for j in range(before[request], before[request] + new[request]):
+                            at = j // (run * ranks) * run + j % run
+                            is_own = j // run % ranks == rank
+                            slots.append(int(tables[request, at // 8]) * 8 + at % 8 if is_own else -1)
+                    given = vllm.CommonAttentionMetadata(
+                        query_start_loc=starts, query_start_loc_cpu=starts, num_reqs=2, num_actual_tokens=sum(new),
+                        seq_lens=torch.tensor([len(keys[0]), len(keys[1])], dtype=torch.int32), max_query_len=max(new),
+                        max_seq_len=40, block_table_tensor=tables, slot_mapping=torch.tensor(slots),
+                    )  # fmt: skip
+
+                    def all_gather(x, dim):
+                        whole = sinks if x.ndim == 1 else q[:, None] if x.ndim == 4 else q
+                        torch.testing.assert_close(x, whole.narrow(dim, rank * heads, heads))
+                        return whole
+
+                    def merge(o, lse, group):
+                        if not is_last:
+                            parts.append((o, lse))
+                            return o[:, :heads]
+                        both = torch.stack([x for _, x in parts])
+                        share = (both - both.logsumexp(0)).exp().nan_to_num(0.0)
+                        whole = sum(o * one[..., None] for (o, _), one in zip(parts, share))
+                        return whole[:, rank * heads : (rank + 1) * heads]
+
+                    group = types.SimpleNamespace(rank_in_group=rank, world_size=ranks, all_gather=all_gather)
+                    with mock.patch.dict(vllm.current, dcp_group=group, merge=merge):
+                        metadata = builders[rank].build(0, given)
+                        layers[rank].do_kv_cache_update(None, k, v, caches[rank], metadata.slot_mapping)
+                        own = q[:, rank * heads : (rank + 1) * heads].clone()
+                        out = torch.full_like(own, torch.nan)
+                        layers[rank].forward(None, own, k, v, caches[rank], metadata, out)
+                    if is_last:
+                        outputs.append(out)
+            found = torch.cat(outputs, 1)
+            for request in range(2):
+                own = slice(int(starts[request]), int(starts[request + 1]))
+                for head in range(ranks * heads):  # one key head: as many heads as dense() knows
+                    rows = q[own, head : head + 1].expand(-1, HEADS, -1)
+                    both = (x[request].expand(-1, KV_HEADS, -1) for x in (keys, values))
+                    extra = None if sinks is None else sinks[head].expand(HEADS)
+                    wanted = dense(rows, *both, window=window, sinks=extra)[:, 0]
+                    torch.testing.assert_close(found[own, head].double(), wanted, atol=2e-5, rtol=2e-5)
+
+    def test_decode_context_parallelism_is_refused(self):
+        config = vllm.VllmConfig(vllm.ParallelConfig(2, 1))
+        group = types.SimpleNamespace(rank_in_group=0, world_size=2)
+        with mock.patch.dict(vllm.current, config=config, dcp_group=group), mock.patch.object(
+            vllm.AttentionImpl, "dcp_world_size", 2, create=True
+        ):
+            with self.assertRaisesRegex(UnsupportedError, "expected no alibi_slopes with decode context parallelism"):
+                _backend.FlashAttnImpl(2, DIM, 1.0, 1, [0.5, 0.25])
+            with self.assertRaisesRegex(UnsupportedError, "expected 1 key/value head on each rank .* but got 2"):
+                _backend.FlashAttnImpl(2, DIM, 1.0, 2)
+
     def test_what_is_supported(self):
         backend = _backend.FlashAttnBackend
         self.assertEqual(backend.get_name(), "CUSTOM")

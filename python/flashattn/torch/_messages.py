@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from .. import _environment
 from ..errors import ArgumentError, DeviceError
 
 Range = Tuple[int, int]
@@ -341,7 +342,7 @@ _slots: Dict[Tuple[str, str], Optional[Slots]] = {}
 def find_slots(group: Any, purpose: str, device: torch.device, size: int) -> Optional[Slots]:
     """Returns the slots of a group of at least `size` bytes, which all ranks ask for at the same time; None if there are
     none: on the CPU, while a graph is captured, on several hosts, or with FLASHATTN_COPY_ENGINES=0."""
-    if device.type != "cuda" or not switch("FLASHATTN_COPY_ENGINES", True):
+    if device.type != "cuda" or not _environment.switch("FLASHATTN_COPY_ENGINES", True):
         return None
     if torch.cuda.is_current_stream_capturing():
         return None

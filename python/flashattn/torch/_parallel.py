@@ -98,7 +98,7 @@ def _backward(
 
 @torch.library.register_fake("flashattn::context_parallel", lib=_library)
 def _fake_forward(q: Tensor, k: Tensor, v: Tensor, operands: Any, numbers: Any, key: str) -> Tuple[Tensor, Tensor]:
-    (spec, ints), axis = _keys[key], _keys[key].spec.axis
+    spec, axis = _keys[key].spec, _keys[key].spec.axis
     if all(type(n) is int for x in (q, k, v, *numbers) for n in x.shape):
         given = {name: x for name, x in zip(OPERANDS, operands) if x is not None}
         names = () if spec.mask is None else _symbols.names_in(spec.mask)

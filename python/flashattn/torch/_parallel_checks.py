@@ -6,8 +6,6 @@ from __future__ import annotations
 import functools
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
-import numpy
-import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 

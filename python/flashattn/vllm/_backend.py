@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from typing import Any, ClassVar, Dict, List, Optional
+from typing import Any, ClassVar, Dict, List, NamedTuple, Optional
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ from vllm.v1.attention.backend import (
 
 from .._attention import attention
 from ..errors import ArgumentError, UnsupportedError
-from ..masks import causal, window
+from ..masks import Mask, affine_set, causal, window
 from ..torch import append
 from . import NAME
 
@@ -81,6 +81,45 @@ class FlashAttnMetadata(AttentionMetadata):
     slot_mapping: Tensor
     is_decode: bool  #: each request has one new token
     max_query_len: int  #: the most new tokens of a request
+    #: With decode context parallelism, `[B]`: the numbers of keys that this rank has, and the positions of the first new
+    #: tokens. None without.
+    local_lens: Optional[Tensor] = None
+    offsets: Optional[Tensor] = None
+
+
+class _Interleaved(NamedTuple):
+    """Keys that are dealt to the ranks of a group in turns, `run` at a time."""
+
+    run: int
+    ranks: int
+    rank: int
+
+    def lengths(self, seq_lens: Tensor) -> Tensor:
+        """Returns how many of the first `seq_lens` keys are this rank's."""
+        turn = self.run * self.ranks
+        whole = torch.div(seq_lens, turn, rounding_mode="floor") * self.run
+        return whole + (seq_lens % turn - self.rank * self.run).clamp(0, self.run)
+
+    def mask(self, left: Optional[int]) -> Mask:
+        """Returns the causal mask, with at most `left` keys before that of the query if there is a bound."""
+        # The index among all keys of this rank's key k. All ranks share a kernel.
+        key = f"((k floordiv {self.run}) * {self.run * self.ranks} + (k mod {self.run}) + first)"
+        bound = "" if left is None else f", {key} - p + {left} >= 0"
+        return affine_set(
+            f"(p, k)[nq, nk, first] : (p - {key} >= 0{bound})", per_sequence=[self.rank * self.run]
+        )
+
+
+def _interleaved_of(parallel_config: Any) -> Optional[_Interleaved]:
+    """Returns how keys are dealt to the ranks of decode context parallelism; None without it."""
+    ranks = int(getattr(parallel_config, "decode_context_parallel_size", 1) or 1)
+    if ranks == 1:
+        return None
+    from vllm.distributed.parallel_state import get_dcp_group
+
+    return _Interleaved(
+        int(getattr(parallel_config, "cp_kv_cache_interleave_size", 1) or 1), ranks, get_dcp_group().rank_in_group
+    )
 
 
 class FlashAttnMetadataBuilder(AttentionMetadataBuilder):
@@ -90,6 +129,7 @@ class FlashAttnMetadataBuilder(AttentionMetadataBuilder):
 
     def __init__(self, kv_cache_spec: Any, layer_names: List[str], vllm_config: Any, device: Any) -> None:
         super().__init__(kv_cache_spec, layer_names, vllm_config, device)
+        self._interleaved = _interleaved_of(getattr(vllm_config, "parallel_config", None))
 
     def build(
         self, common_prefix_len: int, common_attn_metadata: Any, fast_build: bool = False
@@ -102,6 +142,11 @@ class FlashAttnMetadataBuilder(AttentionMetadataBuilder):
         # With at most one token each, as many tokens as requests are one for each: padding is at the end, where
         # a request has no keys. A graph for mixed batches is captured with a larger max_query_len.
         is_decode = given.max_query_len == 1 and given.num_actual_tokens == given.num_reqs
+        local_lens = offsets = None
+        if self._interleaved is not None:
+            starts = given.query_start_loc
+            local_lens = self._interleaved.lengths(given.seq_lens).to(torch.int32)
+            offsets = (given.seq_lens - (starts[1:] - starts[:-1])).to(torch.int32)
         return FlashAttnMetadata(
             num_actual_tokens=given.num_actual_tokens,
             query_start_loc=given.query_start_loc,
@@ -110,6 +155,8 @@ class FlashAttnMetadataBuilder(AttentionMetadataBuilder):
             slot_mapping=given.slot_mapping,
             is_decode=is_decode,
             max_query_len=given.max_query_len,
+            local_lens=local_lens,
+            offsets=offsets,
         )
 
     def update_block_table(
@@ -123,6 +170,9 @@ class FlashAttnMetadataBuilder(AttentionMetadataBuilder):
 
 class FlashAttnImpl(AttentionImpl):
     """Attention of one layer."""
+
+    #: vLLM's check for decode context parallelism.
+    can_return_lse_for_decode: bool = True
 
     def __init__(
         self,
@@ -166,6 +216,20 @@ class FlashAttnImpl(AttentionImpl):
             "softcap": logits_soft_cap or None,  # 0 stands for none
             "mask": causal if sliding_window is None else window(left=sliding_window - 1, right=0),
         }
+        self._interleaved: Optional[_Interleaved] = None
+        if getattr(self, "dcp_world_size", 1) > 1:
+            from vllm.config import get_current_vllm_config
+
+            self._interleaved = _interleaved_of(get_current_vllm_config().parallel_config)
+        if self._interleaved is not None:
+            self._options["mask"] = self._interleaved.mask(None if sliding_window is None else sliding_window - 1)
+            if alibi_slopes is not None:
+                raise UnsupportedError("expected no alibi_slopes with decode context parallelism but got some")
+            if self.num_kv_heads > 1:  # the heads of all ranks then lie in another order than those of their keys
+                raise UnsupportedError(
+                    "expected 1 key/value head on each rank with decode context parallelism but got "
+                    f"{self.num_kv_heads}"
+                )
         if alibi_slopes is not None:
             self._options["score_mod"] = _alibi
             self._options["aux_tensors"] = (torch.tensor(alibi_slopes, dtype=torch.float32),)
@@ -223,10 +287,35 @@ class FlashAttnImpl(AttentionImpl):
             places["layout"] = "thd"
             places["cu_seqlens_q"] = attn_metadata.query_start_loc
             places["max_seqlen_q"] = max(attn_metadata.max_query_len, 1)
+        logits = None
         if self.sinks is not None:
-            logits = self._sink_logits
-            places["sink_logits"] = self.sinks.detach().float() if logits is None else logits
-        attention(q, keys, values, out=out, **places, **self._options)
+            logits = self.sinks.detach().float() if self._sink_logits is None else self._sink_logits
+        if self._interleaved is None:
+            attention(q, keys, values, out=out, sink_logits=logits, **places, **self._options)
+            return output
+        places.update(kv_len=attn_metadata.local_lens, offset=attn_metadata.offsets)
+        return self._forward_interleaved(q, keys, values, output[:count], logits, places)
+
+    def _forward_interleaved(
+        self, q: Tensor, keys: Tensor, values: Tensor, output: Tensor, logits: Optional[Tensor], places: Dict[str, Any]
+    ) -> Tensor:
+        """Computes attention of the query heads of all ranks to the keys of this rank, and merges the parts of all
+        ranks, each of which gets its own heads."""
+        from vllm.distributed.parallel_state import get_dcp_group
+        from vllm.v1.attention.ops.common import cp_lse_ag_out_rs
+
+        group, heads = get_dcp_group(), q.ndim - 2
+        q = group.all_gather(q.contiguous(), dim=heads)
+        if logits is not None:
+            # The sinks are in the sum of one rank.
+            logits = group.all_gather(logits.contiguous(), dim=0)
+            places["sink_logits"] = logits if group.rank_in_group == 0 else None
+        o, lse = attention(q, keys, values, return_lse=True, **places, **self._options)
+        if o.ndim == 4:  # one new token each
+            o, lse = o[:, 0], lse[..., 0]
+        else:
+            lse = lse.transpose(0, 1)
+        output.copy_(cp_lse_ag_out_rs(o.contiguous(), lse.contiguous(), group))
         return output
 
     def _pools(self, kv_cache: Tensor) -> Any:

@@ -144,6 +144,33 @@ class Platform:
 platform = Platform()
 
 
+@dataclasses.dataclass
+class ParallelConfig:
+    decode_context_parallel_size: int = 1
+    cp_kv_cache_interleave_size: int = 1
+
+
+@dataclasses.dataclass
+class VllmConfig:
+    parallel_config: ParallelConfig = dataclasses.field(default_factory=ParallelConfig)
+
+
+#: What the stand-ins of vLLM's functions return: tests set the configuration, the group, and the function that merges.
+current: dict = {"config": VllmConfig(), "dcp_group": None, "merge": None}
+
+
+def get_current_vllm_config():
+    return current["config"]
+
+
+def get_dcp_group():
+    return current["dcp_group"]
+
+
+def cp_lse_ag_out_rs(cp_attn_out, cp_attn_lse, cp_group):
+    return current["merge"](cp_attn_out, cp_attn_lse, cp_group)
+
+
 def install(version: str = "0.32.0", has_layouts: bool = True) -> None:
     """Makes `import vllm` and its modules find the stand-ins."""
     own = dict(globals())
@@ -152,6 +179,11 @@ def install(version: str = "0.32.0", has_layouts: bool = True) -> None:
         "vllm.platforms": {"current_platform": platform},
         "vllm.v1": {},
         "vllm.v1.attention": {},
+        "vllm.config": own,
+        "vllm.distributed": {},
+        "vllm.distributed.parallel_state": own,
+        "vllm.v1.attention.ops": {},
+        "vllm.v1.attention.ops.common": own,
         "vllm.v1.attention.backend": own,
         "vllm.v1.attention.backends": {},
         "vllm.v1.attention.backends.registry": own,
