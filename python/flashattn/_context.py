@@ -507,8 +507,8 @@ def plan_context(
     shards: Shards, rank: int, mask: Optional[Mask] = None, *, k_shards: Optional[Shards] = None,
     scheme: str = "ring", offset: Optional[int] = None, cu_seqlens: Any = None,
 ) -> Plan:  # fmt: skip
-    """Returns what a rank computes, sends and receives in a call of `flashattn.torch.context_parallel`, to see which rows
-    travel and how much memory they take before anything runs.
+    """Returns what a rank computes, sends and receives in a call of `flashattn.torch.context_parallel`. It shows which
+    rows travel, and how much memory they take, before anything runs.
 
     Args:
       shards: which rows of the queries each rank has; `k_shards` those of the keys, by default the same.
@@ -539,7 +539,8 @@ _MOST_MERGED, _CUT_ROWS = 0.4, 128
 def merged_rows(plan: Plan, rows: int) -> List[Tuple[int, int]]:
     """Returns the ranges of the rank's queries whose results are merged from several launches: all of its `rows` if
     most are, since launches are cut at the ends of the ranges."""
-    edges = [edge for stage in plan.stages for launch in stage.launches for edge in ((launch.rows[0], 1), (launch.rows[1], -1))]
+    launches = [launch for stage in plan.stages for launch in stage.launches]
+    edges = [(launch.rows[end], (1, -1)[end]) for launch in launches for end in (0, 1)]
     found: List[_Interval] = []
     depth, first = 0, 0
     for at, change in sorted(edges):
@@ -618,7 +619,7 @@ def loads_of(shards: Shards, grid: Grid) -> Any:
     return _shares_of(shards, grid.rows) @ grid.pairs.sum(axis=1)
 
 
-#: Chunks of each rank that `balanced_shards` tries, and the load of the slowest rank over the mean with which it is content.
+#: Chunks of each rank that `balanced_shards` tries, and the load of the slowest rank over the mean that suffices.
 _CHUNKS = (2, 4, 8, 16)
 _LIMIT = 1.04
 
@@ -716,7 +717,7 @@ def read_starts(cu_seqlens: Any, length: int) -> Any:
 
 
 def mask_of_packed(mask: Optional[Mask], starts: Any, length: int) -> Mask:
-    """Returns the mask of packed sequences in one sequence of rows: pairs of the same one, which `mask` shows. Positions
+    """Returns the mask of packed sequences in one sequence of rows: pairs of the same one that `mask` shows. Positions
     and keys of `mask` count from the first row of each packed sequence. `starts` are its rows, as `cu_seqlens`."""
     starts = numpy.asarray(starts, numpy.int64)
     rows = numpy.arange(length)

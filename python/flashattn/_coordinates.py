@@ -131,8 +131,8 @@ def rewrite(mask: Mask, words: Mapping[str, str], present: Sequence[str]) -> str
 
 
 def with_names(names: Sequence[str], added: Mapping[str, int]) -> Tuple[Tuple[str, ...], Dict[str, List[str]]]:
-    """Returns the names of a mask's operands and of further ones, in the order of the op, and the further ones by clause.
-    `added` are their numbers. Raises UnsupportedError if a clause would have too many."""
+    """Returns the names of a mask's operands and of further ones, in the order of the op, and the further ones by
+    clause. `added` are their numbers. Raises UnsupportedError if a clause would have too many."""
     counts = {clause: sum(_symbols.clause_of(name) == clause for name in names) for clause in _symbols.CLAUSES}
     new = {}
     for clause, number in added.items():

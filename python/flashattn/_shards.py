@@ -180,7 +180,7 @@ class Shards:
         return _concatenate([self.rows(rank) for rank in range(self.ranks)])
 
     def grouped(self, size: int) -> "Shards":
-        """Returns the shards of groups of `size` ranks, of which each holds the rows of its ranks in ascending order."""
+        """Returns the shards of groups of `size` ranks. Each group holds the rows of its ranks in ascending order."""
         groups = range(0, self.ranks, size)
         return Shards(self.length, [self.merged(range(first, first + size)) for first in groups])
 
@@ -248,8 +248,8 @@ KINDS = {"contiguous": Shards.contiguous, "zigzag": Shards.zigzag, "striped": Sh
 
 
 def resolve(shards: Any, ranks: int, local: int, length: Optional[int], name: str = "q") -> Shards:
-    """Returns the shards of a call: `shards` are themselves, or the name of a kind. `local` is the number of rows of this
-    rank. Without a length, all ranks have as many rows. Raises ArgumentError."""
+    """Returns the shards of a call: `shards` are themselves, or the name of a kind. `local` is the number of rows of
+    this rank. Without a length, all ranks have as many rows. Raises ArgumentError."""
     if isinstance(shards, Shards):
         if length is not None and length != shards.length:
             raise ArgumentError(f"expected length {shards.length} of the shards but got {show(length)}")

@@ -1,6 +1,7 @@
-# Context parallelism over the grid of configurations by which TransformerEngine tests its own (how keys travel, masks and
-# windows, biases, heads, layouts), and over what it refuses: windows and sinks in rings, score functions, and tails that
-# no rank pads; then DTensors, torch.compile and torch's own context manager. By default some of the grid; FLASHATTN_TEST_GRID=all runs all of it.
+# Context parallelism over the grid of configurations by which TransformerEngine tests its own (how keys travel, masks
+# and windows, biases, heads, layouts), and over what it refuses: windows and sinks in rings, score functions, and tails
+# that no rank pads; then DTensors, torch.compile and torch's own context manager. By default some of the grid;
+# FLASHATTN_TEST_GRID=all runs all of it.
 # REQUIRES: python-package, torch
 # RUN: %flashattn_python %s
 
@@ -33,7 +34,9 @@ LAYOUTS = ("bshd", "sbhd", "thd")
 class GridCase(Case):
     """A configuration of the grid."""
 
-    def __init__(self, comm, mask, heads, layout, dtype, length=32, shards="zigzag", bias=False, sinks=False, score_mod=None):
+    def __init__(
+        self, comm, mask, heads, layout, dtype, length=32, shards="zigzag", bias=False, sinks=False, score_mod=None,
+    ):  # fmt: skip
         generator = torch.Generator().manual_seed(11)
         self.name = (comm, mask, heads, layout, dtype, length, shards, bias, sinks, score_mod)
         self.scheme, self.dtype, self.nq, self.nk = SCHEMES[comm], dtype, length, length

@@ -62,7 +62,8 @@ class Machine:
 
             def move():
                 for row in range(kept.Height):
-                    ctypes.memmove(kept.dstDevice + row * kept.dstPitch, kept.srcDevice + row * kept.srcPitch, kept.WidthInBytes)
+                    target, source = kept.dstDevice + row * kept.dstPitch, kept.srcDevice + row * kept.srcPitch
+                    ctypes.memmove(target, source, kept.WidthInBytes)
                 return True
 
             stream.todo.append(move)
@@ -71,7 +72,7 @@ class Machine:
         slots = _messages.Slots.__new__(_messages.Slots)
         slots.size, slots.rank, slots.ranks = size, rank, len(self.pools)
         slots._pool, slots._bases = self.pools[rank], [x.data_ptr() for x in self.pools]
-        slots.stream, slots.stage = self.copies[rank], 0
+        slots.stream, slots.stage, slots.device = self.copies[rank], 0, None
         return slots
 
     def run(self, rng):
@@ -93,7 +94,7 @@ class Messages(unittest.TestCase):
             each.stage = first_stage
             pool = each._pool[: _messages._HEADER].view(torch.int32)
             pool.fill_(ctypes.c_int32(first_stage).value)
-        current = mock.patch.object(_messages.torch.cuda, "current_stream", lambda: machine.streams[machine.rank])
+        current = mock.patch.object(_messages.torch.cuda, "current_stream", lambda _: machine.streams[machine.rank])
         kept = []
         with current, mock.patch.object(_messages, "_call", machine.call), mock.patch.object(
             torch.Tensor, "record_stream", lambda *_: None

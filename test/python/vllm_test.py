@@ -196,7 +196,8 @@ class VllmTest(unittest.TestCase):
     def test_decode_context_parallelism(self):
         """Keys are dealt to ranks in turns. Each rank computes the heads of all ranks, and gets its own merged."""
         heads = 2  # of a rank
-        for ranks, run, window, has_sinks in ((2, 1, None, False), (2, 4, 9, True), (3, 2, None, True), (4, 1, 5, False)):
+        cases = (2, 1, None, False), (2, 4, 9, True), (3, 2, None, True), (4, 1, 5, False)
+        for ranks, run, window, has_sinks in cases:
             with self.subTest(ranks=ranks, run=run, window=window):
                 self.check_ranks(ranks, run, window, torch.randn(ranks * heads) if has_sinks else None, heads)
 

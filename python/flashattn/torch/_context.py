@@ -70,8 +70,7 @@ class _Built(NamedTuple):
     scheme: str
     orders: Tuple[Optional[Tensor], ...]  #: `Stage.order` of each stage
     kept: Tuple[Any, ...]  #: the tensors that were read to make the plan, whose memory must not be reused
-    #: The same for the forward pass, in which launches are cut at the ends of `merged`.
-    forward: Tuple[Tuple[_Step, ...], ...]
+    forward: Tuple[Tuple[_Step, ...], ...]  #: `stages` of the forward pass, with launches cut at the ends of `merged`
     merged: Tuple[Range, ...]  #: the rows whose results are merged from several launches
 
 
@@ -101,6 +100,8 @@ def on_device(x: Any, device: torch.device) -> Tensor:
     """Returns a mask's tensor, or its copy on a device, which is made once."""
     if isinstance(x, Tensor) and x.device == device:
         return x
+    if isinstance(x, Tensor) and x.device.type != "cpu":
+        return x.to(device)
     key = identity(x), device
     found = _copies.get(key)
     if found is None:
@@ -674,7 +675,7 @@ class _Pass:
     def _run(
         self, at: int, k: Tensor, v: Tensor, heads: _Heads, targets: Optional[Sequence[Tensor]]
     ) -> Sequence[Tensor]:
-        """Runs the launches of a stage for some heads. Adds the gradients of queries and bias, and assigns those of keys
+        """Runs the launches of a stage for some heads. Adds gradients of queries and bias, and assigns those of keys
         and values to `targets`, or returns them."""
         axis, dim, steps = self.spec.axis, 3 - self.spec.axis, self.built.stages[at]
         k, v = _cut(k, heads[1], dim), _cut(v, heads[1], dim)
@@ -693,9 +694,9 @@ class _Pass:
             parts = [None, None] if sums is None else [narrow(x, axis, of_keys) for x in sums]
             goals = [narrow(dq, axis, rows) if is_new else None, *(parts if is_only else (None, None))]
             outs = [
-                goal if goal is not None and goal.dtype == x.dtype else torch.empty(x.shape, dtype=x.dtype, device=x.device)
+                goal if goal is not None and goal.dtype == x.dtype else x.new_empty(x.shape)
                 for goal, x in zip(goals, inputs)
-            ]  # fmt: skip
+            ]
             if self.d_bias is not None:
                 options["return_d_bias"] = True
                 outs.append(torch.empty_like(options["bias"], memory_format=torch.contiguous_format))

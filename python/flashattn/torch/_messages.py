@@ -194,6 +194,7 @@ class Slots:
         self._pool[:_HEADER].zero_()
         self._handle = memory.rendezvous(self._pool, group.group_name)
         self._bases = [int(x) for x in self._handle.buffer_ptrs]
+        self.device = device
         self.stream = torch.cuda.Stream(device, priority=-1)
         self.stage = 0  # the words of no stage are 0
         torch.cuda.synchronize(device)
@@ -229,11 +230,11 @@ class Slots:
         _call("cuStreamWriteValue32_v2", self.stream.cuda_stream, self._arrived(peer, stage), stage, 0)
 
     def wait_for_rows(self, stage: int) -> None:
-        current = torch.cuda.current_stream().cuda_stream
+        current = torch.cuda.current_stream(self.device).cuda_stream
         _call("cuStreamWaitValue32_v2", current, self._arrived(self.rank, stage), stage, _WAIT_GEQ)
 
     def release(self, stage: int) -> None:
-        current = torch.cuda.current_stream().cuda_stream
+        current = torch.cuda.current_stream(self.device).cuda_stream
         for peer in range(self.ranks):
             if peer != self.rank:
                 _call("cuStreamWriteValue32_v2", current, self._released(peer, self.rank, stage), stage, 0)
@@ -267,7 +268,7 @@ class SlotExchange(Exchange):
         if not self._jobs:
             return
         stream = self._slots.stream
-        stream.wait_stream(torch.cuda.current_stream())
+        stream.wait_stream(torch.cuda.current_stream(self._slots.device))
         with torch.profiler.record_function(f"flashattn::context_parallel {self._step}"):
             for tensors, ranges, peer in self._jobs:
                 self._slots.wait_for_release(peer, self._stage)
@@ -287,7 +288,7 @@ class SlotExchange(Exchange):
 
     def finish(self) -> None:
         """Makes the current stream wait until the rows that were sent can be written."""
-        torch.cuda.current_stream().wait_stream(self._slots.stream)
+        torch.cuda.current_stream(self._slots.device).wait_stream(self._slots.stream)
 
 
 def _aligned(size: int) -> int:
@@ -340,8 +341,8 @@ _slots: Dict[Tuple[str, str], Optional[Slots]] = {}
 
 
 def find_slots(group: Any, purpose: str, device: torch.device, size: int) -> Optional[Slots]:
-    """Returns the slots of a group of at least `size` bytes, which all ranks ask for at the same time; None if there are
-    none: on the CPU, while a graph is captured, on several hosts, or with FLASHATTN_COPY_ENGINES=0."""
+    """Returns the slots of a group of at least `size` bytes, which all ranks ask for at the same time. There are none
+    on the CPU, while a graph is captured, on several hosts, and with FLASHATTN_COPY_ENGINES=0."""
     if device.type != "cuda" or not _environment.switch("FLASHATTN_COPY_ENGINES", True):
         return None
     if torch.cuda.is_current_stream_capturing():

@@ -81,8 +81,8 @@ class FlashAttnMetadata(AttentionMetadata):
     slot_mapping: Tensor
     is_decode: bool  #: each request has one new token
     max_query_len: int  #: the most new tokens of a request
-    #: With decode context parallelism, `[B]`: the numbers of keys that this rank has, and the positions of the first new
-    #: tokens. None without.
+    #: With decode context parallelism, `[B]`: the numbers of keys that this rank has, and the positions of the first
+    #: new tokens. None without.
     local_lens: Optional[Tensor] = None
     offsets: Optional[Tensor] = None
 
