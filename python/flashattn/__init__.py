@@ -19,8 +19,9 @@ supports autograd instead. `compile` returns a kernel whose code can be inspecte
 from . import _torch, math
 from ._attention import attention
 from ._backward import attention_backward
+from ._balance import balanced_shards
 from ._cache import CacheInfo, cache_info, set_cache_limits
-from ._context import balanced_shards, plan_context
+from ._context import plan_context
 from ._kernel import Kernel, compile
 from ._shards import Shards
 from .errors import (

@@ -3,7 +3,8 @@
 A rank holds some rows of the queries and of the keys and values (`_shards`). A *plan* of a rank is a list of stages. A
 stage has *pieces*, runs of keys that one rank holds, and *launches*, each an attention between some of the rank's
 queries and some of the stage's keys. The pieces follow from the mask: bounds of its terms show which keys a run of
-queries can see, and no other key travels. A launch has the mask in the coordinates of its own rows (`_coordinates`).
+queries can see (`_sight`), and no other key travels. A launch has the mask in the coordinates of its own rows
+(`_coordinates`).
 
 Nothing here depends on a library of tensors or of messages. All ranks compute the same plan, so no rank has to ask
 another one for it.
@@ -11,27 +12,20 @@ another one for it.
 
 from __future__ import annotations
 
-import math
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy
 
-from . import _coordinates, _sets, _symbols
-from ._reference import _to_numpy
+from . import _coordinates, _symbols
+from ._coordinates import mask_of_packed, read_starts
 from ._shards import Segment, Shards, coalesce, segments_of
-from ._survey import Column, _Bounds, _truth_of
-from ._texts import show
-from .errors import ArgumentError, UnsupportedError
+from ._sight import EMPTY, FULL, PARTIAL, Interval, Problem, Sight, check_mask, find_intervals, union
+from .errors import ArgumentError
 from .masks import Mask
 
-_EMPTY, _PARTIAL, _FULL = range(3)
 #: Segments of queries that have a launch each. More are one launch with a number for each query, which is less often
 #: full but has as many thread blocks as a whole call.
 _MAX_LAUNCHES = 2
-#: Rows and columns, at most, of the grid by which work is estimated.
-_GRID = 256
-#: The share of a grid's cell that is visible on average if the cell is partial.
-_PARTIAL_SHARE = 0.5
 
 
 class Taken(NamedTuple):
@@ -97,147 +91,16 @@ class Plan(NamedTuple):
         return max((sum(counts[at : at + 2]) for at in range(len(counts))), default=0)
 
 
-class Problem(NamedTuple):
-    """Everything on which a plan depends, except the rank."""
-
-    q_shards: Shards
-    k_shards: Shards
-    mask: Optional[Mask]
-    offset: int  #: the position of query 0
-    #: Whether kv_len moves positions: each sequence then has its own offset, from `offset` - Nk to `offset`.
-    has_lengths: bool = False
-    moves: bool = False
-    #: Whether a score_mod reads positions, which are then a line in each launch.
-    reads_positions: bool = False
-
-
-class Sight:
-    """What bounds show of a mask over the whole sequence."""
-
-    def __init__(self, problem: Problem):
-        self.problem, mask = problem, problem.mask
-        nk = problem.k_shards.length
-        self._lengths = (problem.q_shards.length, _Bounds(0, nk) if problem.has_lengths else nk)
-        self._offset: Any = _Bounds(problem.offset - nk, problem.offset) if problem.moves else problem.offset
-        self.parts = () if mask is None else _coordinates.parts_of(mask)
-        self._numbers = [] if mask is None else [(name, _bounds_of(name, x)) for name, x in mask._symbols]
-
-    def decide(
-        self, text: Optional[str], queries: Tuple[Any, Any], keys: Tuple[Any, Any], offset: Any = None
-    ) -> Tuple[Any, Any]:
-        """Returns for each box whether all its pairs are visible for sure, and whether some may be visible. Boxes have
-        first and last rows. `text` is that of the mask or of a part of it."""
-        shape = numpy.broadcast_shapes(*(numpy.shape(x) for x in (*queries, *keys)))
-        always, maybe = True, True
-        if text is not None:
-            rows = [numpy.broadcast_to(numpy.asarray(x, numpy.int64), shape) for x in (*queries, *keys)]
-            p, k = _Bounds(*rows[:2]), _Bounds(*rows[2:])
-            numbers = [
-                x.take(k if name.startswith("per_key") else p) if isinstance(x, Column) else x
-                for name, x in self._numbers
-            ]
-            position = p + (self._offset if offset is None else offset)
-            always, maybe = _truth_of(_sets.parse(text)((position, k, *self._lengths, *numbers)))
-        return tuple(numpy.broadcast_to(x, shape) for x in (always, maybe))  # type: ignore[return-value]
-
-    def classify(self, queries: Segment, keys: Segment) -> int:
-        mask = self.problem.mask
-        text = None if mask is None else str(mask)
-        always, maybe = self.decide(text, (queries.first, queries.last), (keys.first, keys.last))
-        if self.problem.has_lengths and always:
-            return _PARTIAL  # keys from kv_len on are hidden
-        return _FULL if always else _PARTIAL if maybe else _EMPTY
-
-
-def _bounds_of(name: str, tensor: Any) -> Any:
-    """Returns the numbers of a mask's operand: an int, the bounds of all sequences, or those of each row."""
-    if type(tensor) is int:
-        return tensor
-    values = _to_numpy(tensor).astype(numpy.int64)
-    if name.startswith("per_sequence"):
-        return _Bounds(values.min(initial=0), values.max(initial=0)) if values.size else 0
-    count = math.prod(values.shape[:-1])
-    values = values.reshape(count, values.shape[-1]) if count else numpy.zeros((1, values.shape[-1]), numpy.int64)
-    return Column(values.min(axis=0), values.max(axis=0))
-
-
-def _find_first(maybe: Callable[[Any, Any, Any], Any], counts: Any) -> Any:
-    """Returns for each sequence of `counts` elements the index of the first one for which `maybe` holds; the count if
-    there is none. `maybe(which, start, end)` says for ranges of the sequences `which` whether it may hold in them."""
-    counts = numpy.asarray(counts, numpy.int64)
-    at, found = numpy.zeros_like(counts), counts.copy()
-    size = 1 << numpy.ceil(numpy.log2(numpy.maximum(counts, 1))).astype(numpy.int64)
-    which = numpy.flatnonzero(counts > 0)
-    while which.size:
-        start = at[which]
-        hit = maybe(which, start, numpy.minimum(start + size[which], counts[which]))
-        single = size[which] == 1
-        done = which[hit & single]
-        found[done] = at[done]
-        size[which[hit & ~single]] >>= 1
-        passed = which[~hit]
-        at[passed] += size[passed]
-        size[passed] = at[passed] & -at[passed]  # the largest aligned range from there
-        which = which[~(hit & single)]
-        which = which[at[which] < counts[which]]
-    return found
-
-
-class _Interval(NamedTuple):
-    first: int
-    end: int
-
-
-def _find_intervals(
-    sight: Sight, fixed: Sequence[Segment], moving: Sequence[Segment], moving_is_keys: bool
-) -> List[List[_Interval]]:
-    """Returns for each pair of segments the rows of the second one that may see, or be seen by, a row of the first one:
-    an interval for each part of a union of masks. Rows are indices in the segment."""
-    counts = numpy.array([segment.count for segment in moving], numpy.int64)
-    if not sight.parts:
-        return [[_Interval(0, int(count))] for count in counts]
-    first = numpy.array([segment.first for segment in moving])
-    step = numpy.array([segment.step for segment in moving])
-    still = tuple(numpy.array([getattr(segment, end) for segment in fixed]) for end in ("first", "last"))
-    found: List[List[_Interval]] = [[] for _ in moving]
-    for text in sight.parts:
-
-        def maybe(which: Any, start: Any, end: Any, text: str = text) -> Any:
-            rows = first[which] + step[which] * start, first[which] + step[which] * (end - 1)
-            other = still[0][which], still[1][which]
-            return sight.decide(text, *((other, rows) if moving_is_keys else (rows, other)))[1]
-
-        def mirrored(which: Any, start: Any, end: Any) -> Any:
-            return maybe(which, counts[which] - end, counts[which] - start)
-
-        starts, ends = _find_first(maybe, counts), counts - _find_first(mirrored, counts)
-        for at, (start, end) in enumerate(zip(starts.tolist(), ends.tolist())):
-            if start < end:
-                found[at].append(_Interval(start, end))
-    return found
-
-
-def _union(intervals: Iterable[_Interval]) -> List[_Interval]:
-    """Returns intervals without overlaps, in ascending order."""
-    merged: List[_Interval] = []
-    for interval in sorted(intervals):
-        if merged and interval.first <= merged[-1].end:
-            merged[-1] = _Interval(merged[-1].first, max(merged[-1].end, interval.end))
-        else:
-            merged.append(interval)
-    return merged
-
-
 def needed(sight: Sight, destination: int, source: int) -> Tuple[Piece, ...]:
     """Returns the keys of the rank `source` that queries of the rank `destination` may see."""
     queries = sight.problem.q_shards.segments[destination]
     keys = sight.problem.k_shards.segments[source]
     pairs = [(i, j) for j in range(len(keys)) for i in range(len(queries))]
-    found = _find_intervals(sight, [queries[i] for i, _ in pairs], [keys[j] for _, j in pairs], True)
+    found = find_intervals(sight, [queries[i] for i, _ in pairs], [keys[j] for _, j in pairs], True)
     pieces, start = [], 0
     for j, segment in enumerate(keys):
         own = [interval for (_, of), intervals in zip(pairs, found) if of == j for interval in intervals]
-        for first, end in _union(own):
+        for first, end in union(own):
             pieces.append(Piece(source, start + first, start + end, segment.part(first, end)))
         start += segment.count
     return tuple(pieces)
@@ -247,18 +110,18 @@ class _Cell(NamedTuple):
     """A segment of queries and a piece: whether they see each other, and which queries see the piece."""
 
     kind: int
-    rows: _Interval
+    rows: Interval
 
 
 def _make_cells(sight: Sight, queries: Sequence[Segment], pieces: Sequence[Segment]) -> List[List[_Cell]]:
     pairs = [(i, j) for i in range(len(queries)) for j in range(len(pieces))]
-    found = _find_intervals(sight, [pieces[j] for _, j in pairs], [queries[i] for i, _ in pairs], False)
+    found = find_intervals(sight, [pieces[j] for _, j in pairs], [queries[i] for i, _ in pairs], False)
     cells: List[List[_Cell]] = [[] for _ in queries]
     for (i, j), intervals in zip(pairs, found):
         if not intervals:
-            cells[i].append(_Cell(_EMPTY, _Interval(0, 0)))
+            cells[i].append(_Cell(EMPTY, Interval(0, 0)))
             continue
-        rows = _Interval(min(x.first for x in intervals), max(x.end for x in intervals))
+        rows = Interval(min(x.first for x in intervals), max(x.end for x in intervals))
         cells[i].append(_Cell(sight.classify(queries[i].part(*rows), pieces[j]), rows))
     return cells
 
@@ -372,7 +235,7 @@ def _make_launches(sight: Sight, queries: Sequence[Segment], of_pieces: Sequence
         seen = [j for j in range(len(of_pieces)) if any(cells[i][j].kind for i in of)]
         rows = {i: [cell.rows for cell in cells[i] if cell.kind] for i in of}
         return all(
-            cells[i][j].kind == _FULL and len(set(rows[i])) == 1
+            cells[i][j].kind == FULL and len(set(rows[i])) == 1
             for i in of for j in range(seen[0], seen[-1] + 1)
         )  # fmt: skip
 
@@ -417,7 +280,7 @@ def _make_lines(
                 j += 1
                 continue
             keys = _Side(ends[first], ends[j], coalesce(pieces[first:j]))
-            is_full = all(cell.kind == _FULL and cell.rows == cells[i][first].rows for cell in cells[i][first:j])
+            is_full = all(cell.kind == FULL and cell.rows == cells[i][first].rows for cell in cells[i][first:j])
             queries = side_of(i)
             is_full = is_full and queries.end - queries.first == cells[i][first].rows.end - cells[i][first].rows.first
             yield _make_launch(sight, queries, keys, is_full)
@@ -438,7 +301,7 @@ def _find_local_offset(
     inside = range(active[0], active[-1] + 1)
     offsets = {
         problem.offset + queries[i].first - starts[i] - (pieces[j].first - ends[j])
-        for i in inside for j in range(len(pieces)) if cells[i][j].kind == _PARTIAL
+        for i in inside for j in range(len(pieces)) if cells[i][j].kind == PARTIAL
     }  # fmt: skip
     if len(offsets) != 1:
         return None
@@ -451,12 +314,12 @@ def _find_local_offset(
         own = queries[i].part(first - starts[i], end - starts[i])
         for j, piece in enumerate(pieces):
             kind = sight.classify(own, piece)
-            if kind == _PARTIAL:
+            if kind == PARTIAL:
                 if problem.offset + queries[i].first - starts[i] - (piece.first - ends[j]) != offset:
                     return None
                 continue
             always, maybe = sight.decide(str(mask), (first, end - 1), (ends[j], ends[j + 1] - 1), offset)
-            if (kind == _FULL and not always) or (kind == _EMPTY and maybe):
+            if (kind == FULL and not always) or (kind == EMPTY and maybe):
                 return None
     return offset
 
@@ -525,6 +388,7 @@ def plan_context(
         raise ArgumentError(f"expected k_shards of {shards.ranks} ranks, as shards, but got {k_shards.ranks}")
     if not 0 <= rank < shards.ranks:
         raise ArgumentError(f"expected rank from 0 to {shards.ranks - 1} but got {rank}")
+    check_mask(mask, shards.length, k_shards.length, cu_seqlens is not None)
     if cu_seqlens is not None:
         mask = mask_of_packed(mask, read_starts(cu_seqlens, shards.length), shards.length)
     position = k_shards.length - shards.length if offset is None else offset
@@ -541,13 +405,13 @@ def merged_rows(plan: Plan, rows: int) -> List[Tuple[int, int]]:
     most are, since launches are cut at the ends of the ranges."""
     launches = [launch for stage in plan.stages for launch in stage.launches]
     edges = [(launch.rows[end], (1, -1)[end]) for launch in launches for end in (0, 1)]
-    found: List[_Interval] = []
+    found: List[Interval] = []
     depth, first = 0, 0
     for at, change in sorted(edges):
         if depth > 1 and at > first:
-            found.append(_Interval(first // _CUT_ROWS * _CUT_ROWS, min(rows, -(-at // _CUT_ROWS) * _CUT_ROWS)))
+            found.append(Interval(first // _CUT_ROWS * _CUT_ROWS, min(rows, -(-at // _CUT_ROWS) * _CUT_ROWS)))
         depth, first = depth + change, at
-    merged = _union(found)
+    merged = union(found)
     if sum(end - start for start, end in merged) > _MOST_MERGED * rows:
         return [(0, rows)]
     return [tuple(interval) for interval in merged]  # type: ignore[misc]
@@ -584,220 +448,3 @@ def _rows_of(launch: Launch, start: int, end: int) -> Launch:
         rows=(start, end), offset=launch.offset + first, q_line=(position + step * first, step),
         numbers=tuple((name, numbers_of(name, x)) for name, x in launch.numbers),
     )  # fmt: skip
-
-
-class Grid(NamedTuple):
-    """An estimate of the visible pairs of each cell of a grid over the queries and keys."""
-
-    pairs: Any  #: [rows, columns]
-    rows: Any  #: the first rows of the grid's rows, and the number of queries
-    columns: Any  #: the same of its columns
-
-
-def make_grid(problem: Problem) -> Grid:
-    sizes = problem.q_shards.length, problem.k_shards.length
-    rows, columns = (numpy.unique(numpy.linspace(0, n, min(n, _GRID) + 1).astype(numpy.int64)) for n in sizes)
-    areas = numpy.diff(rows)[:, None] * numpy.diff(columns)[None, :].astype(float)
-    if problem.mask is not None and areas.size:
-        ends = (rows[:-1, None], rows[1:, None] - 1), (columns[None, :-1], columns[None, 1:] - 1)
-        always, maybe = Sight(problem).decide(str(problem.mask), *ends)
-        areas *= numpy.where(always, 1.0, numpy.where(maybe, _PARTIAL_SHARE, 0.0))
-    return Grid(areas, rows, columns)
-
-
-def _shares_of(shards: Shards, edges: Any) -> Any:
-    """Returns the share of the rows between two edges that each rank holds, [ranks, len(edges) - 1]."""
-    held = numpy.zeros((shards.ranks, len(edges)))
-    for rank, segments in enumerate(shards.segments):
-        for first, count, step in segments:
-            held[rank] += numpy.clip((edges - first + step - 1) // step, 0, count)
-    return numpy.diff(held) / numpy.maximum(numpy.diff(edges), 1)
-
-
-def loads_of(shards: Shards, grid: Grid) -> Any:
-    """Returns the pairs that each rank computes."""
-    return _shares_of(shards, grid.rows) @ grid.pairs.sum(axis=1)
-
-
-#: Chunks of each rank that `balanced_shards` tries, and the load of the slowest rank over the mean that suffices.
-_CHUNKS = (2, 4, 8, 16)
-_LIMIT = 1.04
-
-
-def balanced_shards(length: int, ranks: int, mask: Optional[Mask], cu_seqlens: Any = None) -> Shards:
-    """Returns shards whose ranks see about as many pairs of a mask, and hold as many rows up to a chunk. Of the shards
-    that differ little in their slowest rank, it returns those with the fewest chunks. Queries and keys are cut in the
-    same way.
-
-    Args:
-      length, ranks: the numbers of rows and of ranks.
-      mask: a mask of this package, whose tensors the host reads, or None.
-      cu_seqlens: the starts of packed sequences, as in `flashattn.torch.context_parallel`.
-
-    Raises:
-      ArgumentError: an argument is invalid.
-    """
-    best = Shards.contiguous(length, ranks)
-    length, ranks = best.length, best.ranks
-    check_mask(mask, length, length, cu_seqlens is not None)
-    if cu_seqlens is not None:
-        mask = mask_of_packed(mask, read_starts(cu_seqlens, length), length)
-    grid = make_grid(Problem(best, best, mask, 0))
-    least = _imbalance(best, grid)
-    for per_rank in _CHUNKS:
-        if least <= _LIMIT or per_rank * ranks > length:
-            break
-        for shards in (Shards.zigzag(length, ranks),) * (per_rank == 2) + (_deal(length, ranks, per_rank, grid),):
-            found = _imbalance(shards, grid)
-            if found < least - 0.01:
-                best, least = shards, found
-    return best
-
-
-def _imbalance(shards: Shards, grid: Grid) -> float:
-    """Returns the load of the slowest rank over the mean."""
-    loads = loads_of(shards, grid)
-    mean = float(loads.mean())
-    return float(loads.max()) / mean if mean else 1.0
-
-
-def _deal(length: int, ranks: int, per_rank: int, grid: Grid) -> Shards:
-    """Returns shards of `per_rank` chunks each: the heaviest chunk that is left goes to the rank with the least load
-    among those that still lack a chunk."""
-    size = -(-length // (ranks * per_rank))
-    chunks = [Segment(first, min(size, length - first)) for first in range(0, length, size)]
-    loads = loads_of(Shards(length, [[chunk] for chunk in chunks]), grid)
-    held: List[List[int]] = [[] for _ in range(ranks)]
-    sums = [0.0] * ranks
-    for at in numpy.argsort(-loads, kind="stable").tolist():
-        rank = min((r for r in range(ranks) if len(held[r]) < per_rank), key=lambda r: (sums[r], r))
-        held[rank].append(at)
-        sums[rank] += float(loads[at])
-    return Shards(length, [[chunks[at] for at in sorted(chosen)] for chosen in held])
-
-
-def check_mask(mask: Any, nq: int, nk: int, is_packed: bool) -> None:
-    """Checks a mask over whole sequences, and the lengths of its tensors. Raises ArgumentError and, for numbers of
-    packed sequences, UnsupportedError."""
-    if mask is None:
-        return
-    if not isinstance(mask, Mask):
-        raise ArgumentError(f"expected mask to be a flashattn mask or None but got {type(mask).__name__}")
-    _symbols.check_square(mask._of_rows, nq, nk)
-    for part in mask._of_rows if is_packed else ():
-        raise ArgumentError(f"expected no cu_seqlens with the mask {part} but got one")
-    for name, x in mask._symbols:
-        clause = _symbols.clause_of(name)
-        wanted = {"per_query": nq, "per_key": nk}.get(clause)
-        if wanted is not None and x.shape[-1] != wanted:
-            raise ArgumentError(f"expected {name!r} with a number for each of {wanted} rows but got {x.shape[-1]}")
-        if clause == "per_sequence" and is_packed and math.prod(getattr(x, "shape", ())) != 1:
-            raise UnsupportedError(
-                f"expected one number for all sequences in {name!r} with cu_seqlens but got {math.prod(x.shape)}; use "
-                "per_query="
-            )
-
-
-def read_starts(cu_seqlens: Any, length: int) -> Any:
-    """Returns the starts of packed sequences as an array on the host. Raises ArgumentError."""
-    try:
-        starts = _to_numpy(cu_seqlens)
-    except ValueError:
-        raise ArgumentError("expected cu_seqlens in one dimension but got lists of different lengths") from None
-    if starts.ndim != 1 or starts.dtype.kind not in "iu" or len(starts) < 2:
-        raise ArgumentError(
-            f"expected cu_seqlens to be at least 2 integers in one dimension but got {starts.dtype} of shape "
-            f"{list(starts.shape)}"
-        )
-    if starts[0] < 0 or starts[-1] > length or (starts[1:] < starts[:-1]).any():
-        raise ArgumentError(
-            f"expected cu_seqlens from 0 to {length} that do not decrease but got {show(starts.tolist())}"
-        )
-    return starts
-
-
-def mask_of_packed(mask: Optional[Mask], starts: Any, length: int) -> Mask:
-    """Returns the mask of packed sequences in one sequence of rows: pairs of the same one that `mask` shows. Positions
-    and keys of `mask` count from the first row of each packed sequence. `starts` are its rows, as `cu_seqlens`."""
-    starts = numpy.asarray(starts, numpy.int64)
-    rows = numpy.arange(length)
-    index = numpy.searchsorted(starts, rows, "right") - 1
-    is_in = (index >= 0) & (index < len(starts) - 1)
-    index = numpy.where(is_in, index, 0)
-    # Rows of no sequence see no key.
-    first = numpy.where(is_in, starts[index], 0).astype(numpy.int32)
-    end = numpy.where(is_in, starts[numpy.minimum(index + 1, len(starts) - 1)], 0).astype(numpy.int32)
-    first.flags.writeable = end.flags.writeable = False
-    own = () if mask is None else tuple(name for name, _ in mask._symbols)
-    names, new = _coordinates.with_names(own, {"per_query": 2})
-    numbers = dict(zip(new["per_query"], (first, end)))
-    start, stop = map(_coordinates.word_of, new["per_query"])
-    documents = f"k - {start} >= 0, {stop} - 1 - k >= 0"
-    text = f'#flashattn.set<"(p, k)[{_symbols.words_of(list(names))}] : ({documents})">'
-    if mask is not None:
-        # The other pairs of the sequence are hidden, so a key counts from where its query's sequence starts.
-        size = f"{stop} - {start}"
-        words = {"p": f"p - {start}", "k": f"k - {start}", "nq": size, "nk": size}
-        if _coordinates.is_invariant(mask):
-            words = {}
-        inner = _coordinates.rewrite(mask, words, names)
-        text = f"#flashattn.all_of<[{text}, {inner}]>"
-        numbers.update(mask._symbols)
-    return Mask(text, symbols=tuple((name, numbers[name]) for name in names))
-
-
-class Rates(NamedTuple):
-    """How fast a rank computes and sends."""
-
-    flops: float  #: operations of the products in a second
-    bytes: float  #: bytes that a rank sends in a second, while it receives as many
-    memory: float  #: bytes that a rank reads and writes in a second
-    latency: float  #: seconds of a message without bytes
-    exchange: float  #: bytes that a rank sends in a second when heads are exchanged for rows, packing included
-
-
-#: GPUs of one host with NVLink, and processes on one CPU (docs/rationale/context-parallelism.md).
-RATES = {"cuda": Rates(6e14, 3.0e11, 2.5e12, 3e-5, 3e10), "cpu": Rates(2e10, 1e9, 5e9, 2e-4, 5e8)}
-
-
-class Sizes(NamedTuple):
-    """The sizes of a call on which its time depends."""
-
-    batch: int
-    heads: int
-    kv_heads: int
-    d: int
-    dv: int
-    bytes: int  #: of an element
-
-
-def estimate(problem: Problem, sizes: Sizes, rates: Rates) -> Dict[str, float]:
-    """Returns the seconds that each scheme should take, forward. "heads" is left out if heads cannot be cut."""
-    grid, ranks = make_grid(problem), problem.q_shards.ranks
-    of_q, of_k = _shares_of(problem.q_shards, grid.rows), _shares_of(problem.k_shards, grid.columns)
-    flops = 2.0 * sizes.batch * sizes.heads * (sizes.d + sizes.dv)
-    work = of_q @ grid.pairs @ of_k.T * flops / rates.flops  # [destination, source]
-    # A rank needs the columns that one of its rows sees.
-    seen = (of_q > 0).astype(float) @ (grid.pairs > 0)
-    row_bytes = sizes.batch * sizes.kv_heads * (sizes.d + sizes.dv) * sizes.bytes
-    sent = ((seen > 0) * numpy.diff(grid.columns)) @ of_k.T * row_bytes / rates.bytes
-    numpy.fill_diagonal(sent, 0.0)
-    of_rank = numpy.arange(ranks)
-    # A stage that others precede reads and writes the rows of o that see its keys once more, in f32.
-    rows = numpy.diff(grid.rows)
-    seen_rows = numpy.stack([(of_q * rows) @ (grid.pairs @ held > 0) for held in of_k], axis=1)
-    merging = seen_rows * 12.0 * sizes.batch * sizes.heads * sizes.dv / rates.memory
-    ring = 0.0
-    for distance in range(ranks):
-        sources, following = (of_rank - distance) % ranks, (of_rank - distance - 1) % ranks
-        own = work[of_rank, sources] + (merging[of_rank, sources] if distance else 0.0)
-        message = sent[of_rank, following] if distance + 1 < ranks else numpy.zeros(ranks)
-        ring += float(numpy.maximum(own, message + rates.latency * (message > 0)).max())
-    times = {"ring": ring, "gather": float((sent.sum(axis=1) + work.sum(axis=1)).max()) + rates.latency}
-    kv_heads = math.lcm(sizes.kv_heads, ranks)
-    if kv_heads and sizes.heads % kv_heads == 0:
-        q_bytes = float(rows.sum()) / ranks * sizes.batch * sizes.heads * (sizes.d + sizes.dv) * sizes.bytes
-        k_bytes = float(problem.k_shards.length) / ranks * row_bytes * kv_heads / sizes.kv_heads
-        travelled = (q_bytes + k_bytes) * (ranks - 1) / ranks / rates.exchange
-        times["heads"] = travelled + 2 * rates.latency + float(work.sum()) / ranks
-    return times

@@ -137,7 +137,7 @@ class _Parser:
                 self._take("affine_set")
                 return self._read_affine_set()
             self._at += 1
-            return _Parser(_unescape(token[1:-1])).read_whole(_Parser.read_set)
+            return _Parser(unescape(token[1:-1])).read_whole(_Parser.read_set)
 
         return self._in_brackets(read)
 
@@ -280,7 +280,7 @@ def _join(join: Callable[[Any, Any], Any], parts: Sequence[Term], empty: bool) -
     return _chain(parts[0], [(join, part) for part in parts[1:]])
 
 
-def _unescape(text: str) -> str:
+def unescape(text: str) -> str:
     """Returns the text of a string literal of MLIR."""
     named = {"n": "\n", "t": "\t"}
     return re.sub(

@@ -48,7 +48,8 @@ Symbols = Tuple[Tuple[str, Any], ...]
 _MOST_RANK = {"per_sequence": 1, "per_query": 3, "per_key": 3}
 _HEADER = re.compile(r"\(p, k\)\[nq, nk((?:, (?:sequence|query|key)\d)+)\]")
 _SET = re.compile(r"\s*\(([^()]*)\)\s*\[([^\[\]]*)\]\s*:(.*)", re.DOTALL)
-_WORD = re.compile(r"[A-Za-z_][\w$.]*")
+#: A name in a set.
+WORD = re.compile(r"[A-Za-z_][\w$.]*")
 _BOUND = 1 << 31
 
 
@@ -96,7 +97,7 @@ def canonical(text: str, counts: Tuple[int, ...]) -> str:
     dims, symbols = ([word.strip() for word in part.split(",")] for part in match.groups()[:2])
     given, wanted = [*dims, *symbols], symbols[2:]
     for word in given:
-        if not _WORD.fullmatch(word) or given.count(word) > 1:
+        if not WORD.fullmatch(word) or given.count(word) > 1:
             raise ArgumentError(f"expected different names of dimensions and symbols but got {word!r} in {text!r}")
     if len(dims) != 2 or len(symbols) < 2:
         raise ArgumentError(f"expected the dimensions (p, k) and the symbols [nq, nk, ...] but got {text!r}")
@@ -104,7 +105,7 @@ def canonical(text: str, counts: Tuple[int, ...]) -> str:
         raise ArgumentError(f"expected {_tensors_for(wanted)} but got {sum(counts)}")
     names = [f"{clause}{number}" for clause, count in zip(CLAUSES, counts) for number in range(count)]
     words = dict(zip(given, ("p", "k", "nq", "nk", *(name[len("per_") :] for name in names))))
-    body = _WORD.sub(lambda found: words.get(found.group(), found.group()), match.group(3))
+    body = WORD.sub(lambda found: words.get(found.group(), found.group()), match.group(3))
     return f"(p, k)[{words_of(names)}] :{body}"
 
 
@@ -133,7 +134,7 @@ def rename(text: str, names: Tuple[Tuple[str, str], ...], present: Tuple[str, ..
     if not match:
         return text
     words = {old[len("per_") :]: new[len("per_") :] for old, new in names}
-    body = _WORD.sub(lambda found: words.get(found.group(), found.group()), text[match.end() :])
+    body = WORD.sub(lambda found: words.get(found.group(), found.group()), text[match.end() :])
     return f"{text[: match.start()]}(p, k)[{words_of(present)}]{body}"
 
 
@@ -280,7 +281,7 @@ def roles_of(names: Iterable[str], roles: Mapping[str, Role]) -> Dict[str, Role]
 
 def extend(given: Sequence[Any], dims: str, fill: Any) -> Tuple[Any, ...]:
     """Returns the sizes or the strides of a symbol for all of its dimensions, with `fill` for those that are missing.
-    `dims` are the letters of its role. Of two dimensions, the first is the batch or, if sequences are packed, the
+    `dims` are the letters of its role. The first of two dimensions is the batch or, if sequences are packed, the
     head."""
     missing = len(dims) - len(given)
     at = 0 if missing == 2 or len(dims) == 1 or dims[0] == PACKED else 1

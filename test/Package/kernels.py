@@ -125,7 +125,7 @@ class KernelsTest(unittest.TestCase):
             count = 1 + int(done.stdout.split()[4])
             named = {"FLASHATTN_KERNELS": str(archive)}
             self.assertRegex(doctor(**named), rf"^ok +ahead of time +{count} members in {archive}$")
-            # Of any head counts, and of this dtype alone.
+            # The kernels serve any head counts, and this dtype alone.
             self.assertEqual(call(NARROW, **named), (count, ""))
             self.assertEqual(call({**NARROW, "Hq": 4, "Nk": 500}, **named), (count, ""))
             self.assertEqual(call({**NARROW, "dtype": "bf16"}, **named), (0, ""))

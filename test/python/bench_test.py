@@ -97,7 +97,7 @@ class CountersTest(InstrumentsTest):
         path = Path(self.folder, "record.json")
         status, table, _ = self.run_bench("--counters", f"--json={path}")
         self.assertEqual(status, 0)
-        # Of ours: 1 us of the first kernel and 3 of the second; of numpy's: 1 and 4.
+        # Ours: 1 us of the first kernel and 3 of the second; numpy's: 1 and 4.
         self.assertRegex(table, r"\| limit \| tensor % \| XU % \| issue % \| DRAM % \| L2 % \|")
         self.assertRegex(table, r"\| (read|matmul) \| 60 \| 25 \| 35 \| 30 \| 30 \|\n")
         self.assertIn("| tiny | ours | 60 | 25 | 35 | 30 | 30 | 2 | 4.0 |", table)
@@ -405,7 +405,7 @@ class LimitTest(unittest.TestCase):
             self.assertEqual([row["peer"] for row in rows], ["ours", "numpy"])
             self.assertEqual({row["limit"] for row in rows}, {limit})
         self.assertEqual(sizes, [int(bench.bytes_of(SHAPE))])
-        # Of the matmul's rate, as ever.
+        # The share of the matmul's rate, as ever.
         self.assertAlmostEqual(rows[0]["of_limit"], rows[0]["tflops"] / 1e-9)
 
     def test_the_rate(self):

@@ -21,7 +21,7 @@ from flashattn import _cache, _library, _module, _tensors, causal, sink, window
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "Inputs"))
 import stand_in_torch
 
-# Of the interpreter and the library on the smallest problem, microseconds. The bound on a quiet
+# The time of the interpreter and the library on the smallest problem, microseconds. The bound on a quiet
 # machine is a tenth of this; what the test must notice is a call that compiles or checks anew.
 LIMIT = 150
 
@@ -44,7 +44,7 @@ class CacheTest(unittest.TestCase):
         ):
             o = flashattn.attention(ones(b, hq, nq, 16), ones(b, hkv, nk, 16), ones(b, hkv, nk, 16))
             numpy.testing.assert_allclose(o, 1, rtol=1e-6)
-        # Of many queries no schedule of the CPU counts on how many heads share a key/value head.
+        # With many queries, no schedule of the CPU depends on how many heads share a key/value head.
         self.assertEqual(len(_cache.cache.kernels), 1)
         self.assertEqual(len(_cache.cache.plans), 4)
 

@@ -9,6 +9,7 @@ import unittest
 from unittest import mock
 
 import torch
+from flashattn import DeviceError
 from flashattn.torch import _messages
 from flashattn.torch._messages import SlotExchange
 
@@ -146,6 +147,24 @@ class Messages(unittest.TestCase):
         rng = random.Random(1)
         for _ in range(150):
             self.check(rng, rng.choice([2, 3, 4]), rng.choice([1, 2, 5]))
+
+    def test_driver_errors(self):
+        driver = mock.Mock(cuStreamWaitValue32_v2=lambda *_: 801)
+        with mock.patch.object(_messages, "_driver", lambda: driver):
+            with self.assertRaisesRegex(DeviceError, "expected cuStreamWaitValue32_v2 to succeed but got error 801 of"):
+                _messages._call("cuStreamWaitValue32_v2", None, 0, 1, 0)
+
+    def test_ranks_agree_on_slots(self):
+        """Messages go through the process group on all ranks if one of them gets no memory for slots."""
+        for works, agreed in ((True, 1), (True, 0), (False, 0)):
+            made = mock.Mock(side_effect=None if works else RuntimeError("no peer memory"))
+            reduce = lambda x, op, group: x.fill_(min(int(x), agreed))  # noqa: E731
+            with mock.patch.object(_messages, "Slots", made), mock.patch.object(_messages.dist, "all_reduce", reduce):
+                found = _messages._make_slots(None, torch.device("cpu"), 256)
+            self.assertIs(found, made.return_value if works and agreed else None)
+
+    def test_the_cpu_has_no_slots(self):
+        self.assertIsNone(_messages.find_slots(None, "keys", torch.device("cpu"), 256))
 
     def test_stages_wrap(self):
         self.check(random.Random(2), 3, 4, first_stage=(1 << 32) - 3)

@@ -9,7 +9,7 @@ import unittest
 
 import flashattn
 import numpy
-from flashattn import Mask, Shards, _context, _reference, _sets, affine_set, causal
+from flashattn import ArgumentError, Mask, Shards, _context, _reference, _sets, affine_set, causal
 from flashattn import causal_if, documents, prefix, sink, tree, window
 from flashattn._shards import Segment, coalesce, segments_of
 
@@ -173,6 +173,19 @@ class Plans(unittest.TestCase):
                     plan = flashattn.plan_context(shards, rank)
                     self.assertLessEqual(plan.foreign_rows(), 2 * -(-4096 // ranks))
                     self.assertEqual(plan.received_rows(), 4096 - shards.count(rank))
+
+    def test_wrong_arguments(self):
+        shards = Shards.contiguous(8, 2)
+        for options, wanted in (
+            ({"rank": 2}, "expected rank from 0 to 1 but got 2"),
+            ({"rank": -1}, "expected rank from 0 to 1 but got -1"),
+            ({"k_shards": Shards.contiguous(8, 3)}, "expected k_shards of 2 ranks, as shards, but got 3"),
+            ({"scheme": "heads"}, "expected scheme ring, gather but got 'heads'"),
+            ({"cu_seqlens": [0, 9]}, "expected cu_seqlens from 0 to 8 that do not decrease but got"),
+            ({"mask": documents(starts=[0], length=9)}, "expected .* with a number for each of 8 rows but got 9"),
+        ):
+            with self.subTest(options), self.assertRaisesRegex(ArgumentError, wanted):
+                flashattn.plan_context(shards, **{"rank": 0, **options})
 
     def test_balanced_documents(self):
         """Log-normal documents over 4 ranks: the slowest rank sees at most 1.1 times the mean of the pairs."""

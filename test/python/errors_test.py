@@ -42,7 +42,7 @@ def read_only(*shape):
 
 
 def launch(*tensors, dtype="f32", **options):
-    """Of a kernel with rows of 16 elements."""
+    """Launches a kernel with rows of 16 elements."""
     compile(head_dim=16, chip="cpu", dtype=dtype, **options).launch(*tensors)
 
 

@@ -123,7 +123,7 @@ class FakeCUDATest(unittest.TestCase):
         self.assertEqual(plain.get_workspace_bytes(Array(), Array(), Array(), Array()), 0)
 
     def test_loads_what_is_launched(self):
-        """Of a kernel for few queries and its two for many keys, each when it is launched."""
+        """The driver loads a kernel for few queries, and its two kernels for many keys, when each is launched."""
         loads = ctypes.CDLL(os.environ["FLASHATTN_CUDA_DRIVER"]).fakeCUDALoads
         before = loads()
         kernel = flashattn.compile(head_dim=96, queries=1)

@@ -262,7 +262,7 @@ class FeaturesTest(unittest.TestCase):
                 self.check(element, layout, self.inputs(element, nq), o_element="f32", mask=causal)
 
     def exact(self, values):
-        """Of a causal call."""
+        """Returns the result of a causal call in float64."""
         q, k, v = (x.astype(numpy.float64) for x in values)
         nq, nk, group = q.shape[2], k.shape[2], q.shape[1] // k.shape[1]
         positions = numpy.arange(nq)[:, None] + nk - nq

@@ -105,7 +105,7 @@ def t5_bucket(distance, exact=2, count=5):
 
 
 def learned_scores(tensors):
-    """Of captured tensors, which are drawn for the call: a name, a shape and a function each."""
+    """Returns functions of scores by name, which read captured tensors."""
     heads, rows, keys, both, whole, one = tensors
     return {
         "head": lambda s, b, h, q, k: s + heads[h],

@@ -15,13 +15,13 @@ from numbers_test import FROBENIUS, GROUPINGS, LENGTHS, MASKS, make, to_float
 
 
 def bend(score, b, h, p, k):
-    """Of many operations, none of them with a kink."""
+    """A score_mod of many operations, none of which has a kink."""
     wave = fm.sin(score) * fm.exp2(-score * score / 4.0) + fm.sigmoid(score) / (2.0 + score * score)
     return wave + fm.sqrt(1.0 + score * score) - fm.erf(score) * fm.log(2.0 + score * score)
 
 
 def float64(array):
-    """Of any type; arrays of uint16 hold bf16."""
+    """Converts an array of any type; arrays of uint16 hold bf16."""
     if array.dtype == numpy.uint16:
         array = _reference.f32_from_bf16(array)
     return array.astype(numpy.float64)
@@ -69,7 +69,7 @@ class Problem:
         return {"q": self.q, "k": self.k, "v": self.v, **{n: float64(x) for n, x in extra.items()}}
 
     def gradients(self, do, d_lse, kind=numpy.float64, round_to=None):
-        """Of each name in `operands`. With `round_to`, plain arithmetic in the low precision."""
+        """Returns the gradient of each name in `operands`; with `round_to`, by plain arithmetic in the low precision."""
         operands = self.operands()
         found = {name: numpy.zeros(x.shape, kind) for name, x in operands.items()}
         shape = (self.batch, self.heads, self.nq, self.nk)

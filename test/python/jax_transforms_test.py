@@ -248,7 +248,7 @@ class MapTest(unittest.TestCase):
         found = [None] * 4
 
         def work(i):
-            # Of several kinds, each compiled by who comes first.
+            # Several kinds, each of which the first thread compiles.
             found[i] = [jax.jit(traced)(*given) for _ in range(10)]
 
         threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]

@@ -69,7 +69,7 @@ def whole(function):
 
 
 def decode(new=(), **changes):
-    """Of two queries in caches for eight keys, with what is changed."""
+    """Decodes two queries with caches for eight keys, and with the changed arguments."""
     given = {"q": q[:, :, :2], "k_cache": torch.zeros(2, 2, 8, 16), "v_cache": torch.zeros(2, 2, 8, 16),
              "kv_len": torch.tensor([2, 8]), **dict(zip("kv", new)), **changes}  # fmt: skip
     return lambda: ft.decode(**given)

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy
 
 from .. import _context, _coordinates, _symbols
-from .._context import Problem
 from .._shards import Shards
+from .._sight import Problem, Sight
 from .._trace import AUX
 from ..errors import UnsupportedError
 from ..masks import Mask
@@ -124,7 +124,7 @@ def _extremes_of(name: str, x: Any) -> Any:
 
 
 def _make_ring(problem: Problem) -> Tuple[Stage, ...]:
-    sight, ranks = _context.Sight(problem), problem.q_shards.ranks
+    sight, ranks = Sight(problem), problem.q_shards.ranks
     stages: List[Stage] = []
     for distance in range(ranks):
         of_targets = [_context.needed(sight, rank, (rank - distance) % ranks) for rank in range(ranks)]

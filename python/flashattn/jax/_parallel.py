@@ -15,9 +15,11 @@ import numpy
 from jax.sharding import AbstractMesh, AxisType, Mesh as DeviceMesh, NamedSharding, PartitionSpec
 
 from .. import _aux, _context as _plan, _features, _module, _symbols, _trace
+from .._coordinates import OfHeads, mask_of_packed, read_starts
 from .._options import AttentionOptions
 from .._reference import _to_numpy
 from .._shards import Shards, resolve
+from .._sight import Problem
 from .._texts import show
 from ..errors import ArgumentError, UnsupportedError
 from ..masks import Mask
@@ -215,7 +217,7 @@ class _Call(NamedTuple):
             raise ArgumentError(f"expected no cu_seqlens with the mask {part} but got one")
         if isinstance(cu_seqlens, jax.core.Tracer):
             return self._replace(mask=_mask_of_traced(mask, cu_seqlens, nk))
-        return self._replace(mask=_plan.mask_of_packed(mask, _plan.read_starts(cu_seqlens, nk), nk))
+        return self._replace(mask=mask_of_packed(mask, read_starts(cu_seqlens, nk), nk))
 
     def prepare(
         self, options: _calls.Options, tensors: _Inputs, score_mod: Any, aux_tensors: Any, cu_seqlens: Any
@@ -238,7 +240,7 @@ class _Call(NamedTuple):
             moved = None if score_mod is None else _with_numbers(score_mod, 1, count, ("head",))
             return self._within(functools.partial(_exchange_heads, call, options, moved, count)), inputs
         gathers = self.scheme == "gather"
-        problem = _plan.Problem(self.q_shards, self.k_shards, call.mask, self.offset)
+        problem = Problem(self.q_shards, self.k_shards, call.mask, self.offset)
         local = _context.localize(problem, gathers)
         lines: Tuple[Tuple[str, str], ...] = ()
         if reads:
@@ -298,7 +300,7 @@ def _mask_of_traced(mask: Optional[Mask], cu_seqlens: Any, length: int) -> Mask:
             f"expected cu_seqlens to be at least 2 integers in one dimension but got {cu_seqlens.dtype} of shape "
             f"{list(cu_seqlens.shape)}"
         )
-    packed = _plan.mask_of_packed(mask, numpy.array([0, length]), length)
+    packed = mask_of_packed(mask, numpy.array([0, length]), length)
     own = () if mask is None else tuple(name for name, _ in mask._symbols)
     starts, rows = cu_seqlens.astype(jnp.int32), jnp.arange(length, dtype=jnp.int32)
     index = jnp.searchsorted(starts, rows, side="right") - 1
@@ -354,21 +356,10 @@ def _with_numbers(
             k = k * k_step + numbers["k_first"]
         if "head" in numbers:
             own, h = h, h + numbers["head"]
-            given = [_OfHeads(x, h, own) for x in given]
+            given = [OfHeads(x, h, own) for x in given]
         return function(score, b, h, p, k, *given)
 
     return score_mod
-
-
-class _OfHeads:
-    """An auxiliary tensor of some heads, which a score_mod reads by the number of a head among all."""
-
-    def __init__(self, tensor: Any, moved: Any, head: Any):
-        self._tensor, self._moved, self._head = tensor, moved, head
-
-    def __getitem__(self, index: Any) -> Any:
-        each = index if isinstance(index, tuple) else (index,)
-        return self._tensor[tuple(self._head if x is self._moved else x for x in each)]
 
 
 def _attend(spec: _context.Spec, inputs: _Inputs, rank: Any) -> Tuple[Any, Any]:

@@ -1,6 +1,6 @@
-"""`flashattn.torch.context_parallel`: its arguments, its operators, and the exchange of heads.
+"""`flashattn.torch.context_parallel`: its arguments, and the choice of a scheme.
 
-`_context` computes a call on the rows of one rank.
+`_parallel_ops` has its operators, `_context` and `_context_backward` what they compute on the rows of one rank.
 """
 
 from __future__ import annotations
@@ -8,8 +8,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections import OrderedDict
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
 import torch.distributed as dist
@@ -17,176 +16,20 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Shard
 
-from .. import _aux, _context as _plan, _features, _module, _shards, _symbols, _torch, _trace
+from .. import _aux, _balance, _context, _features, _module, _shards, _symbols, _trace
+from .._coordinates import mask_of_packed, read_starts
 from .._shards import Shards
+from .._sight import Problem, check_mask
 from ..errors import ArgumentError, UnsupportedError
 from ..masks import Mask
-from . import _context
-from ._context import OPERANDS, Spec
-from ._messages import guard, peers_of
-from ._ops import _library, autocast_rule, cast_rows, check_rows, refuse_second
+from ._context_plans import OPERANDS, Spec, identity, on_device, rates_of, sizes_of
+from ._ops import cast_rows, check_rows
 from ._parallel_checks import check_tensors, check_transforms, to_operands
-
-_TENSORS = "Tensor q, Tensor k, Tensor v"
-_REST = "Tensor?[] operands, Tensor[] numbers, str key"
-_library.define(
-    f"context_parallel({_TENSORS}, {_REST}) -> (Tensor o, Tensor lse)", tags=(torch.Tag.pt2_compliant_tag,)
-)
-_library.define(
-    f"context_parallel_backward(Tensor d_o, Tensor? d_lse, {_TENSORS}, Tensor o, Tensor lse, {_REST}, bool needs_bias, "
-    "bool needs_sink_logits) -> (Tensor dq, Tensor dk, Tensor dv, Tensor d_bias, Tensor d_sink_logits)",
-    tags=(torch.Tag.pt2_compliant_tag,),
-)
-_forward_op = torch.ops.flashattn.context_parallel.default
-_backward_op = torch.ops.flashattn.context_parallel_backward.default
+from ._parallel_heads import exchange_heads
+from ._parallel_ops import Key, forward_op, name_of
 
 #: The schemes of a call. "heads" exchanges heads for rows, so that each rank computes some heads of all rows.
-SCHEMES = ("auto", *_plan.SCHEMES, "heads")
-
-
-class _Key(NamedTuple):
-    """What a key of the operators stands for."""
-
-    spec: Spec
-    ints: Tuple[Optional[int], ...]  #: the numbers of the mask that are ints; None for each tensor
-
-
-_keys: Dict[str, _Key] = {}
-_names: Dict[_Key, str] = {}
-
-
-def _name_of(key: _Key) -> str:
-    """Returns the text by which operators find a key: graphs of torch hold texts, but not objects."""
-    name = _names.get(key)
-    if name is None:
-        name = _names[key] = str(len(_names))
-        _keys[name] = key
-    return name
-
-
-def _with_ints(key: _Key, numbers: Sequence[Tensor]) -> List[Any]:
-    rest = iter(numbers)
-    return [next(rest) if x is None else x for x in key.ints]
-
-
-def _forward(
-    q: Tensor, k: Tensor, v: Tensor, operands: Sequence[Optional[Tensor]], numbers: Sequence[Tensor], key: str
-) -> Tuple[Tensor, Tensor]:
-    found = _keys[key]
-    given = {name: x for name, x in zip(OPERANDS, operands) if x is not None}
-    with torch.no_grad(), torch._C._DisableAutocast():
-        return _context.forward(found.spec, q, k, v, given, _with_ints(found, numbers))
-
-
-def _backward(
-    d_o: Tensor, d_lse: Optional[Tensor], q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor,
-    operands: Sequence[Optional[Tensor]], numbers: Sequence[Tensor], key: str, needs_bias: bool,
-    needs_sink_logits: bool,
-) -> Tuple[Tensor, ...]:  # fmt: skip
-    found, none = _keys[key], q.new_empty(0)
-    given = {name: x for name, x in zip(OPERANDS, operands) if x is not None}
-    with torch.no_grad(), torch._C._DisableAutocast():
-        d_sink_logits = none
-        if needs_sink_logits:
-            d_sink_logits = _context.sink_gradient(found.spec, o, lse, d_o, d_lse, given["sink_logits"])
-        given.pop("sink_logits", None)  # lse has them already
-        *gradients, d_bias = _context.backward(
-            found.spec, q, k, v, o, lse, d_o.contiguous(), d_lse, given, _with_ints(found, numbers), needs_bias
-        )
-    return (*gradients, none if d_bias is None else d_bias, d_sink_logits)  # type: ignore[return-value]
-
-
-@torch.library.register_fake("flashattn::context_parallel", lib=_library)
-def _fake_forward(q: Tensor, k: Tensor, v: Tensor, operands: Any, numbers: Any, key: str) -> Tuple[Tensor, Tensor]:
-    spec, axis = _keys[key].spec, _keys[key].spec.axis
-    if all(type(n) is int for x in (q, k, v, *numbers) for n in x.shape):
-        given = {name: x for name, x in zip(OPERANDS, operands) if x is not None}
-        names = () if spec.mask is None else _symbols.names_in(spec.mask)
-        lengths = spec.q_shards.length, spec.k_shards.length
-        check_tensors((q, k, v), given, tuple(zip(names, _with_ints(_keys[key], numbers))), spec.layout, None, lengths)
-    rows = (q.shape[0], q.shape[3 - axis], q.shape[axis])
-    return q.new_empty((*q.shape[:-1], v.shape[-1])), q.new_empty(rows, dtype=torch.float32)
-
-
-@torch.library.register_fake("flashattn::context_parallel_backward", lib=_library)
-def _fake_backward(
-    d_o: Tensor, d_lse: Any, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, operands: Any, numbers: Any,
-    key: str, needs_bias: bool, needs_sink_logits: bool,
-) -> Tuple[Tensor, ...]:  # fmt: skip
-    given = dict(zip(OPERANDS, operands))
-    wanted = {"bias": needs_bias, "sink_logits": needs_sink_logits}
-    extra = [torch.empty_like(given[name]) if needs else q.new_empty(0) for name, needs in wanted.items()]
-    return (*(x.new_empty(x.shape) for x in (q, k, v)), *extra)
-
-
-class _Attention(torch.autograd.Function):
-    """The autograd function of the operator. `operands` begin with those of `OPERANDS`; the mask's tensors follow."""
-
-    @staticmethod
-    def forward(ctx: Any, key: str, q: Tensor, k: Tensor, v: Tensor, *operands: Optional[Tensor]) -> Any:
-        own, numbers = operands[: len(OPERANDS)], operands[len(OPERANDS) :]
-        with torch._C._AutoDispatchBelowAutograd():
-            o, lse = _forward_op(q, k, v, list(own), list(numbers), key)
-        ctx.set_materialize_grads(False)
-        ctx.key = key
-        ctx.save_for_backward(q, k, v, o, lse, *operands)
-        return o, lse
-
-    @staticmethod
-    def backward(ctx: Any, d_o: Optional[Tensor], d_lse: Optional[Tensor]) -> Any:
-        q, k, v, o, lse, *operands = ctx.saved_tensors
-        own, numbers = operands[: len(OPERANDS)], operands[len(OPERANDS) :]
-        needs = dict(zip(("key", "q", "k", "v", *OPERANDS), ctx.needs_input_grad))
-        # Every rank runs the backward pass, also one whose output has no gradient: others wait for its messages.
-        dq, dk, dv, d_bias, d_sinks = _backward_op(
-            torch.zeros_like(o) if d_o is None else d_o, d_lse, q, k, v, o, lse, own, numbers, ctx.key,
-            needs["bias"], needs["sink_logits"],
-        )  # fmt: skip
-        extra = {"bias": d_bias, "sink_logits": d_sinks}
-        of_operands = (extra[name] if name in extra and needs[name] else None for name in OPERANDS)
-        return (None, dq, dk, dv, *of_operands, *(None for _ in numbers))
-
-    jvp = staticmethod(_torch.refuse_forward_mode)
-
-
-class _Gradients(torch.autograd.Function):
-    """Refuses a second derivative."""
-
-    @staticmethod
-    def forward(ctx: Any, rest: Tuple[Any, ...], *tensors: Optional[Tensor]) -> Any:
-        with torch._C._AutoDispatchBelowAutograd():
-            return _backward_op(*tensors[:7], *rest)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        refuse_second()
-
-
-def _recorded(q: Tensor, k: Tensor, v: Tensor, operands: Any, numbers: Any, key: str) -> Any:
-    if _is_recorded(q, k, v, *operands):
-        return _Attention.apply(key, q, k, v, *operands, *numbers)
-    with torch._C._AutoDispatchBelowAutograd():
-        return _forward_op(q, k, v, operands, numbers, key)
-
-
-def _recorded_backward(*inputs: Any) -> Any:
-    tensors, rest = inputs[:7], inputs[7:]
-    if _is_recorded(*tensors, *rest[0]):
-        return _Gradients.apply(rest, *tensors, *rest[0])
-    with torch._C._AutoDispatchBelowAutograd():
-        return _backward_op(*inputs)
-
-
-def _is_recorded(*tensors: Optional[Tensor]) -> bool:
-    return torch.is_grad_enabled() and any(x.requires_grad for x in tensors if x is not None)
-
-
-_library.impl("context_parallel", _recorded, "Autograd")
-_library.impl("context_parallel_backward", _recorded_backward, "Autograd")
-for _device in ("cpu", "cuda"):
-    _library.impl("context_parallel", autocast_rule(_device, _forward_op), f"Autocast{_device.upper()}")
-    _library.impl("context_parallel", _forward, _device.upper())
-    _library.impl("context_parallel_backward", _backward, _device.upper())
+SCHEMES = ("auto", *_context.SCHEMES, "heads")
 
 
 class _Groups(NamedTuple):
@@ -199,7 +42,7 @@ class _Groups(NamedTuple):
 
 
 def _find_groups(mesh: Any, dim: Any, scheme: str) -> _Groups:
-    """Returns the process groups of a mesh. Of two dimensions, keys travel along the first and heads along the
+    """Returns the process groups of a mesh. If it has two dimensions, keys travel along the first and heads along the
     second."""
     if isinstance(mesh, dist.ProcessGroup):
         if dim is not None:
@@ -376,11 +219,11 @@ def _attend_traced(
     )  # fmt: skip
     operands = [tensors.get(name) for name in OPERANDS]
     numbers = [torch.as_tensor(x, device=q.device) for _, x in symbols if not isinstance(x, int)]
-    return _forward_op(q, k, v, operands, numbers, key)
+    return forward_op(q, k, v, operands, numbers, key)
 
 
 #: The schemes of calls for which graphs have the operator.
-_TRACED = ("auto", *_plan.SCHEMES)
+_TRACED = ("auto", *_context.SCHEMES)
 
 
 def _constants(shape: Sequence[int]) -> Tuple[int, ...]:
@@ -421,9 +264,9 @@ def _key_of(
     call = _Call(groups, of_q, of_k, scheme, given, scale, layout, softcap, align, offset, None, None)
     call._check_mask("kv_len" in operands, None)
     position, moves = call._position("kv_len" in operands)
-    problem = _plan.Problem(of_q, of_k, given, position, "kv_len" in operands, moves)
+    problem = Problem(of_q, of_k, given, position, "kv_len" in operands, moves)
     spec = call._spec(problem, scheme, groups.keys, 0)._replace(deterministic=deterministic)
-    return _name_of(_Key(spec, ints))
+    return name_of(Key(spec, ints))
 
 
 def _resolve(
@@ -516,34 +359,34 @@ class _Call(NamedTuple):
         mask, nk = self.mask, self.k_shards.length
         symbols = () if mask is None else mask._symbols
         check_tensors((q, k, v), given, symbols, self.layout, text, (self.q_shards.length, nk))
-        starts = None if cu_seqlens is None else _plan.read_starts(cu_seqlens, nk)
+        starts = None if cu_seqlens is None else read_starts(cu_seqlens, nk)
         if starts is not None:
             mask = _mask_of_packed(mask, starts, nk)
         position, moves = self._position("kv_len" in given)
-        problem = _plan.Problem(
+        problem = Problem(
             self.q_shards, self.k_shards, mask, position, "kv_len" in given, moves, reads_positions
         )  # fmt: skip
         if starts is None or (starts[0] <= 0 and starts[-1] >= nk):
             return self._run_scheme(q, k, v, given, problem)
         # Whatever rows of no sequence contain, nothing of it reaches others, and these rows have no sinks either.
         ends = self.groups.rank, int(starts[0]), int(starts[-1])
-        hidden = [_context.on_device(_outside_of(x, *ends), q.device) for x in (self.q_shards, self.k_shards)]
+        hidden = [on_device(_outside_of(x, *ends), q.device) for x in (self.q_shards, self.k_shards)]
         of_q, of_k = (x.view(-1, 1) if self.layout == "bhsd" else x.view(-1, 1, 1) for x in hidden)
         q, k, v = q.masked_fill(of_q, 0.0), k.masked_fill(of_k, 0.0), v.masked_fill(of_k, 0.0)
         o, lse = self._run_scheme(q, k, v, given, problem)
         return o.masked_fill(of_q, 0.0), lse.masked_fill(hidden[0], float("-inf"))
 
     def _run_scheme(
-        self, q: Tensor, k: Tensor, v: Tensor, given: Dict[str, Tensor], problem: _plan.Problem
+        self, q: Tensor, k: Tensor, v: Tensor, given: Dict[str, Tensor], problem: Problem
     ) -> Tuple[Tensor, Tensor]:
         scheme, heads = self.scheme, self.groups.heads
         if scheme == "auto" and heads is None:
             scheme = _choose(problem, q, k, v, 2 if self.layout == "bhsd" else 1, given)
         if scheme == "heads":
             groups = self.groups._replace(keys=None, heads=self.groups.keys)
-            return _exchange_heads(self._replace(groups=groups), q, k, v, given, problem, "gather")
+            return exchange_heads(self._replace(groups=groups), q, k, v, given, problem, "gather")
         if heads is not None:
-            return _exchange_heads(self, q, k, v, given, problem, scheme)
+            return exchange_heads(self, q, k, v, given, problem, scheme)
         return self.attend(q, k, v, given, problem, scheme, self.groups.keys)
 
     def _position(self, has_lengths: bool) -> Tuple[int, bool]:
@@ -560,7 +403,7 @@ class _Call(NamedTuple):
             raise ArgumentError(
                 f"expected as many keys as queries with cu_seqlens but got {nk} keys and {nq} queries"
             )
-        _plan.check_mask(self.mask, nq, nk, cu_seqlens is not None)
+        check_mask(self.mask, nq, nk, cu_seqlens is not None)
         is_shifted = has_lengths and self.align == "bottom_right" and self.offset is None
         for part in self.mask._of_rows if self.mask is not None and is_shifted else ():
             if part != "tree":
@@ -569,17 +412,17 @@ class _Call(NamedTuple):
                 )
 
     def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, given: Dict[str, Tensor], problem: _plan.Problem, scheme: str, group: Any
+        self, q: Tensor, k: Tensor, v: Tensor, given: Dict[str, Tensor], problem: Problem, scheme: str, group: Any
     ) -> Tuple[Tensor, Tensor]:
         """Runs the operator over the ranks of `group`, among which the rows of `problem` are cut."""
         numbers = () if problem.mask is None else tuple(x for _, x in problem.mask._symbols)
         spec = self._spec(problem, scheme, group, sum(name in given for name in _trace.AUX))
-        key = _Key(spec, tuple(x if type(x) is int else None for x in numbers))
-        tensors = [_context.on_device(x, q.device) for x in numbers if type(x) is not int]
+        key = Key(spec, tuple(x if type(x) is int else None for x in numbers))
+        tensors = [on_device(x, q.device) for x in numbers if type(x) is not int]
         operands = [given.get(name) for name in OPERANDS]
-        return _forward_op(q, k, v, operands, tensors, _name_of(key))
+        return forward_op(q, k, v, operands, tensors, name_of(key))
 
-    def _spec(self, problem: _plan.Problem, scheme: str, group: Any, aux_count: int) -> Spec:
+    def _spec(self, problem: Problem, scheme: str, group: Any, aux_count: int) -> Spec:
         scale = None if self.scale is None else _module.check_factor("scale", self.scale)
         return Spec(
             "" if group is None else group.group_name, scheme, problem.q_shards, problem.k_shards,
@@ -625,7 +468,7 @@ def _mask_of_packed(mask: Optional[Mask], starts: Any, length: int) -> Mask:
     if found is None:
         if len(_packed) >= 64:
             _packed.clear()
-        found = _packed[key] = _plan.mask_of_packed(mask, starts, length)
+        found = _packed[key] = mask_of_packed(mask, starts, length)
     return found
 
 
@@ -634,190 +477,22 @@ def _mask_of_packed(mask: Optional[Mask], starts: Any, length: int) -> Mask:
 _chosen: Dict[Any, Tuple[str, Optional[Mask]]] = {}
 
 
-def _choose(problem: _plan.Problem, q: Tensor, k: Tensor, v: Tensor, axis: int, given: Dict[str, Tensor]) -> str:
+def _choose(problem: Problem, q: Tensor, k: Tensor, v: Tensor, axis: int, given: Dict[str, Tensor]) -> str:
     """Returns "heads" if that should take the least time, and otherwise "auto", for the operator to choose. All ranks
     choose the same scheme, as their arguments have the same sizes."""
     if problem.q_shards.ranks == 1:
         return "gather"
     if {"bias", "attn_mask"} & set(given):
         return "auto"
-    numbers = () if problem.mask is None else tuple(_context.identity(x) for _, x in problem.mask._symbols)
-    sizes = _context.sizes_of(q, k, v, axis)
+    numbers = () if problem.mask is None else tuple(identity(x) for _, x in problem.mask._symbols)
+    sizes = sizes_of(q, k, v, axis)
     text = None if problem.mask is None else str(problem.mask)
     key = (problem._replace(mask=None), text, numbers, sizes, q.device.type)
     found = _chosen.get(key)
     if found is None or None in numbers:
-        times = _plan.estimate(problem, sizes, _context.rates_of(q.device))
+        times = _balance.estimate(problem, sizes, rates_of(q.device))
         scheme = "heads" if min(times, key=lambda name: times[name]) == "heads" else "auto"
         if len(_chosen) >= 256:
             _chosen.clear()
         found = _chosen[key] = scheme, problem.mask
     return found[0]
-
-
-class _Exchange(NamedTuple):
-    """The exchange of heads for rows among the ranks of a group."""
-
-    group: Any
-    layout: str
-    counts: Tuple[int, ...]  #: the rows of each rank
-    order: Optional[Tensor]  #: the order of all rows in the sequence; None if they are in order
-
-    def to_heads(self, x: Tensor) -> Tensor:
-        """Returns all rows of this rank's heads."""
-        size = len(self.counts)
-        x = self._by_head(x)
-        shape = x.shape[0] // size, x.shape[1], x.shape[3]
-        counts = [math.prod(shape) * count for count in self.counts]
-        found = self._exchange(x, counts, [x.numel() // size] * size)
-        parts = [
-            part.view(*shape[:2], count, shape[2]) for part, count in zip(found.split(counts), self.counts)
-        ]
-        rows = torch.cat(parts, 2)
-        return self._by_row(rows if self.order is None else rows.index_select(2, self.order))
-
-    def to_rows(self, x: Tensor, own: int) -> Tensor:
-        """Returns all heads of this rank's rows, of which there are `own`."""
-        size = len(self.counts)
-        x = self._by_head(x)
-        if self.order is not None:
-            x = torch.empty_like(x).index_copy(2, self.order, x)
-        shape = x.shape[0], x.shape[1], own, x.shape[3]
-        parts = [part.reshape(-1) for part in x.split(self.counts, 2)]
-        counts = [math.prod(shape)] * size
-        found = self._exchange(torch.cat(parts), counts, [part.numel() for part in parts])
-        return self._by_row(torch.cat([part.view(shape) for part in found.split(counts)], 0))
-
-    def _exchange(self, x: Tensor, received: Sequence[int], sent: Sequence[int]) -> Tensor:
-        return _AllToAll.apply(x.reshape(-1), list(received), list(sent), self.group)  # type: ignore[no-any-return]
-
-    def _by_head(self, x: Tensor) -> Tensor:
-        return x.permute((1, 0, 2, 3) if self.layout == "bhsd" else (2, 0, 1, 3))
-
-    def _by_row(self, x: Tensor) -> Tensor:
-        return x.permute((1, 0, 2, 3) if self.layout == "bhsd" else (1, 2, 0, 3))
-
-
-class _AllToAll(torch.autograd.Function):
-    """Sends parts of a tensor to all ranks. The gradients travel back."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, received: List[int], sent: List[int], group: Any) -> Tensor:
-        ctx.counts, ctx.group = (sent, received), group
-        found = x.new_empty(sum(received))
-        step = "the exchange of heads"
-        guard(lambda: dist.all_to_all_single(found, x, received, sent, group=group), step, peers_of(group))
-        return found
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:
-        return _AllToAll.apply(gradient.contiguous(), *ctx.counts, ctx.group), None, None, None
-
-
-def _make_exchange(group: Any, layout: str, shards: Shards, first: int, device: torch.device) -> _Exchange:
-    """Returns the exchange among the ranks from `first` on of the shards."""
-    ranks = range(first, first + dist.get_world_size(group))
-    rows = torch.cat([torch.from_numpy(shards.rows(rank)) for rank in ranks])
-    order = torch.argsort(rows)
-    is_sorted = bool((order[1:] > order[:-1]).all())
-    return _Exchange(group, layout, tuple(map(shards.count, ranks)), None if is_sorted else order.to(device))
-
-
-@functools.lru_cache(maxsize=256)
-def _from_head(function: Callable[..., Any], first: int) -> Callable[..., Any]:
-    """Returns a score_mod that counts heads from `first` on."""
-
-    def score_mod(score: Any, b: Any, h: Any, p: Any, k: Any, *aux: Any) -> Any:
-        moved = h + first
-        return function(score, b, moved, p, k, *(_OfHeads(x, moved, h) for x in aux))
-
-    return score_mod
-
-
-class _OfHeads:
-    """An auxiliary tensor of some heads, which a score_mod reads by the number of a head among all."""
-
-    def __init__(self, tensor: Any, moved: Any, head: Any):
-        self._tensor, self._moved, self._head = tensor, moved, head
-
-    def __getitem__(self, index: Any) -> Any:
-        each = index if isinstance(index, tuple) else (index,)
-        return self._tensor[tuple(self._head if x is self._moved else x for x in each)]
-
-
-def _exchange_heads(
-    call: _Call, q: Tensor, k: Tensor, v: Tensor, given: Dict[str, Tensor], problem: _plan.Problem, scheme: str
-) -> Tuple[Tensor, Tensor]:
-    """Runs a call on some heads of all rows that a row of the mesh holds."""
-    for name in ("bias", "attn_mask"):
-        if name in given:
-            raise UnsupportedError(f"expected no {name} where heads are exchanged for rows but got one")
-    group, axis = call.groups.heads, 2 if call.layout == "bhsd" else 1
-    size, rank = dist.get_world_size(group), dist.get_rank(group)
-    heads, kv_heads = q.shape[3 - axis], k.shape[3 - axis]
-    shared = math.lcm(kv_heads, size)
-    if not shared or heads % shared:
-        raise UnsupportedError(
-            f"expected heads that {size} ranks can exchange for rows but got {heads} query heads and {kv_heads} "
-            "key/value heads; use scheme='ring'"
-        )
-    spec = call._spec(problem, call.scheme, None, sum(name in given for name in _trace.AUX))
-    _check_once(group, spec, problem.mask, (q, k, v), given)
-    if shared != kv_heads:
-        k, v = (x.repeat_interleave(shared // kv_heads, 3 - axis) for x in (k, v))
-    first_rank = call.groups.rank - rank
-    exchanges = [
-        _make_exchange(group, call.layout, shards, first_rank, q.device) for shards in (call.q_shards, call.k_shards)
-    ]
-    own_rows = q.shape[axis]
-    q, k, v = exchanges[0].to_heads(q), exchanges[1].to_heads(k), exchanges[1].to_heads(v)
-    own = slice(rank * heads // size, (rank + 1) * heads // size)
-    of_kv = [head * kv_heads // shared for head in range(rank * shared // size, (rank + 1) * shared // size)]
-    if call.score_mod is not None:
-        call = call._replace(score_mod=_from_head(call.score_mod, own.start))
-        for name, load in _aux.loads_of(_aux.prepare(call.score_mod, call.aux_tensors)[0]).items():
-            if "H" in load.dims:
-                given[name] = given[name].narrow(load.dims.index("H"), own.start, heads // size)
-    if "sink_logits" in given:
-        given["sink_logits"] = given["sink_logits"][own]
-    problem = problem._replace(
-        q_shards=call.q_shards.grouped(size), k_shards=call.k_shards.grouped(size),
-        mask=_cut_heads(problem.mask, own, of_kv),
-    )  # fmt: skip
-    o, lse = call.attend(q, k, v, given, problem, scheme, call.groups.keys)
-    o = exchanges[0].to_rows(o, own_rows)
-    lse = exchanges[0]._replace(layout="bhsd").to_rows(lse.unsqueeze(-1), own_rows).squeeze(-1)
-    return o, lse
-
-
-#: Arguments of exchanges of heads that the ranks have compared, with the masks, whose memory must not be reused.
-_checked: "OrderedDict[Any, Optional[Mask]]" = OrderedDict()
-
-
-def _check_once(
-    group: Any, spec: Spec, mask: Optional[Mask], rows: Tuple[Tensor, Tensor, Tensor], given: Dict[str, Tensor]
-) -> None:
-    """Runs `_context.check_arguments`, unless a recent call had the same arguments."""
-    numbers = () if mask is None else tuple(x for _, x in mask._symbols)
-    identities = tuple(map(_context.identity, numbers))
-    sizes = _context.sizes_of(*rows, spec.axis)
-    key = group.group_name, spec._replace(scale=None), identities, sizes, rows[0].dtype, tuple(given)
-    if key in _checked and None not in identities:
-        _checked.move_to_end(key)
-        return
-    _context.check_arguments(group, spec, numbers, rows, given)
-    _checked[key] = mask
-    while len(_checked) > 64:
-        _checked.popitem(last=False)
-
-
-def _cut_heads(mask: Optional[Mask], heads: slice, kv_heads: Sequence[int]) -> Optional[Mask]:
-    """Returns a mask with the tensors of some heads."""
-    if mask is None or not mask._symbols:
-        return mask
-    found = []
-    for name, x in mask._symbols:
-        if len(getattr(x, "shape", ())) == 3 and x.shape[1] > 1:
-            x = x[:, heads] if name.startswith("per_query") else x[:, list(kv_heads)]
-        found.append((name, x))
-    return Mask(str(mask), symbols=tuple(found))

@@ -100,7 +100,7 @@ def _place(name: str, axis: int, shape: Tuple[int, ...], heads_dim: int) -> Opti
     if name in AUX:
         return None  # a score_mod reads them by an index that is not sharded
     if name in _symbols.NAMES:
-        # Of two dimensions, the first is the batch.
+        # The first of two dimensions is the batch.
         has_batch = len(shape) > 1 or name.startswith("per_sequence")
         dim = axis if len(shape) == 3 or (axis == _BATCH and has_batch and shape) else -1
     elif name == "sink_logits":
