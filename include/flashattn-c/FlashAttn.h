@@ -248,7 +248,9 @@ enum FlashAttnElementType {
   FLASHATTN_I8 = 6,
   FLASHATTN_I32 = 7,
   FLASHATTN_I64 = 8,
-  FLASHATTN_INDEX = 9 /**< 64 bits */
+  FLASHATTN_INDEX = 9,     /**< 64 bits */
+  FLASHATTN_F8E4M3FN = 10, /**< one byte each: 4 bits of exponent, no infinities, at most 448 */
+  FLASHATTN_F8E5M2 = 11    /**< the upper byte of an f16 */
 };
 
 /** Bits of FlashAttnArgumentInfo::direction. */
@@ -291,20 +293,22 @@ typedef struct FlashAttnOperandInfo {
   int32_t followsLayout;
   /** The allowed element types, a bit mask of 1 << FlashAttnElementType. */
   int32_t elementTypes;
-  /** Restricts the element type: 1: the type of the op's first operand; 2: that type, or f32; 0:
-      any allowed type. */
+  /** Restricts the element type: 1: the type of the op's first operand; 2: that type, or f32; 3:
+      that type, or f8E4M3FN, f8E5M2 or i8; 0: any allowed type. */
   int32_t likeFirst;
   /** Such as "q" or "kv_len"; see FlashAttnArgumentInfo::role. The clause `offset` has two
       operands, "offset", a number, and "offsets", a number for each batch. */
   const char *name;
   /** A letter for each dimension: B batches, H query heads, G key/value heads, N queries, K keys, D
       elements of a query or key row, V elements of a value or output row, E elements of a projected
-      row, S splits of the keys. Dimensions with the same letter have the same size. C is the
-      number of starts of packed sequences, B + 1: with "cu_seqlens_q", dimension B of the operands
-      with queries has size 1, and with "cu_seqlens_k" that of the operands with keys. R are the rows
-      of all packed sequences in the outputs of "combine", and N if none are packed. T is the
-      number of pages of a sequence: with "page_table", dimension B of "k" and "v" counts the pages
-      of a pool, and K the rows of a page. "" for scalars. */
+      row, S splits of the keys, X and Y scales of a row of "k" and of "v". Dimensions with the same
+      letter have the same size. C is the number of starts of packed sequences, B + 1: with
+      "cu_seqlens_q", dimension B of the operands with queries has size 1, and with "cu_seqlens_k"
+      that of the operands with keys. R are the rows of all packed sequences in the outputs of
+      "combine", and N if none are packed. T is the number of pages of a sequence: with
+      "page_table", dimension B of "k", "v" and their scales counts the pages of a pool, and K the
+      rows of a page. If dimension K of "k_scale" or "v_scale" has static size 1, its dimension B
+      counts sequences in any case. "" for scalars. */
   const char *dims;
   /** Nonzero: the op has any number of such operands, each with its number in its role:
       "per_query0", "per_query1" and so on. */

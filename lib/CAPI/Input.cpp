@@ -158,12 +158,19 @@ extern "C" int32_t flashattnCheckMask(const char *text) {
 static llvm::Expected<std::string> defineAux(llvm::ArrayRef<FlashAttnTensor> tensors) {
   std::string names, types;
   for (auto [i, tensor] : llvm::enumerate(tensors)) {
-    bool isKnown = tensor.elementType >= FLASHATTN_F16 && tensor.elementType <= FLASHATTN_INDEX;
+    bool isKnown = tensor.elementType >= FLASHATTN_F16 && tensor.elementType <= FLASHATTN_F8E5M2;
     if (!isKnown || tensor.rank < 0 || tensor.rank > 2)
       return llvm::createStringError(
           llvm::formatv("expected an element type and a rank from 0 to 2 of aux tensor {0} but got "
                         "{1} and {2}",
-                        i, isKnown ? getName(tensor.elementType) : "no element type", tensor.rank)
+                        i, getName(tensor.elementType), tensor.rank)
+              .str());
+    // A score_mod has no f8, like the op (A10).
+    if (tensor.elementType == FLASHATTN_F8E4M3FN || tensor.elementType == FLASHATTN_F8E5M2)
+      return llvm::createStringError(
+          llvm::formatv("expected aux tensor {0} of i1, i8, i32, i64, index, f16, bf16, f32 or f64 "
+                        "but got {1}",
+                        i, getName(tensor.elementType))
               .str());
     names += llvm::formatv("{0}%aux{1}", i ? ", " : "", i).str();
     types += i ? ", memref<" : "memref<";

@@ -155,6 +155,9 @@ static int32_t getElementTypes(ElementRule rule) {
   case ElementRule::LikeFirst:
   case ElementRule::LikeFirstOrF32:
     return 1 << FLASHATTN_F16 | 1 << FLASHATTN_BF16 | 1 << FLASHATTN_F32;
+  case ElementRule::LikeFirstOrNarrow:
+    return getElementTypes(ElementRule::LikeFirst) | 1 << FLASHATTN_F8E4M3FN |
+           1 << FLASHATTN_F8E5M2 | 1 << FLASHATTN_I8;
   case ElementRule::F32:
   case ElementRule::Factor:
     return 1 << FLASHATTN_F32;
@@ -166,6 +169,20 @@ static int32_t getElementTypes(ElementRule rule) {
     return 1 << FLASHATTN_INDEX;
   }
   llvm_unreachable("unknown rule");
+}
+
+/// Returns FlashAttnOperandInfo::likeFirst.
+static int32_t getLikeFirst(ElementRule rule) {
+  switch (rule) {
+  case ElementRule::LikeFirst:
+    return 1;
+  case ElementRule::LikeFirstOrF32:
+    return 2;
+  case ElementRule::LikeFirstOrNarrow:
+    return 3;
+  default:
+    return 0;
+  }
 }
 
 extern "C" int32_t flashattnGetOperand(const char *op, int32_t index, FlashAttnOperandInfo *info) {
@@ -197,9 +214,7 @@ extern "C" int32_t flashattnGetOperand(const char *op, int32_t index, FlashAttnO
   result.followsLayout = rule.is(OperandRule::FollowsLayout);
   result.isVariadic = rule.is(OperandRule::Variadic);
   result.elementTypes = getElementTypes(rule.element);
-  result.likeFirst = rule.element == ElementRule::LikeFirst        ? 1
-                     : rule.element == ElementRule::LikeFirstOrF32 ? 2
-                                                                   : 0;
+  result.likeFirst = getLikeFirst(rule.element);
   result.name = rule.name.data();
   result.dims = rule.dims.data();
   fillStruct(info, result);

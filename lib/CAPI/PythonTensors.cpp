@@ -16,7 +16,14 @@ using namespace mlir::flashattn::capi;
 // is defined only if the function has the pointer's type.
 
 enum DLDeviceType : int32_t { kDLCPU = 1, kDLCUDA = 2 };
-enum DLDataTypeCode : uint8_t { kDLFloat = 2, kDLBfloat = 4 };
+enum DLDataTypeCode : uint8_t {
+  kDLInt = 0,
+  kDLFloat = 2,
+  kDLBfloat = 4,
+  kDLBool = 6,
+  kDLFloat8_e4m3fn = 10,
+  kDLFloat8_e5m2 = 12
+};
 
 struct DLTensor {
   void *data;
@@ -41,9 +48,16 @@ struct DLPackExchangeAPI {
 constexpr uint32_t kMajorVersion = 1;
 
 static bool hasElementType(const DLTensor &found, int32_t elementType) {
-  bool isBF16 = elementType == FLASHATTN_BF16;
-  int bits = elementType == FLASHATTN_F32 ? 32 : 16;
-  return found.code == (isBF16 ? kDLBfloat : kDLFloat) && found.bits == bits && found.lanes == 1;
+  auto has = [&](DLDataTypeCode code, int bytes) {
+    return found.code == code && found.bits == 8 * bytes && found.lanes == 1;
+  };
+  switch (elementType) {
+#define ELEMENT(NAME, TEXT, BYTES, CONDITION, CODE, C)                                             \
+  case FLASHATTN_##NAME:                                                                           \
+    return has(CODE, BYTES);
+#include "flashattn/Pipelines/Elements.def"
+  }
+  return false;
 }
 
 static bool matches(const DLTensor &found, const FlashAttnTensor &tensor, int32_t device) {

@@ -182,6 +182,8 @@ static int32_t getElementType(xla::DataType type) {
   switch (type) {
   case xla::kPred:
     return FLASHATTN_I1;
+  case xla::kS8:
+    return FLASHATTN_I8;
   case xla::kS32:
     return FLASHATTN_I32;
   case xla::kS64:
@@ -194,6 +196,10 @@ static int32_t getElementType(xla::DataType type) {
     return FLASHATTN_F64;
   case xla::kBF16:
     return FLASHATTN_BF16;
+  case xla::kF8E5M2:
+    return FLASHATTN_F8E5M2;
+  case xla::kF8E4M3FN:
+    return FLASHATTN_F8E4M3FN;
   }
   return 0;
 }

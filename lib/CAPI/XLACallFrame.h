@@ -91,12 +91,15 @@ struct Api {
 /// Element type of buffers and scalars.
 enum DataType : int {
   kPred = 1,
+  kS8 = 2,
   kS32 = 4,
   kS64 = 5,
   kF16 = 10,
   kF32 = 11,
   kF64 = 12,
   kBF16 = 16,
+  kF8E5M2 = 19,
+  kF8E4M3FN = 20,
 };
 
 /// A dense buffer, with the last dimension innermost.

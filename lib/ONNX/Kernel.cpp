@@ -31,9 +31,10 @@ Element elementOf(int32_t type) {
     return {"f16", FLASHATTN_F16};
   case kBFloat16:
     return {"bf16", FLASHATTN_BF16};
-  default:
+  case kBool:
     return {"i1", FLASHATTN_I1};
   }
+  return {"unknown", 0}; // no problem has other types
 }
 
 /// The arguments of the kernel's function, with their text. Batch, heads, lengths, strides, scale

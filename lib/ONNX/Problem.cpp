@@ -29,10 +29,11 @@ template <typename... Parts> Result refuse(const Parts &...parts) {
 /// Returns the name of a tensor type in ONNX.
 std::string typeName(int32_t type) {
   // In the order of TensorProto.DataType.
-  constexpr const char *kNames[] = {"undefined",  "float",   "uint8",  "int8",   "uint16",
-                                    "int16",      "int32",   "int64",  "string", "bool",
-                                    "float16",    "double",  "uint32", "uint64", "complex64",
-                                    "complex128", "bfloat16"};
+  constexpr const char *kNames[] = {
+      "undefined",      "float",      "uint8",         "int8",       "uint16",   "int16",
+      "int32",          "int64",      "string",        "bool",       "float16",  "double",
+      "uint32",         "uint64",     "complex64",     "complex128", "bfloat16", "float8e4m3fn",
+      "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz"};
   if (type >= 0 && type < int32_t(std::size(kNames)))
     return kNames[type];
   return "type " + std::to_string(type);
@@ -230,7 +231,16 @@ Result readLengths(const Tensor *lengths, Problem &p) {
 } // namespace
 
 int64_t mlir::flashattn::onnx::bytesOf(int32_t type) {
-  return type == kFloat ? 4 : type == kBool ? 1 : 2;
+  switch (type) {
+  case kFloat:
+    return 4;
+  case kFloat16:
+  case kBFloat16:
+    return 2;
+  case kBool:
+    return 1;
+  }
+  return 0; // no problem has other types
 }
 
 View mlir::flashattn::onnx::denseView(void *data, const int64_t (&sizes)[kMaxRank], int32_t type) {

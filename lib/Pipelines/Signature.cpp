@@ -4,6 +4,7 @@
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/Pipelines/Compile.h"
 #include "flashattn/Target/Tuned.h"
+#include "llvm/ADT/StringExtras.h"
 
 #include <map>
 
@@ -11,38 +12,34 @@ using namespace mlir;
 using namespace mlir::flashattn;
 
 const char *flashattn::getName(int32_t elementType) {
-  static const char *const names[] = {"f16", "bf16", "f32", "f64",  "i1",
-                                      "i8",  "i32",  "i64", "index"};
-  if (elementType < FLASHATTN_F16 || elementType > FLASHATTN_INDEX)
-    return "no element type";
-  return names[elementType - FLASHATTN_F16];
+  switch (elementType) {
+#define ELEMENT(NAME, TEXT, BYTES, CONDITION, CODE, C)                                             \
+  case FLASHATTN_##NAME:                                                                           \
+    return TEXT;
+#include "flashattn/Pipelines/Elements.def"
+  }
+  return "no element type";
+}
+
+std::string flashattn::listElementTypes() {
+  SmallVector<StringRef> names = {
+#define ELEMENT(NAME, TEXT, BYTES, CONDITION, CODE, C) TEXT,
+#include "flashattn/Pipelines/Elements.def"
+  };
+  StringRef last = names.pop_back_val();
+  return llvm::join(names, ", ") + " or " + last.str();
 }
 
 /// Sets the element type; returns false for unsupported types.
 static bool setElementType(Argument &argument, Type type) {
-  std::pair<FlashAttnElementType, int64_t> known = {};
-  if (type.isF16())
-    known = {FLASHATTN_F16, 2};
-  else if (type.isBF16())
-    known = {FLASHATTN_BF16, 2};
-  else if (type.isF32())
-    known = {FLASHATTN_F32, 4};
-  else if (type.isF64())
-    known = {FLASHATTN_F64, 8};
-  else if (type.isInteger(1))
-    known = {FLASHATTN_I1, 1};
-  else if (type.isInteger(8))
-    known = {FLASHATTN_I8, 1};
-  else if (type.isInteger(32))
-    known = {FLASHATTN_I32, 4};
-  else if (type.isInteger(64))
-    known = {FLASHATTN_I64, 8};
-  else if (type.isIndex())
-    known = {FLASHATTN_INDEX, 8};
-  else
-    return false;
-  std::tie(argument.elementType, argument.elementBytes) = known;
-  return true;
+#define ELEMENT(NAME, TEXT, BYTES, CONDITION, CODE, C)                                             \
+  if (CONDITION) {                                                                                 \
+    argument.elementType = FLASHATTN_##NAME;                                                       \
+    argument.elementBytes = BYTES;                                                                 \
+    return true;                                                                                   \
+  }
+#include "flashattn/Pipelines/Elements.def"
+  return false;
 }
 
 static int64_t orAny(int64_t value) { return ShapedType::isDynamic(value) ? -1 : value; }
@@ -192,8 +189,8 @@ void flashattn::describe(Signature &signature, func::FuncOp function, StringRef 
     auto shaped = dyn_cast<ShapedType>(type);
     bool known = setElementType(argument, shaped ? shaped.getElementType() : type);
     if (isa<MemRefType, RankedTensorType>(type)) {
-      std::string expected = known ? describeShaped(argument, shaped)
-                                   : "elements of f16, bf16, f32, f64, i1, i8, i32, i64 or index";
+      std::string expected =
+          known ? describeShaped(argument, shaped) : "elements of " + listElementTypes();
       if (!expected.empty() || isa<RankedTensorType>(type))
         refuse(what, expected.empty() ? "a memref" : expected, type);
       if (!expected.empty()) {

@@ -82,6 +82,7 @@ struct LaunchConfig {
 
 /// CUtensorMapDataType.
 enum TensorMapDataType : int {
+  kTensorMapUInt8 = 0,
   kTensorMapFloat16 = 6,
   kTensorMapBFloat16 = 9,
 };

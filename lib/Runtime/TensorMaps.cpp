@@ -90,8 +90,11 @@ Fault Card::encodeTensorMap(void *map, const TensorMapShape &shape) {
       return fault;
   return inContext("make a tensor map", [&] {
     return driver.tensorMapEncodeTiled(
-        map, shape.element == TensorMapElement::F16 ? kTensorMapFloat16 : kTensorMapBFloat16, rank,
-        base, sizes, strides, box, elementStrides, kInterleaveNone,
+        map,
+        shape.element == TensorMapElement::F16    ? kTensorMapFloat16
+        : shape.element == TensorMapElement::BF16 ? kTensorMapBFloat16
+                                                  : kTensorMapUInt8,
+        rank, base, sizes, strides, box, elementStrides, kInterleaveNone,
         rowBytes == 32   ? kSwizzle32B
         : rowBytes == 64 ? kSwizzle64B
                          : kSwizzle128B,

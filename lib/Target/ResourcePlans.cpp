@@ -73,6 +73,10 @@ SharedMemoryPlan flashattn::planStagedTiles(ArrayRef<TileShape> resident,
                                std::pair(exchanged, int64_t(1))})
     for (const TileShape &tile : tiles)
       plan.add(tile.name, {copies, tile.rows, tile.columns}, elementBytes, kLine);
+  for (ArrayRef<TileShape> tiles : {resident, streamed})
+    for (const TileShape &tile : tiles)
+      if (tile.narrowColumns)
+        plan.add(tile.name, {tile.rows, tile.narrowColumns}, /*elementBytes=*/1, kLine);
   return plan;
 }
 
@@ -88,13 +92,42 @@ static SmallVector<int64_t> getPanelShape(const TileShape &tile, int64_t copies,
   return {copies, (tile.columns + panel - 1) / panel, tile.rows, panel};
 }
 
+/// Adds the rings of the streamed tiles to `plan`, with barriers from `barriers` on. Returns the
+/// number of barriers after them. `addTiles` adds copies of a tile with elements of some bytes.
+static int64_t planRings(const WarpgroupBlock &block,
+                         function_ref<unsigned(const TileShape &, int64_t, int64_t)> addTiles,
+                         int64_t barriers, WarpgroupBlockPlan &plan) {
+  for (const auto &[i, tile] : llvm::enumerate(block.streamed)) {
+    int64_t stages = tile.narrowColumns ? WarpgroupBlockPlan::kConvertedStages
+                                        : block.stages + (!block.skews ? 0
+                                                          : i == 0     ? 1
+                                                                       : -1);
+    plan.rings.push_back(
+        {addTiles(tile, stages, block.elementBytes), stages, barriers, barriers + stages});
+    barriers += 2 * stages;
+  }
+  for (const TileShape &tile : block.streamed) {
+    std::optional<RingPlan> &source = plan.sources.emplace_back();
+    if (!tile.narrowColumns)
+      continue;
+    TileShape narrow{tile.name, tile.rows, tile.narrowColumns};
+    source = RingPlan{addTiles(narrow, block.stages, /*elementBytes=*/1), block.stages, barriers,
+                      barriers + block.stages};
+    barriers += 2 * block.stages;
+  }
+  return barriers;
+}
+
 WarpgroupBlockPlan flashattn::planWarpgroupBlock(const WarpgroupBlock &block) {
   WarpgroupBlockPlan plan;
-  auto addTiles = [&](const TileShape &tile, int64_t copies) {
-    SmallVector<int64_t> shape = getPanelShape(tile, copies, block.elementBytes);
+  auto addTilesOf = [&](const TileShape &tile, int64_t copies, int64_t elementBytes) {
+    SmallVector<int64_t> shape = getPanelShape(tile, copies, elementBytes);
     // A swizzle repeats every 8 rows; copies and products count from the start of a period.
-    int64_t period = 8 * shape.back() * block.elementBytes;
-    return plan.memory.add(tile.name, shape, block.elementBytes, period);
+    int64_t period = 8 * shape.back() * elementBytes;
+    return plan.memory.add(tile.name, shape, elementBytes, period);
+  };
+  auto addTiles = [&](const TileShape &tile, int64_t copies) {
+    return addTilesOf(tile, copies, block.elementBytes);
   };
   int64_t held = block.programs * block.slots;
   bool isPersistent = block.slots > 1 || block.claims;
@@ -132,11 +165,7 @@ WarpgroupBlockPlan flashattn::planWarpgroupBlock(const WarpgroupBlock &block) {
     plan.residentEmpty = barriers;
     barriers += held;
   }
-  for (const auto &[i, tile] : llvm::enumerate(block.streamed)) {
-    int64_t stages = block.stages + (!block.skews ? 0 : i == 0 ? 1 : -1);
-    plan.rings.push_back({addTiles(tile, stages), stages, barriers, barriers + stages});
-    barriers += 2 * stages;
-  }
+  barriers = planRings(block, addTilesOf, barriers, plan);
   constexpr int64_t kBuffers = 2, kWarps = 4, kFloat = 4;
   plan.exchangeReady = barriers;
   int64_t exchangedFrom = plan.memory.getBytes();

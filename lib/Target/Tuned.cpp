@@ -52,8 +52,12 @@ std::string mlir::flashattn::getTuningKey(AttentionOpInterface op, StringRef mac
     kind = isDecode(forward) ? "/decode" : "";
   else if (auto backward = dyn_cast<AttentionBackwardOp>(*op))
     kind = backward.getDeterministic() ? "/backward/deterministic" : "/backward";
-  return llvm::formatv("{0}/{1}/{2}/{3}/{4}{5}", machine, op.getD(), op.getDv(),
-                       getTypeName(op.getElementType()), maskClass, kind);
+  std::string elements = getTypeName(op.getElementType()).str();
+  if (op.hasNarrowKeys() || op.hasNarrowValues())
+    elements = llvm::formatv("{0}+{1}+{2}", elements, op.getK().getType().getElementType(),
+                             op.getV().getType().getElementType());
+  return llvm::formatv("{0}/{1}/{2}/{3}/{4}{5}", machine, op.getD(), op.getDv(), elements,
+                       maskClass, kind);
 }
 
 /// Opens the folder of the file that compilations read by default. It must be the user's own, so

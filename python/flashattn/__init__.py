@@ -8,8 +8,9 @@ tensors of PyTorch, CuPy or any library with `__cuda_array_interface__` or DLPac
 
 The optional arguments `bias`, `attn_mask`, `softcap`, `sink_logits`, `kv_len`, `offset` and `score_mod`
 modify the scores, the mask or the softmax; `cu_seqlens_q`, `cu_seqlens_k` and `q_len` are for sequences of
-unequal lengths. A `score_mod` is a Python function such as
-`lambda score, b, h, p, k: score - 0.1 * abs(p - k)`; it may call the functions of `flashattn.math`.
+unequal lengths; `k_scale` and `v_scale` are the scales of keys and values of 8 bits, which `quantize` makes.
+A `score_mod` is a Python function such as `lambda score, b, h, p, k: score - 0.1 * abs(p - k)`; it may
+call the functions of `flashattn.math`.
 
 `attention_backward` computes the gradients. For PyTorch tensors that require gradients, `attention`
 supports autograd instead. `compile` returns a kernel whose code can be inspected.
@@ -23,6 +24,7 @@ from ._balance import balanced_shards
 from ._cache import CacheInfo, cache_info, set_cache_limits
 from ._context import plan_context
 from ._kernel import Kernel, compile
+from ._quantize import quantize
 from ._shards import Shards
 from .errors import (
     ArgumentError,
@@ -87,6 +89,7 @@ __all__ = [
     "math",
     "plan_context",
     "prefix",
+    "quantize",
     "ranges",
     "set_cache_limits",
     "shared_question",

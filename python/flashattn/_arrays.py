@@ -86,7 +86,7 @@ def _concat(one: Any, other: Any) -> Any:
     return (sys.modules["jax.numpy"] if _is_jax(one) else numpy).concatenate((one, other), -1)
 
 
-def _search(rows: Any, numbers: Any, right: bool) -> Any:
+def search(rows: Any, numbers: Any, right: bool) -> Any:
     """Returns, for each of the `numbers` `[N]` or `[B, N]`, how many elements of its row of `rows`, `[M]` or `[B, M]`
     in ascending order, are less or, with `right`, not greater."""
     if _tensors.is_torch(rows):
@@ -94,13 +94,13 @@ def _search(rows: Any, numbers: Any, right: bool) -> Any:
     side = "right" if right else "left"
     if _is_jax(rows):
         jax = sys.modules["jax"]
-        search = jax.numpy.searchsorted
+        find = jax.numpy.searchsorted
         for _ in rows.shape[:-1]:
-            search = jax.vmap(search, (0, 0, None))
-        return search(rows, numbers, side)
+            find = jax.vmap(find, (0, 0, None))
+        return find(rows, numbers, side)
     if rows.ndim == 1:
         return numpy.searchsorted(rows, numbers, side).astype(numpy.int32)
-    return numpy.stack([_search(*both, right) for both in zip(rows, numbers)])
+    return numpy.stack([search(*both, right) for both in zip(rows, numbers)])
 
 
 def _take(rows: Any, index: Any) -> Any:
@@ -122,7 +122,7 @@ def runs(ids: Any, with_ends: bool) -> Tuple[Any, Any]:
         library: Any = sys.modules["jax.numpy"] if _is_jax(ids) else numpy
         numbers = library.cumsum(ids != library.roll(ids, 1, -1), dtype=ids.dtype)
     numbers = numbers.reshape(ids.shape)
-    return _search(numbers, numbers, right=False), _search(numbers, numbers, right=True) if with_ends else None
+    return search(numbers, numbers, right=False), search(numbers, numbers, right=True) if with_ends else None
 
 
 def between(starts: Any, n: int, with_ends: bool) -> Tuple[Any, Any]:
@@ -136,7 +136,7 @@ def between(starts: Any, n: int, with_ends: bool) -> Tuple[Any, Any]:
     if _tensors.is_torch(starts):  # 64 bits, as indices need
         numbers = sys.modules["torch"].searchsorted(starts, index, right=True)
     else:
-        numbers = _search(starts, index, right=True)
+        numbers = search(starts, index, right=True)
     # There are fewer starts than positions: what can be done to starts takes less time on a GPU.
     border = 0 * starts[..., :1]
     first = _take(_concat(border, where(starts < 0, 0 * starts, starts)), numbers)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Literal, Optional, Sequence, 
 import numpy
 
 from . import (
-    _aux, _cache, _features, _kernel, _library, _module, _options, _plans, _symbols, _tensors, _torch, _trace,
+    _aux, _cache, _features, _kernel, _library, _module, _options, _plans, _scales, _symbols, _tensors, _torch, _trace,
 )  # fmt: skip
 from ._checks import ALIGNMENT, model_chip
 from ._library import pack_objects
@@ -81,6 +81,8 @@ def attention(
     cu_seqlens_k: Any = None,
     page_table: Any = None,
     leftpad_k: Any = None,
+    k_scale: Any = None,
+    v_scale: Any = None,
     max_seqlen_q: Optional[int] = None,
     invariant: bool = False,
     offset: Any = None,
@@ -166,6 +168,14 @@ def attention(
         leftpad_k have no gradients, and exclude bias, attn_mask and cu_seqlens_k.
       leftpad_k: `[B]`, i32: key j is row `leftpad_k[b] + j` of k[b], or of the pages of sequence b. kv_len counts
         keys from there.
+      k_scale: f32: scales of k, which may have elements of 8 bits: float8_e4m3fn, float8_e5m2 or int8. A value is
+        what is stored times its scale, or what is stored without one. A number, or a tensor of rank 0, is one scale
+        for all. `[B, Hkv]` has one for each sequence and key/value head. `[B, Hkv, Nk, X]`, in the order of the
+        layout, has X for each row: one for each block of D / X elements, a multiple of 16. Any size may also be 1. A
+        tensor with one row serves all rows of a sequence. Others are arranged like the rows of k: `[1, Hkv, T, X]`
+        with cu_seqlens_k, or `[T, Hkv, X]` with layout "thd", and `[pages, Hkv, S, X]` with page_table. Scales, and k
+        and v of 8 bits, have no gradients (docs/fp8.md).
+      v_scale: the same for v, which may have another type than k.
       max_seqlen_q: a promise that no sequence of cu_seqlens_q has more rows. It only makes calls without
         cu_seqlens_k faster, if it is at most 16: without it, three kernels compute the sequences with one query,
         with few and with many (docs/serving.md). With it, sequences with more rows are not computed, and rows of
@@ -215,16 +225,20 @@ def attention(
         mask, symbols = _symbols.split(mask, q)
     if symbols or not (
         bias is attn_mask is softcap is sink_logits is kv_len is q_len is cu_seqlens_q is cu_seqlens_k
-        is page_table is leftpad_k is offset is aux_tensors is None and score_mod is None
+        is page_table is leftpad_k is k_scale is v_scale is offset is aux_tensors is None and score_mod is None
     ):  # fmt: skip
         offset, offsets = _features.split_offset(offset)
         operands = {
             "bias": bias, "attn_mask": attn_mask, "sink_logits": sink_logits, "kv_len": kv_len,
             "q_len": q_len, "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k,
-            "page_table": page_table, "leftpad_k": leftpad_k, "offsets": offsets, **dict(symbols),
+            "page_table": page_table, "leftpad_k": leftpad_k, "k_scale": k_scale, "v_scale": v_scale,
+            "offsets": offsets, **dict(symbols),
         }  # fmt: skip
         if symbols and mask is not None and mask._of_rows:
             _features.check_rows(mask._of_rows, q, k, align, layout, {**operands, "offset": offset})
+        if k_scale is not None or v_scale is not None:
+            operands["k_scale"] = _scales.settle("k_scale", k_scale, layout, q)
+            operands["v_scale"] = _scales.settle("v_scale", v_scale, layout, q)
         text = score_mod
         if not traces:
             softcap = _features.check_options(softcap)

@@ -19,7 +19,7 @@ _SIZES = {
 
 
 _DTYPES = {
-    "f16": "float16", "bf16": "bfloat16", "f32": "float32", "i32": "int32", "bool": "bool",
+    "f16": "float16", "bf16": "bfloat16", "f32": "float32", "i32": "int32", "bool": "bool", **_tensors.NARROW,
 }  # fmt: skip
 
 
@@ -123,20 +123,36 @@ def check_view(role: Role, view: View, q: View, layout: str) -> None:
         raise ArgumentError(f"expected {name!r} of rank {rank} but got rank {len(view.shape)}")
     if view.element not in role.elements:
         names = ["bool" if element == "i1" else element for element in role.elements]
-        expected = " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
-        wanted = _DTYPES[names[-1]]
+        expected = any_of(names)
+        wanted = _DTYPES["f32" if "f32" in names else names[-1]]
         hint = f'; convert it, as with .astype("{wanted}") or .to(torch.{wanted})'
         if name == "attn_mask" and view.element in ("f16", "bf16", "f32"):
             hint = "; bias= takes numbers"
         if len(names) > 1 and view.element == "uint16":
             hint = "; pass dtype='bf16' if it holds the bits of bf16"
+        if role.or_narrow and view.element == "uint8":
+            hint = "; view it, as with .view(torch.float8_e4m3fn), if it holds the bits of another type"
+        if name == "q" and _is_narrow(view.element):
+            hint = "; only k and v may have 8 bits"
         kind = UnsupportedError if len(names) > 1 else ArgumentError
         raise kind(f"expected {name!r} with element type {expected} but got {view.element}{hint}")
     or_f32 = role.or_f32 and q.element != "f32"
-    if role.like_first and view.element != q.element and not (or_f32 and view.element == "f32"):
+    is_other = (or_f32 and view.element == "f32") or (role.or_narrow and _is_narrow(view.element))
+    if role.like_first and view.element != q.element and not is_other:
         wanted = f"{q.element} as in 'q'{' or f32' if or_f32 else ''}"
+        if role.or_narrow:
+            wanted = any_of([wanted, *_tensors.NARROW])
         raise ArgumentError(f"expected {name!r} with element type {wanted} but got {view.element}")
     _check_device(name, view, q)
+
+
+def _is_narrow(element: str) -> bool:
+    return element in _tensors.NARROW
+
+
+def any_of(names: Sequence[str]) -> str:
+    """Returns the names as in "a, b or c"."""
+    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _check_device(name: str, view: View, q: View) -> None:

@@ -12,11 +12,11 @@ from typing import Any, Collection, Dict, Iterable, List, Mapping, NamedTuple, O
 
 import numpy
 
-from . import _aux, _library, _module, _symbols, _tensors, _torch
+from . import _aux, _library, _module, _scales, _symbols, _tensors, _torch
 from ._checks import (
     ALIGNMENT, Sizes, check_contiguous, check_strides, check_view, with_batch, with_dense_ones,
 )  # fmt: skip
-from ._library import DEVICE_CPU, PAGE, Role
+from ._library import DEVICE_CPU, PAGE, SCALES, Role
 from ._texts import show
 from ._tensors import View
 from .errors import ArgumentError, KeywordError, UnsupportedError
@@ -133,6 +133,10 @@ _ELSEWHERE = {
     "max_seqlen_k": "none: the tensors' shapes determine it",
     "page_table": "none: only flashattn.attention reads pages",
     "leftpad_k": "none: only flashattn.attention shifts keys",
+    "k_scale": "none: only flashattn.attention reads keys of 8 bits",
+    "v_scale": "none: only flashattn.attention reads values of 8 bits",
+    "k_descale": "k_scale=",
+    "v_descale": "v_scale=",
     "cache_batch_idx": "page_table=, with one column, and kv_len=",
     "cache_leftpad": "leftpad_k=",
     "num_splits": "none: the compiler splits the keys if that is faster",
@@ -258,10 +262,12 @@ def check(
     has_gradient: bool = False,
     layout: str = "bhsd",
     score_mod: Optional[str] = None,
+    elements: Optional[Mapping[str, str]] = None,
 ) -> Extras:
     """Checks the operands against rule R1 and against `compiled`, the problem for which a kernel was compiled, if
-    any. `score_mod` is the text of the score_mod. `has_gradient`: the gradient of the bias is requested, so an
-    expanded bias is not treated as broadcast (rule B5). Raises ArgumentError and UnsupportedError."""
+    any. `score_mod` is the text of the score_mod, and `elements` are the types of k and v. `has_gradient`: the
+    gradient of the bias is requested, so an expanded bias is not treated as broadcast (rule B5). Raises ArgumentError
+    and UnsupportedError."""
     found: List[_module.Operand] = []
     values: List[Union[View, int]] = []
     names = {name for name, value in operands.items() if value is not None}
@@ -284,6 +290,12 @@ def check(
         strides = view.strides
         if name in _symbols.NAMES:
             view, operand = _settle_symbol(role, view, expected, q, sizes, layout)
+            values.append(view)
+            found.append(operand)
+            continue
+        if name in SCALES:
+            check_view(role, view, q, layout)
+            view, operand = _scales.check(role, view, sizes, layout, elements or {}, expected)
             values.append(view)
             found.append(operand)
             continue
@@ -436,12 +448,14 @@ def _settle_broadcasts(
 
 
 def parse_operands(
-    given: Mapping[str, Any], has_aligned_rows: bool, score_mod: Optional[str] = None, symbols: _symbols.Symbols = ()
+    given: Mapping[str, Any], problem: _module.Problem, symbols: _symbols.Symbols = ()
 ) -> Tuple[_module.Operand, ...]:
-    """Returns the operands of `flashattn.compile`, with the text of its score_mod and the symbols of its mask. An
-    operand that broadcasts is given by its shape, or by a pair of element type and shape if several types are allowed.
-    For any other operand, `given` states whether launches pass the operand."""
+    """Returns the operands of `flashattn.compile` for the rest of its problem, with the symbols of its mask. An operand
+    that broadcasts is given by its shape, or by a pair of element type and shape if several types are allowed. For any
+    other operand, `given` states whether launches pass the operand."""
     found = []
+    has_aligned_rows, score_mod = problem.rows == "aligned", problem.score_mod
+    rows = {"k_scale": (problem.d, problem.k_element), "v_scale": (problem.dv, problem.v_element)}
     tensors = dict(symbols)
     known = roles_with((*given, *tensors), score_mod=score_mod)
     loads = _aux.loads_of(score_mod)
@@ -451,7 +465,11 @@ def parse_operands(
             continue
         if not given.get(role.name) and role.name not in loads:
             continue
-        if role.broadcasts:
+        if role.name in SCALES:
+            columns, element = rows[role.name]
+            shape = given[role.name]
+            found.append(_scales.parse(role, shape, problem.layout, columns, element or problem.element))
+        elif role.broadcasts:
             found.append(_parse_broadcasts(role, given[role.name], has_aligned_rows))
         else:
             found.append(_module.Operand(role.name, role.elements[0], role.dims))

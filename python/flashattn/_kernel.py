@@ -10,9 +10,11 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy
 
-from . import _aux, _cache, _features, _library, _module, _plans, _symbols, _tensors, _texts, _torch, _trace
+from . import (
+    _aux, _cache, _features, _library, _module, _plans, _scales, _symbols, _tensors, _texts, _torch, _trace,
+)  # fmt: skip
 from ._checks import ALIGNMENT, device_name, model_chip
-from ._library import DEVICE_AUTO, DEVICE_CPU, DEVICE_MODEL, PAGE
+from ._library import DEVICE_AUTO, DEVICE_CPU, DEVICE_MODEL, PAGE, SCALES
 from ._options import AttentionOptions
 from ._tensors import View
 from .errors import ArgumentError, CompileError, DeviceError, UnsupportedError
@@ -169,7 +171,7 @@ class Kernel:
         tensors, and `out` has the type of q. On a GPU, the call returns before the work is done.
         """
         bits = self._scale_bits if scale is None else _module.scale_bits(scale)
-        given = _features.given("launch", operands) if operands else {}
+        given = self._given("launch", operands, q) if operands else {}
         symbols = self._symbols_of(mask, q, k, given)
         if aux_tensors or symbols:
             given = _with_aux(given, symbols, self.problem.score_mod, aux_tensors or ())
@@ -208,7 +210,7 @@ class Kernel:
         """Returns the peak GPU memory in bytes that `launch` with the same arguments allocates besides them,
         before the driver rounds it up. This call allocates and launches nothing. It raises the errors of
         `launch`."""
-        given = _features.given("get_workspace_bytes", operands)
+        given = self._given("get_workspace_bytes", operands, q)
         symbols = self._symbols_of(mask, q, k, given)
         if aux_tensors or symbols:
             given = _with_aux(given, symbols, self.problem.score_mod, aux_tensors or ())
@@ -220,6 +222,14 @@ class Kernel:
         for tensor, word in zip(plan.tensors, words):
             tensor.scalar = word  # ignored unless the argument is a scalar
         return self._library.workspace(self._handle, plan.tensors, len(words))
+
+    def _given(self, function: str, operands: Mapping[str, Any], q: Any) -> Dict[str, Any]:
+        """Returns the operands of a launch that are not None. Raises KeywordError for an unknown keyword."""
+        given = _features.given(function, operands)
+        for name in SCALES:
+            if name in given:
+                given[name] = _scales.settle(name, given[name], self.problem.layout, q)
+        return given
 
     def _symbols_of(self, mask: Optional[Mask], q: Any, k: Any, operands: Mapping[str, Any]) -> _symbols.Symbols:
         """Returns the tensors of the mask of a launch. Raises ArgumentError for another mask than that of `compile`."""
@@ -269,6 +279,12 @@ class Kernel:
             raise ArgumentError(
                 f"expected element type {problem.element}, as compiled, but got {found.element}"
             )
+        for name, element in (("k", problem.k_element), ("v", problem.v_element)):
+            if call.views[name].element != (element or problem.element):
+                raise ArgumentError(
+                    f"expected {name!r} with element type {element or problem.element}, as compiled, but got "
+                    f"{call.views[name].element}"
+                )
         if found.device != self.device:
             raise ArgumentError(
                 f"expected tensors on {device_name(self.device)}, as compiled, but got "
@@ -339,6 +355,8 @@ def compile(
     head_dim: int,
     value_dim: Optional[int] = None,
     dtype: Any = "f16",
+    k_dtype: Any = None,
+    v_dtype: Any = None,
     mask: Optional[Mask] = None,
     scale: Optional[float] = None,
     align: _module.Align = "bottom_right",
@@ -362,6 +380,7 @@ def compile(
       head_dim: D, the number of elements of a query or key row.
       value_dim: Dv, the number of elements of a value or output row; D by default.
       dtype: f16, bf16 or f32, as text or as a dtype of NumPy or PyTorch.
+      k_dtype, v_dtype: the types of k and v if they have 8 bits: "float8_e4m3fn", "float8_e5m2" or "int8".
       mask, align, layout, return_lse, schedule: as in `flashattn.attention`. Of the tensors of a mask, only the shapes
         count here: in a dimension of size 1, each launch passes tensors of size 1. Each launch passes a mask with the
         tensors to read.
@@ -386,16 +405,21 @@ def compile(
       operands: the operands of `flashattn.attention` that each launch passes, by name. For bias, a
         pair of its element type and its shape of 4 sizes, each of them 1 for a broadcast dimension
         and None otherwise: `bias=("bf16", (1, None, None, None))`. If `rows` is "aligned",
-        the rows of the bias also begin at multiples of 16 bytes. For attn_mask, such a shape. For the other
-        operands, True; `offsets=True` for an offset of each batch element.
+        the rows of the bias also begin at multiples of 16 bytes. For attn_mask, such a shape. For k_scale and
+        v_scale, such a shape in the order of the layout, but with the number of scales of a row at its end:
+        `k_scale=(None, None, 1, 1)` for a scale of each sequence and head. For the other operands, True;
+        `offsets=True` for an offset of each batch element.
 
     Raises:
       CompileError, UnsupportedError: with the compiler's diagnostic.
       LibraryError, DeviceError: the library or the device is missing.
     """
     element = _tensors.parse_element(getattr(dtype, "__name__", dtype))
-    if element not in _module.ELEMENT_BYTES:
+    if element not in _module.FLOATS:
         raise UnsupportedError(f"expected dtype f16, bf16 or f32 but got {element}")
+    k_element, v_element = (
+        _parse_narrow(name, given, element) for name, given in (("k_dtype", k_dtype), ("v_dtype", v_dtype))
+    )
     for name, value in (
         ("head_dim", head_dim), ("value_dim", value_dim), ("queries", queries), ("page_size", page_size),
     ):  # fmt: skip
@@ -443,14 +467,27 @@ def compile(
         _module.format_schedule(schedule, element, is_cpu),
         "strided" if is_cpu and rows == "aligned" else rows,
         softcap=_features.check_options(softcap),
-        operands=_features.parse_operands(operands, rows == "aligned" and not is_cpu, text, symbols),
         score_mod=text,
         queries=queries,
         page_size=page_size,
+        k_element=k_element,
+        v_element=v_element,
     )
+    problem = problem._replace(operands=_features.parse_operands(operands, problem, symbols))
     if scale is not None:
         scale = _module.check_factor("scale", scale)
     return Kernel(problem, chip, device, tuned, scale=scale)
+
+
+def _parse_narrow(name: str, dtype: Any, element: str) -> Optional[str]:
+    """Returns `Problem.k_element` or `v_element`."""
+    if dtype is None:
+        return None
+    found = _tensors.parse_element(getattr(dtype, "__name__", dtype))
+    if found not in (*_tensors.NARROW, element):
+        names = ", ".join(_tensors.NARROW.values())
+        raise UnsupportedError(f"expected {name} {names} or None but got {found}")
+    return None if found == element else found
 
 
 def _with_aux(

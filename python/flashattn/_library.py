@@ -25,11 +25,18 @@ DEVICE_AUTO, DEVICE_CPU, DEVICE_MODEL = -1, -2, -3
 PACKED = "P"
 #: The letters of a pool of pages: the number of its pages, and the number of rows of a page.
 POOL, PAGE = "L", "Z"
+#: The letter of the dimension of a scale that serves all rows of a sequence, whose size is 1.
+ALL_ROWS = "A"
 MAX_RANK = 5
 LIBRARY_NAME = "libFlashAttnC.so"
 
-ELEMENT_TYPES = {"f16": 1, "bf16": 2, "f32": 3, "i1": 5, "i32": 7, "index": 9}
-_LIKE_FIRST_OR_F32 = 2  #: FlashAttnOperandInfo::likeFirst of the type of the first operand, or f32
+ELEMENT_TYPES = {
+    "f16": 1, "bf16": 2, "f32": 3, "i1": 5, "i32": 7, "index": 9, "f8E4M3FN": 10, "f8E5M2": 11, "i8": 6,
+}  # fmt: skip
+#: FlashAttnOperandInfo::likeFirst of the type of the first operand, or f32, and of that type, or one of 8 bits
+_LIKE_FIRST_OR_F32, _LIKE_FIRST_OR_NARROW = 2, 3
+#: The operands with factors of keys and values (rule F1), and the operands that they scale.
+SCALES = {"k_scale": "k", "v_scale": "v"}
 
 _EXCEPTIONS = {
     1: ArgumentError,  # INVALID_ARGUMENT
@@ -98,6 +105,7 @@ class Role(NamedTuple):
     broadcasts: bool
     follows_layout: bool
     or_f32: bool = False  #: with like_first: whether the type may also be f32
+    or_narrow: bool = False  #: with like_first: whether the type may also be one of 8 bits
 
     @property
     def has_rows(self) -> bool:
@@ -106,7 +114,7 @@ class Role(NamedTuple):
 
     def dims_in(self, layout: str) -> str:
         """Returns the letters of the dimensions of the caller's tensor. In layout thd, packed rows have no
-        batch dimension."""
+        batch dimension, but scales have it (`_scales.settle`)."""
         dims = self.dims
         if layout != "bhsd" and self.follows_layout:
             dims = dims[0] + dims[2] + dims[1] + dims[3:]
@@ -120,7 +128,7 @@ class Role(NamedTuple):
     @property
     def is_packed(self) -> bool:
         """Whether the sequences lie one after the other in this operand (rule S1)."""
-        return self.dims[:1] == PACKED
+        return self.dims[:1] == PACKED and self.name not in SCALES
 
 
 class Device(NamedTuple):
@@ -321,6 +329,7 @@ class Library:
                         bool(info.broadcasts),
                         bool(info.followsLayout),
                         info.likeFirst == _LIKE_FIRST_OR_F32,
+                        info.likeFirst == _LIKE_FIRST_OR_NARROW,
                     )
                 )
             self._roles[op] = tuple(roles)

@@ -9,7 +9,8 @@ import struct
 from typing import Any, Dict, Iterable, List, Literal, Mapping, NamedTuple, Optional, Sequence, Tuple, Union, get_args
 
 from . import _aux, _library, _sets, _symbols, _torch
-from ._library import PACKED, PAGE, POOL
+from ._library import PACKED, PAGE, POOL, SCALES
+from ._tensors import NARROW
 from ._texts import show
 from ._trace import AUX
 from .errors import ArgumentError
@@ -31,7 +32,9 @@ PLACES = ("page_table", "leftpad_k")
 GRADIENTS = ("d_bias", "d_sink_logits")
 #: The fields of a schedule that are pinned, as a mapping or as the text of the attribute.
 Schedule = Union[str, Mapping[str, Any]]
-ELEMENT_BYTES = {"f16": 2, "bf16": 2, "f32": 4}
+#: The types of queries and outputs, and those of all rows.
+FLOATS = ("f16", "bf16", "f32")
+ELEMENT_BYTES = {"f16": 2, "bf16": 2, "f32": 4, **dict.fromkeys(NARROW, 1)}
 
 #: The layout of rows in memory. `dense`: every operand is contiguous and, on a GPU, its rows begin at
 #: multiples of 16 bytes. `aligned`: any strides with rows that begin at multiples of 16 bytes, for 16-byte
@@ -54,6 +57,7 @@ class Operand(NamedTuple):
     dims: str  #: a letter for each dimension, as in `_library.Role`; "" for a scalar
     broadcast: Tuple[bool, ...] = ()  #: for an operand that broadcasts: whether each dimension is broadcast
     has_aligned_rows: bool = False  #: whether rows are `aligned`, as in ROWS
+    blocks: int = 1  #: for one of SCALES: the number of scales of a row
 
 
 class Problem(NamedTuple):
@@ -86,6 +90,8 @@ class Problem(NamedTuple):
     page_size: Optional[int] = None
     invariant: bool = False
     o_element: Optional[str] = None  #: the type of o, f32, if it is not `element`
+    k_element: Optional[str] = None  #: the type of k, one of 8 bits, if it is not `element`
+    v_element: Optional[str] = None  #: the same for v
 
     def operand(self, name: str) -> Optional[Operand]:
         """Returns the properties of an operand that are compiled in; None if the operand is absent."""
@@ -227,8 +233,8 @@ def dims_with(dims: str, operands: Iterable[str]) -> str:
     return dims
 
 
-#: The dimensions of k and v, and those of pools (rule P1).
-_POOLS = {dims: f"{POOL}G{PAGE}{dims[-1]}" for dims in (_INPUTS["k"], _INPUTS["v"])}
+#: The dimensions of k and v and of scales of their rows, and those of pools (rule P1).
+_POOLS = {f"BGK{last}": f"{POOL}G{PAGE}{last}" for last in "DVXY"}
 
 
 def _type_of(problem: Problem, operand: Operand) -> str:
@@ -244,8 +250,11 @@ def _type_of(problem: Problem, operand: Operand) -> str:
     has_rows, dims, strides = operand.dims[-1:] in ("D", "V"), operand.dims, ""
     if has_rows:
         known["N"] = "?" if PACKED in dims else problem.queries or "?"
-        if problem.layout == "bshd":
-            dims = dims[0] + dims[2] + dims[1] + dims[3]
+    if operand.name in SCALES:
+        # A static number of rows of 1 would be that of a scale for all rows.
+        known.update({PAGE: "?", dims[-1]: operand.blocks})
+    if problem.layout == "bshd" and (has_rows or operand.name in SCALES):
+        dims = dims[0] + dims[2] + dims[1] + dims[3]
     sizes = [str(known.get(dim, "?")) for dim in dims]
     if operand.broadcast:
         sizes = ["1" if same else size for same, size in zip(operand.broadcast, sizes)]
@@ -286,13 +295,15 @@ _check_score_mod = functools.lru_cache(maxsize=1024)(
 
 def _check(problem: Problem, function: Optional[str]) -> None:
     words = [problem.op, problem.element, problem.align, problem.layout, problem.rows]
-    words += [] if problem.o_element is None else [problem.o_element]
+    elements = problem.o_element, problem.k_element, problem.v_element
+    words += [element for element in elements if element is not None]
     for operand in problem.operands:
         words += [operand.name, operand.element, *operand.dims]
     for word in words if function is None else [*words, function]:
         if not isinstance(word, str) or not (word.isascii() and word.isidentifier()):
             raise ArgumentError(f"expected a word in the problem of a kernel but got {word!r}")
-    for number in (problem.d, problem.dv, problem.queries, problem.page_size, *(problem.heads or ())):
+    numbers = (problem.d, problem.dv, problem.queries, problem.page_size, *(problem.heads or ()))
+    for number in (*numbers, *(operand.blocks for operand in problem.operands)):
         if number is not None and (isinstance(number, bool) or not isinstance(number, int)):
             raise ArgumentError(f"expected an integer in the problem of a kernel but got {number!r}")
     if problem.softcap is not None:
@@ -318,14 +329,14 @@ def make_module(problem: Problem, function: Optional[str] = None) -> str:
 
     _check(problem, function)
     names_given = [operand.name for operand in problem.operands]
-    elements = {"o": problem.o_element or problem.element}
+    elements = {"o": problem.o_element, "k": problem.k_element, "v": problem.v_element}
 
     def make(names: Mapping[str, str]) -> List[Operand]:
         is_aligned = problem.rows == "aligned"
         return [
             Operand(
                 name,
-                elements.get(name, problem.element if dims[-1] in "DV" else "f32"),
+                elements.get(name) or (problem.element if dims[-1] in "DV" else "f32"),
                 dims_with(dims, names_given),
                 has_aligned_rows=is_aligned and dims[-1] in "DV",
             )

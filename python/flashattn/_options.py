@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
         page_table: Any
         leftpad_k: Any
+        k_scale: Any
+        v_scale: Any
         max_seqlen_q: Optional[int]
         invariant: bool
 
@@ -82,7 +84,7 @@ new: Callable[..., AttentionOptions] = tuple.__new__
 OPERANDS = {
     "bias": "Tensor?", "attn_mask": "Tensor?", "sink_logits": "Tensor?", "kv_len": "Tensor?",
     "q_len": "Tensor?", "cu_seqlens_q": "Tensor?", "cu_seqlens_k": "Tensor?", "page_table": "Tensor?",
-    "leftpad_k": "Tensor?",
+    "leftpad_k": "Tensor?", "k_scale": "Tensor?", "v_scale": "Tensor?",
     "offsets": "Tensor?", **dict.fromkeys(AUX, "Tensor?"), "offset": "SymInt?",
 }  # fmt: skip
 #: The options that both operators of torch take.

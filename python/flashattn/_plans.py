@@ -226,8 +226,9 @@ def check_call(
     sizes = check_inputs(views, roles, layout)
     q = views["q"]
     has_gradient = "d_bias" in options.gradients
+    elements = {name: views[name].element for name in "kv"}
     extras = _features.check(
-        operands, q, sizes, bf16_bits, compiled, op, has_gradient, layout, score_mod
+        operands, q, sizes, bf16_bits, compiled, op, has_gradient, layout, score_mod, elements
     )
     return Call(op, tensors["q"], views, roles, sizes, extras, bf16_bits, layout)
 
@@ -302,7 +303,9 @@ def problem_of(call: Call, checked: _Checked, options: AttentionOptions) -> _mod
         if options.invariant and call.roles["q"].is_packed and (is_cpu or most != 1):
             most = None
         queries = _module.few_queries(most or 0, is_cpu)
-    o_element = checked.views["o"].element
+    o_element, k_element, v_element = (
+        None if checked.views[name].element == view.element else checked.views[name].element for name in "okv"
+    )
     problem = _module.Problem(
         view.element,
         sizes["D"],
@@ -318,7 +321,9 @@ def problem_of(call: Call, checked: _Checked, options: AttentionOptions) -> _mod
         deterministic=options.deterministic and not is_forward,
         invariant=options.invariant and is_forward,
         page_size=_page_size(call, options.invariant),
-        o_element=None if o_element == view.element else o_element,
+        o_element=o_element,
+        k_element=k_element,
+        v_element=v_element,
         **{name: getattr(options, name) for name in _COMPILED},
     )
     return _module.canonicalize(problem, is_cpu)

@@ -213,7 +213,7 @@ def settle(clause: str, name: str, value: Any) -> Any:
     return as_int32(name, value)
 
 
-_NARROW = ("i1", "int8", "int16", "uint8")
+_NARROW = ("i1", "i8", "int16", "uint8")
 _WIDE = ("int64", "uint16", "uint32", "uint64")
 
 

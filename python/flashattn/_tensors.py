@@ -21,7 +21,12 @@ _ELEMENTS = {
     "f16": "f16",
     "bf16": "bf16",
     "f32": "f32",
+    "float8_e4m3fn": "f8E4M3FN",
+    "float8_e5m2": "f8E5M2",
+    "int8": "i8",
 }
+#: The types of keys and values of 8 bits, with their names in NumPy, PyTorch and JAX (rule F1).
+NARROW = {"f8E4M3FN": "float8_e4m3fn", "f8E5M2": "float8_e5m2", "i8": "int8"}
 
 
 class View(NamedTuple):
@@ -30,7 +35,7 @@ class View(NamedTuple):
     pointer: int
     shape: Tuple[int, ...]
     strides: Tuple[int, ...]  #: in elements
-    element: str  #: f16, bf16, f32, i1, i32, or the library's name of another type
+    element: str  #: f16, bf16, f32, i1, i32, one of NARROW, or the library's name of another type
     device: Union[int, str]  #: DEVICE_CPU, the number of a CUDA device, or a model, whose memory is the host's
     writable: bool = True
     stream: Optional[int] = None  #: the stream of the producer's work, if the producer states one
@@ -38,7 +43,8 @@ class View(NamedTuple):
 
 
 def parse_element(name: Any) -> str:
-    """Returns f16, bf16, f32, i1 or i32 for a type's name in NumPy, PyTorch or MLIR, and other names unchanged."""
+    """Returns f16, bf16, f32, i1, i32 or one of NARROW for a type's name in NumPy, PyTorch or MLIR, and other names
+    unchanged."""
     text = str(name).rsplit(".", 1)[-1]
     return _ELEMENTS.get(text, text)
 
@@ -211,6 +217,7 @@ class _DLTensor(ctypes.Structure):
 
 _DL_CPU, _DL_CUDA, _DL_CUDA_HOST, _DL_CUDA_MANAGED = 1, 2, 3, 13
 _DL_INT, _DL_FLOAT, _DL_BFLOAT, _DL_BOOL = 0, 2, 4, 6
+_DL_NARROW = {10: "f8E4M3FN", 12: "f8E5M2"}
 
 
 def _dlpack_view(name: str, tensor: Any) -> View:
@@ -245,6 +252,8 @@ def _dlpack_view(name: str, tensor: Any) -> View:
     )
     if managed.code == _DL_BOOL and managed.bits == 8:
         element = "i1"
+    if managed.bits == 8:
+        element = _DL_NARROW.get(managed.code, element)
     if managed.lanes != 1:
         element += f"x{managed.lanes}"
     return View(

@@ -183,6 +183,7 @@ _LAYOUTS = {
     "bias": _with_pairs, "attn_mask": _with_pairs, "sink_logits": _dense, "kv_len": _lengths,
     "q_len": _lengths, "cu_seqlens_q": _lengths, "cu_seqlens_k": _lengths, "offsets": _lengths,
     "leftpad_k": _lengths, "page_table": _entries, "lse": _dense, "d_lse": _dense,
+    "k_scale": _with_pairs, "v_scale": _with_pairs,
     **dict.fromkeys(AUX, _dense),
 }  # fmt: skip
 

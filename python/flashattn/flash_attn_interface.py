@@ -8,7 +8,10 @@ The first three rules of `flashattn.flash_attn.flash_attn_interface` hold here t
   max_seqlen_q without a cache: the compiler chooses.
 - With `attention_chunk=c`, a query at position p sees keys of its chunk alone, from `c * (p // c)`
   to `c * (p // c) + c - 1`. Gradients are supported, unlike in FlashAttention-3.
-- qv, q_descale, k_descale and v_descale must be None: UnsupportedError names what is not.
+- k and v may have 8 bits: float8_e4m3fn, float8_e5m2 or int8. k_descale and v_descale, `[B, Hkv]`, f32, are
+  their scales for each sequence and head, and sizes may be 1. New keys and values of a cache are divided
+  by them, rounded and clamped. q has 16 or 32 bits, unlike in FlashAttention-3.
+- qv and q_descale must be None: UnsupportedError names what is not.
 
 With `return_attn_probs=True`, functions return (o, softmax_lse).
 """
@@ -62,10 +65,11 @@ def flash_attn_func(
       o, `[B, Nq, Hq, Dv]`, or (o, softmax_lse) with return_attn_probs, where softmax_lse is `[B,
       Hq, Nq]`, f32.
     """
-    _core.refuse(qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
+    _core.refuse(qv=qv, q_descale=q_descale)
     o, lse = _core.attend(
         q, k, v, scale=softmax_scale, mask=_core.mask_of(causal, window_size, attention_chunk),
         softcap=softcap, deterministic=deterministic, return_lse=return_attn_probs,
+        k_descale=k_descale, v_descale=v_descale,
     )  # fmt: skip
     return (o, lse) if return_attn_probs else o
 
@@ -139,12 +143,12 @@ def flash_attn_varlen_func(
       o, `[Tq, Hq, Dv]`, or (o, softmax_lse) with return_attn_probs, where softmax_lse is `[Hq,
       Tq]`, f32. Rows that do not count have o = 0 and softmax_lse = -inf.
     """
-    _core.refuse(qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
+    _core.refuse(qv=qv, q_descale=q_descale)
     o, lse = _core.attend(
         q, k, v, scale=softmax_scale, mask=_core.mask_of(causal, window_size, attention_chunk),
         softcap=softcap, deterministic=deterministic, return_lse=return_attn_probs,
         cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, seqused_q=seqused_q,
-        seqused_k=seqused_k,
+        seqused_k=seqused_k, k_descale=k_descale, v_descale=v_descale,
     )  # fmt: skip
     return (o, lse) if return_attn_probs else o
 
@@ -205,13 +209,13 @@ def flash_attn_with_kvcache(
     """`flash_attn_with_kvcache` of FlashAttention-2, with the arguments of FlashAttention-3. In
     addition, q may be packed: `[Tq, Hq, D]` with cu_seqlens_q; and so may k and v: `[Tk, Hkv, D]`
     with cu_seqlens_k_new. page_table is FlashAttention-2's block_table, and rotary_seqlens, `[B]`,
-    are the positions of the first new row, by default cache_seqlens. qv and descales must be None.
+    are the positions of the first new row, by default cache_seqlens. qv and q_descale must be None.
 
     Returns:
       o, or (o, softmax_lse) with return_softmax_lse. FlashAttention-3 appends the results of its
       parts.
     """
-    _core.refuse(qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
+    _core.refuse(qv=qv, q_descale=q_descale)
     return _core.with_cache(
         q, k_cache, v_cache, k, v, cache_seqlens, scale=softmax_scale, softcap=softcap,
         mask=_core.mask_of(causal, window_size, attention_chunk), return_lse=return_softmax_lse,
@@ -219,6 +223,7 @@ def flash_attn_with_kvcache(
         cu_seqlens_q=cu_seqlens_q, cu_seqlens_k_new=cu_seqlens_k_new,
         rotary=(rotary_cos, rotary_sin), rotary_interleaved=rotary_interleaved,
         rotary_seqlens=rotary_seqlens, max_seqlen_q=max_seqlen_q,
+        k_descale=k_descale, v_descale=v_descale,
     )  # fmt: skip
 
 

@@ -168,6 +168,9 @@ static void checkTexts(void) {
   aux[1].elementType = 99;
   FAILS(flashattnCheckScoreModWithAux(kBlock, aux, 2), FLASHATTN_ERROR_INVALID_ARGUMENT,
         "of aux tensor 1 but got no element type and 3");
+  aux[1] = (FlashAttnTensor){.elementType = FLASHATTN_F8E5M2, .rank = 1};
+  FAILS(flashattnCheckScoreModWithAux(kBlock, aux, 2), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected aux tensor 1 of i1, i8, i32, i64, index, f16, bf16, f32 or f64 but got f8E5M2");
   aux[1] = (FlashAttnTensor){.elementType = FLASHATTN_F32, .rank = 1};
   FAILS(flashattnCheckScoreModWithAux(kBlock, aux, 2), FLASHATTN_ERROR_INVALID_ARGUMENT,
         "expected a block of a score_mod but got: ");

@@ -42,7 +42,7 @@ static int getStream(DLDeviceType deviceType, int32_t device, void **stream) {
 
 static DLPackExchangeAPI exchange = {1, 3, {0}, describeObject, getStream};
 
-enum { kFloat = 2, kBFloat = 4 };
+enum { kInt = 0, kUInt = 1, kFloat = 2, kBFloat = 4, kE4M3FN = 10, kE4M3FNUZ = 11, kE5M2 = 12 };
 
 static FlashAttnTensor tensors[5];
 static DLTensor objects[5];
@@ -108,6 +108,27 @@ static void checkMatches(void) {
   tensors[1].elementType = FLASHATTN_BF16;
   MATCHES((objects[1].code = kBFloat, objects[1].bits = 16));
   DIFFERS((objects[1].code = kFloat, objects[1].bits = 16));
+  /* Elements of 8 bits are no elements of 16. */
+  tensors[1].elementType = FLASHATTN_F16;
+  MATCHES(objects[1].bits = 16);
+  DIFFERS(objects[1].bits = 32);
+  DIFFERS((objects[1].code = kE5M2, objects[1].bits = 8));
+  DIFFERS((objects[1].code = kInt, objects[1].bits = 16));
+  tensors[1].elementType = FLASHATTN_F8E4M3FN;
+  MATCHES((objects[1].code = kE4M3FN, objects[1].bits = 8));
+  DIFFERS((objects[1].code = kE4M3FNUZ, objects[1].bits = 8));
+  DIFFERS((objects[1].code = kE5M2, objects[1].bits = 8));
+  DIFFERS((objects[1].code = kUInt, objects[1].bits = 8));
+  DIFFERS(objects[1].bits = 16);
+  DIFFERS((objects[1].code = kE4M3FN, objects[1].bits = 8, objects[1].lanes = 4));
+  tensors[1].elementType = FLASHATTN_F8E5M2;
+  MATCHES((objects[1].code = kE5M2, objects[1].bits = 8));
+  DIFFERS((objects[1].code = kE4M3FN, objects[1].bits = 8));
+  tensors[1].elementType = FLASHATTN_I8;
+  MATCHES((objects[1].code = kInt, objects[1].bits = 8));
+  DIFFERS((objects[1].code = kUInt, objects[1].bits = 8));
+  tensors[1].elementType = 99;
+  DIFFERS((void)0);
   tensors[1].elementType = FLASHATTN_F32;
 
   CHECK(numStreams == 0);

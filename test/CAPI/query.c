@@ -73,13 +73,16 @@ static void checkTuned(void) {
 
 /* The operands of an op, independent of any kernel. */
 static void checkOperands(void) {
-  enum { kFloats = 1 << FLASHATTN_F16 | 1 << FLASHATTN_BF16 | 1 << FLASHATTN_F32 };
+  enum {
+    kFloats = 1 << FLASHATTN_F16 | 1 << FLASHATTN_BF16 | 1 << FLASHATTN_F32,
+    kCached = kFloats | 1 << FLASHATTN_F8E4M3FN | 1 << FLASHATTN_F8E5M2 | 1 << FLASHATTN_I8
+  };
   static const struct {
     const char *name, *dims;
     int32_t types, likeFirst, isOptional, broadcasts, followsLayout, isOutput;
   } expected[] = {{"q", "BHND", kFloats, 0, 0, 0, 1, 0},
-                  {"k", "BGKD", kFloats, 1, 0, 0, 1, 0},
-                  {"v", "BGKV", kFloats, 1, 0, 0, 1, 0},
+                  {"k", "BGKD", kCached, 3, 0, 0, 1, 0},
+                  {"v", "BGKV", kCached, 3, 0, 0, 1, 0},
                   {"bias", "BHNK", kFloats, 0, 1, 1, 0, 0},
                   {"attn_mask", "BHNK", 1 << FLASHATTN_I1, 0, 1, 1, 0, 0},
                   {"sink_logits", "H", 1 << FLASHATTN_F32, 0, 1, 0, 0, 0},
@@ -89,6 +92,8 @@ static void checkOperands(void) {
                   {"cu_seqlens_k", "C", 1 << FLASHATTN_I32, 0, 1, 0, 0, 0},
                   {"page_table", "BT", 1 << FLASHATTN_I32, 0, 1, 0, 0, 0},
                   {"leftpad_k", "B", 1 << FLASHATTN_I32, 0, 1, 0, 0, 0},
+                  {"k_scale", "BGKX", 1 << FLASHATTN_F32, 0, 1, 1, 1, 0},
+                  {"v_scale", "BGKY", 1 << FLASHATTN_F32, 0, 1, 1, 1, 0},
                   {"offset", "", 1 << FLASHATTN_INDEX, 0, 1, 0, 0, 0},
                   {"offsets", "B", 1 << FLASHATTN_I32, 0, 1, 0, 0, 0},
                   {"scale", "", 1 << FLASHATTN_F32, 0, 1, 0, 0, 0},
@@ -151,6 +156,54 @@ static void checkOperands(void) {
   CHECK(flashattnGetOperand("project", 2, &p) == FLASHATTN_OK);
   CHECK(!strcmp(p.name, "p") && !strcmp(p.dims, "BNE") && p.likeFirst == 2);
   CHECK(flashattnGetOperand("combine", 0, &parts) == FLASHATTN_OK && !strcmp(parts.dims, "SBHNV"));
+}
+
+/* Keys and values of 8 bits, and their scales. */
+static void checkNarrow(void) {
+  static const char *const kText =
+      "func.func @f(%q: memref<1x2x?x64xf16>, %k: memref<1x1x?x64xf8E4M3FN>,\n"
+      "             %v: memref<1x1x?x64xf8E5M2>, %s: memref<1x1x?x4xf32>,\n"
+      "             %t: memref<1x1x1x1xf32>, %o: memref<1x2x?x64xf16>) {\n"
+      "  flashattn.attention k_scale(%s : memref<1x1x?x4xf32>) v_scale(%t : memref<1x1x1x1xf32>)\n"
+      "      ins(%q, %k, %v : memref<1x2x?x64xf16>, memref<1x1x?x64xf8E4M3FN>,\n"
+      "          memref<1x1x?x64xf8E5M2>)\n"
+      "      outs(%o : memref<1x2x?x64xf16>)\n"
+      "  return\n}";
+  static const struct {
+    const char *role;
+    int32_t type, bytes;
+    int64_t sizes[4];
+  } expected[] = {
+      {"q", FLASHATTN_F16, 2, {1, 2, -1, 64}},     {"k", FLASHATTN_F8E4M3FN, 1, {1, 1, -1, 64}},
+      {"v", FLASHATTN_F8E5M2, 1, {1, 1, -1, 64}},  {"k_scale", FLASHATTN_F32, 4, {1, 1, -1, 4}},
+      {"v_scale", FLASHATTN_F32, 4, {1, 1, 1, 1}}, {"o", FLASHATTN_F16, 2, {1, 2, -1, 64}}};
+  FlashAttnKernel kernel = compileFor("cpu", kText);
+  FlashAttnTensor t[6];
+  for (int i = 0; i < 6; ++i) {
+    FlashAttnArgumentInfo found = {.size = sizeof(found)};
+    REQUIRE(flashattnKernelGetArgument(kernel, i, &found) == FLASHATTN_OK);
+    CHECK(!strcmp(found.role, expected[i].role) && found.rank == 4);
+    CHECK(found.elementType == expected[i].type && found.elementBytes == expected[i].bytes);
+    CHECK(!memcmp(found.sizes, expected[i].sizes, sizeof(expected[i].sizes)));
+    int64_t sizes[4];
+    for (int d = 0; d < 4; ++d)
+      sizes[d] = expected[i].sizes[d] < 0 ? 3 : expected[i].sizes[d];
+    t[i] = describe(expected[i].type, 4, sizes);
+    t[i].data = calloc(2 * 3 * 64, 4);
+  }
+  CHECK(flashattnLaunch(kernel, NULL, t, 6) == FLASHATTN_OK);
+  t[1].elementType = FLASHATTN_F8E5M2;
+  FAILS(flashattnLaunch(kernel, NULL, t, 6), FLASHATTN_ERROR_TENSOR,
+        "expected argument 1 ('k') with element type f8E4M3FN but got f8E5M2");
+  t[1].elementType = FLASHATTN_F8E4M3FN, t[2].elementType = 12;
+  FAILS(flashattnLaunch(kernel, NULL, t, 6), FLASHATTN_ERROR_TENSOR,
+        "expected argument 2 ('v') with element type f8E5M2 but got no element type");
+  t[2].elementType = FLASHATTN_F8E5M2, t[3].sizes[2] = 2;
+  FAILS(flashattnLaunch(kernel, NULL, t, 6), FLASHATTN_ERROR_TENSOR,
+        "expected key length of argument 3 ('k_scale') to be 3 as in argument 1 ('k') but got 2");
+  for (int i = 0; i < 6; ++i)
+    free(t[i].data);
+  CHECK(flashattnKernelFree(kernel) == FLASHATTN_OK);
 }
 
 /* The tiled stage is the same on every chip: tile values, and nothing specific to a target. */
@@ -244,6 +297,7 @@ static void checkCache(void) {
 int main(void) {
   setenv("FLASHATTN_KERNELS", "off", 1);
   checkOperands();
+  checkNarrow();
   CHECK(strstr(flashattnGetVersion(), "."));
   const char *text =
       attentionText("memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>",

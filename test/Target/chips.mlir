@@ -10,7 +10,7 @@
 // RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_80 | FileCheck %s -DVERSION=7.0 -DCHIP=sm_80
 // RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_86 | FileCheck %s -DVERSION=7.1 -DCHIP=sm_86
 // RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_87 | FileCheck %s -DVERSION=7.4 -DCHIP=sm_87
-// RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_89 | FileCheck %s -DVERSION=7.8 -DCHIP=sm_89
+// RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_89 | FileCheck %s -DVERSION=8.1 -DCHIP=sm_89
 // RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_90 | FileCheck %s -DVERSION=7.8 -DCHIP=sm_90
 // RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_90a | FileCheck %s -DVERSION=8.0 -DCHIP=sm_90a
 // RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_100 | FileCheck %s -DVERSION=8.6 -DCHIP=sm_100

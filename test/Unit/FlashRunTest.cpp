@@ -103,8 +103,10 @@ TEST(Reference, CombineGivesTheWhole) {
   problem.sets = {IntegerSet::get(2, 2, getAffineConstantExpr(0, &context), false)};
   auto attend = [&](int64_t begin, int64_t end) {
     problem.numKeys = end - begin;
-    return computeReferenceRow(problem, query, keys.data() + begin * kDim,
-                               values.data() + begin * kDim, /*special=*/{}, 0, 0, 0);
+    auto take = [&](const std::vector<float> &rows) {
+      return ScaledRows{{rows.begin() + begin * kDim, rows.begin() + end * kDim}, {}};
+    };
+    return computeReferenceRow(problem, query, take(keys), take(values), /*special=*/{}, 0, 0, 0);
   };
   ReferenceRow whole = attend(0, kKeys);
   HostTensor oParts = llvm::cantFail(HostTensor::create(Scalar::F64, {3, 1, 1, 1, kDim}));
@@ -527,16 +529,13 @@ TEST(Verify, SumsAreThoseOfF32) {
     for (StringRef name : {"q", "k", "v"})
       values.set(name, &q);
     AttentionProblem problem = llvm::cantFail(getProblem(*op, values));
-    std::vector<float> rows(6 * 16);
-    readHead(q, /*isBSHD=*/false, 0, 0, 1, 6, 16, rows.data());
+    ScaledRows rows = readScaledRows(problem, "k", 0, 0);
     values.set("lse", &lse);
     for (auto [factor, holds] :
          {std::pair(0.0, true), {c.right, true}, {c.wrong, false}, {-c.wrong, false}}) {
       for (int64_t i = 0; i < 6; ++i) {
-        ArrayRef<float> query(rows.data() + i * 16, 16);
-        double exact =
-            computeReferenceRow(problem, query, rows.data(), rows.data(), /*special=*/{}, 0, 0, i)
-                .lse;
+        ArrayRef<float> query(rows.getExact() + i * 16, 16);
+        double exact = computeReferenceRow(problem, query, rows, rows, /*special=*/{}, 0, 0, i).lse;
         lse.set(i, exact + factor * std::max(1.0, std::abs(exact)));
       }
       Comparison comparison = llvm::cantFail(compare(*op, values, kDefaultVerifyWork));

@@ -533,9 +533,9 @@ TEST_F(ExecutableTest, RefusesUnknownElementsOfTensorMaps) {
                                          i64, i64, i64, i64, i64) -> ()
       return
     })mlir");
-  void *arguments[] = {reinterpret_cast<void *>(2)};
+  void *arguments[] = {reinterpret_cast<void *>(3)};
   EXPECT_EQ(message(executable->invoke("f", arguments)),
-            "expected an element type of a tensor map below 2 but got 2");
+            "expected an element type of a tensor map below 3 but got 3");
 }
 
 TEST_F(ExecutableTest, MergeOverlapsWithParts) {

@@ -118,7 +118,7 @@ class CacheTest(unittest.TestCase):
             "schedule": "tile_m = 64", "rows": "strided", "heads": (4, 2), "softcap": 2.0, "operands": (bias,),
             "score_mod": "^bb0(%s: f32, %b: index, %h: index, %p: index, %k: index): flashattn.yield %s : f32",
             "queries": 3, "op": "attention_backward", "deterministic": True, "page_size": 8,
-            "invariant": True, "o_element": "f32",
+            "invariant": True, "o_element": "f32", "k_element": "i8", "v_element": "f8E4M3FN",
         }  # fmt: skip
         self.assertEqual(tuple(fields), _module.Problem._fields)
         base = _module.Problem("f16", 16, 16)

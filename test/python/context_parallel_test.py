@@ -18,7 +18,7 @@ from flashattn import window
 from flashattn.torch import context_parallel
 from torch.distributed.device_mesh import init_device_mesh
 
-COUNT = int(os.environ.get("FLASHATTN_TEST_COUNT", "12"))
+COUNT = int(os.environ.get("FLASHATTN_TEST_COUNT", "8"))
 SEED = int(os.environ.get("FLASHATTN_TEST_SEED", "53"))
 WORLD = int(os.environ.get("FLASHATTN_TEST_RANKS", "4"))
 #: "cuda" runs the same cases through NCCL, one GPU a process.

@@ -453,7 +453,7 @@ def test_refusals():
     )
     raises(
         bad,
-        "expected 'v' with element type f16 as in 'q' but got f32",
+        "expected 'v' with element type f16 as in 'q', f8E4M3FN, f8E5M2 or i8 but got f32",
         lambda: attention(q, k, v.float()),
     )
     raises(bad, "expected head dimension of 'k' to be 64", lambda: attention(q, k[..., :32], v))

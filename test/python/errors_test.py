@@ -128,7 +128,7 @@ CASES = [
     (
         lambda: attention(Q, K.astype(numpy.float16), K),
         ArgumentError,
-        "expected 'k' with element type f32 as in 'q' but got f16",
+        "expected 'k' with element type f32 as in 'q', f8E4M3FN, f8E5M2 or i8 but got f16",
     ),
     (
         lambda: attention(Q, K, K, dtype="f64"),

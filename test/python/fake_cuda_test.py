@@ -221,7 +221,8 @@ class FakeCUDATest(unittest.TestCase):
         again(kind((1, 2, 16, 64), 0x10000))
         self.assertEqual(len(_cache.cache.plans), 5)
         bad = flashattn.ArgumentError
-        with self.assertRaisesRegex(bad, "expected 'v' with element type f16 as in 'q' but got bf16"):
+        message = "expected 'v' with element type f16 as in 'q', f8E4M3FN, f8E5M2 or i8 but got bf16"
+        with self.assertRaisesRegex(bad, message):
             flashattn.attention(q, k, make(dtype="torch.bfloat16"), mask=causal, return_lse=True)
         with self.assertRaisesRegex(bad, "expected a CUDA stream or its address but got -1"):
             flashattn.attention(q, k, v, mask=causal, return_lse=True, stream=-1)
@@ -334,7 +335,8 @@ class FakeCUDATest(unittest.TestCase):
         self.assertEqual(
             (problem.operand("bias").broadcast, problem.operand("bias").has_aligned_rows), ((True, False, False, False), True)
         )
-        self.assertEqual(problem.operand("attn_mask"), ("attn_mask", "i1", "BHNK", (True, True, False, False), False))
+        operand = "attn_mask", "i1", "BHNK", (True, True, False, False), False, 1
+        self.assertEqual(problem.operand("attn_mask"), operand)
         (kernel,) = _cache.cache.kernels.values()
         self.assertIn("strided<[?, ?, ?, 1]>> {flashattn.aligned_rows}", kernel.mlir)
         for options, is_aligned in (

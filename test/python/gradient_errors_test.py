@@ -251,7 +251,7 @@ class GradientErrorsTest(unittest.TestCase):
             name = "offset" if role.name == "offsets" else role.name
             self.assertIs(parameters[name].default, None)
             self.assertIn(name, attention_backward.__doc__)
-        of_forward = {"return_lse", "page_table", "leftpad_k", "max_seqlen_q", "invariant"}
+        of_forward = {"return_lse", "page_table", "leftpad_k", "k_scale", "v_scale", "max_seqlen_q", "invariant"}
         forward = set(inspect.signature(attention).parameters) - of_forward
         self.assertEqual(forward - set(parameters), set())
         for name in parameters:

@@ -8,6 +8,7 @@ import tempfile
 import unittest
 from unittest import mock
 
+import ml_dtypes
 import numpy
 from flashattn import ArgumentError, DeviceError, LibraryError, UnsupportedError
 from flashattn import onnx as fo
@@ -82,7 +83,12 @@ class ErrorsTest(unittest.TestCase):
         self.refuses("expected Q of rank 3 or 4 but got 2", {"Q": zeros(3, 8)})
         self.refuses("expected Q of rank 3 or 4 but got 5", {"Q": zeros(1, 1, 1, 3, 8)})
         self.refuses("expected K of rank 4, as Q is, but got 3", {"K": zeros(2, 5, 8)})
-        for dtype, name in (("float64", "double"), ("int32", "int32"), ("uint8", "uint8")):
+        for dtype, name in (
+            ("float64", "double"),
+            ("int32", "int32"),
+            ("uint8", "uint8"),
+            (ml_dtypes.float8_e4m3fn, "float8e4m3fn"),
+        ):
             self.refuses(
                 f"expected Q of float16, bfloat16 or float but got {name}",
                 {"Q": zeros(2, 4, 3, 8, dtype=dtype)},
@@ -91,6 +97,11 @@ class ErrorsTest(unittest.TestCase):
         self.refuses(
             "expected V of float, as Q is, but got float16",
             {"V": zeros(2, 2, 5, 6, dtype="float16")},
+            error=UnsupportedError,
+        )
+        self.refuses(
+            "expected V of float, as Q is, but got float8e5m2",
+            {"V": zeros(2, 2, 5, 6, dtype=ml_dtypes.float8_e5m2)},
             error=UnsupportedError,
         )
         self.refuses(

@@ -144,7 +144,7 @@ CASES = [
     (
         with_operands(attn_mask=array(5, 7, dtype=numpy.int8)),
         ArgumentError,
-        "expected 'attn_mask' with element type bool but got int8",
+        "expected 'attn_mask' with element type bool but got i8",
     ),
     (
         with_operands(attn_mask=array(2, 5, dtype=bool)),

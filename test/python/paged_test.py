@@ -458,7 +458,7 @@ class PagedTest(unittest.TestCase):
             ("expected the query head count to be a multiple of the key/value head count, 2, but got 3",
              lambda: attention(q[:, :, :3], k, v, **given)),
             ("expected 'k' of rank 4 but got rank 3", lambda: attention(q, k[0], v, **given)),
-            ("expected 'k' with element type f32 as in 'q' but got f16",
+            ("expected 'k' with element type f32 as in 'q', f8E4M3FN, f8E5M2 or i8 but got f16",
              lambda: attention(q, k.astype(numpy.float16), v, **given)),
             ("expected no page_table with cu_seqlens_k, which packs the keys, but got one",
              lambda: attention(flat, flat, flat, cu_seqlens_q=starts, cu_seqlens_k=starts, **thd)),

@@ -72,7 +72,7 @@ class PagedTorchTest(unittest.TestCase):
             **none, "kv_len": self.lengths.int(), "q_len": None, "cu_seqlens_q": None, "cu_seqlens_k": None,
             "page_table": self.table.int(), "leftpad_k": torch.zeros(B, dtype=torch.int32),
         }  # fmt: skip
-        arguments = *self.given[:3], *operands.values(), *[None] * 6
+        arguments = *self.given[:3], *operands.values(), *[None] * 8
         options = {"mask": "#flashattn.causal", "layout": "bshd"}
         torch.library.opcheck(torch.ops.flashattn.attention.default, arguments, options)
         with FlopCounterMode(display=False) as counter:

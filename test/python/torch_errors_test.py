@@ -82,7 +82,8 @@ def flex(score_mod=None, **options):
 A, U, T = ArgumentError, UnsupportedError, TraceError
 #: Error, message, call. Those of attention itself run with and without a graph, and take q first.
 OF_ATTENTION = (
-    (A, "expected 'k' with element type f32 as in 'q' but got f16", lambda x: attention(x, k.half(), k)),
+    (A, "expected 'k' with element type f32 as in 'q', f8E4M3FN, f8E5M2 or i8 but got f16",
+     lambda x: attention(x, k.half(), k)),
     (A, "expected 'k' on cpu as 'q' but got meta", lambda x: attention(x, k.to("meta"), k)),
     (A, "expected 'bias' on cpu as 'q' but got meta", lambda x: attention(x, k, k, bias=meta(5, 7))),
     (A, "expected 'kv_len' on cpu as 'q' but got meta",
@@ -143,7 +144,7 @@ OTHERS = (
     )),
     (U, "expected 'q' with element type f16, bf16 or f32 but got int64; convert it, .* .to\\(torch.float32\\)",
      lambda: attention(*(wide.long(),) * 3)),
-    (U, "but got float8_e4m3fn", lambda: attention(*(wide.to(torch.float8_e4m3fn),) * 3)),
+    (U, "but got f8E4M3FN", lambda: attention(*(wide.to(torch.float8_e4m3fn),) * 3)),
     (U, "but got complex64", lambda: attention(*(wide.to(torch.complex64),) * 3)),
     (A, "expected 'q' to be a tensor with strides but got layout torch._mkldnn",
      lambda: attention(q.to_mkldnn(), k, k)),
@@ -161,7 +162,7 @@ OTHERS = (
     (A, "expected the text of a mask but got '#flashattn.nonsense': unknown attribute `nonsense` in dialect",
      lambda: op(q, k, k, *NOTHING, mask="#flashattn.nonsense")),
     (A, "expected layout bhsd, bshd or thd but got 'sbhd'", lambda: op(q, k, k, *NOTHING, layout="sbhd")),
-    (RuntimeError, "expected 'k' with element type f32 as in 'q' but got f16",
+    (RuntimeError, "expected 'k' with element type f32 as in 'q', f8E4M3FN, f8E5M2 or i8 but got f16",
      lambda: torch.compile(lambda x: attention(x, x.half(), x), backend="eager", fullgraph=True)(q)),
     (A, "expected dropout_p 0 but got 0.1; pass 0.0, because dropout is not supported",
      lambda: ft.sdpa(q, q, q, dropout_p=0.1)),
@@ -212,7 +213,8 @@ OTHERS = (
     (A, "expected a finite positive scale but got -1.0", decode(scale=-1)),
     (A, "expected a finite positive softcap but got -1.0", decode(softcap=-1)),
     (A, "expected 'k_cache' of rank 4 but got rank 3", decode(k_cache=k[0])),
-    (A, "expected 'v_cache' with element type f32 as in 'q' but got f16", decode(v_cache=k.half())),
+    (A, "expected 'v_cache' with element type f32 as in 'q', f8E4M3FN, f8E5M2 or i8 but got f16",
+     decode(v_cache=k.half())),
     (A, "expected 'k' with element type f32 as in 'q' but got bf16", decode([k[:, :, :2].bfloat16()] * 2)),
     (U, "expected 'q' with element type f16, bf16 or f32 but got float64",
      decode(q=q.double(), k_cache=k.double(), v_cache=k.double())),

@@ -37,7 +37,7 @@ op = torch.ops.flashattn.attention.default
 backward = torch.ops.flashattn.attention_backward.default
 NOTHING = (None,) * len(OPERANDS)
 #: q_len, the starts, offsets and the auxiliary tensors
-UNPACKED = (None,) * 10
+UNPACKED = (None,) * 12
 
 
 def inputs(nq=5, nk=7, hq=4, hkv=2, batch=2, grad=False, **options):
@@ -301,7 +301,7 @@ class OperatorTest(unittest.TestCase):
         with self.assertRaisesRegex(ArgumentError, "expected 'k' of rank 4 but got rank 3"):
             attention(wide, wide[0], wide)
         with self.assertRaisesRegex(
-            ArgumentError, "expected 'v' with element type f32 as in 'q' but got f16"
+            ArgumentError, "expected 'v' with element type f32 as in 'q', f8E4M3FN, f8E5M2 or i8 but got f16"
         ):
             attention(wide, wide, wide.half())
         with self.assertRaisesRegex(ArgumentError, "expected 'k' on meta as 'q' but got cpu"):

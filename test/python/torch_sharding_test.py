@@ -82,6 +82,20 @@ def check_symbols(mesh, place):
         torch.testing.assert_close(*results, rtol=1e-5, atol=1e-5)
 
 
+def check_narrow(mesh, place):
+    """Keys and values of 8 bits, and their scales, which have the batch and the heads of a device."""
+    q, k, v = make()
+    k, v = (20 * k).to(torch.int8), (20 * v).to(torch.int8)
+    scales = {"k_scale": torch.rand(2, 2, 7, 1) / 20, "v_scale": torch.rand(1, 2) / 20}
+    wanted = attention(q, k, v, **scales)
+    rows = [distribute_tensor(x, mesh, [place]) for x in (q, k, v)]
+    places = {"k_scale": place, "v_scale": place if place is HEADS else Replicate()}
+    given = {name: distribute_tensor(x, mesh, [places[name]]) for name, x in scales.items()}
+    found = attention(*rows, **given)
+    assert found.placements == (place,), found.placements
+    torch.testing.assert_close(found.full_tensor(), wanted, rtol=1e-5, atol=1e-5)
+
+
 def run(rank, where):
     dist.init_process_group("gloo", init_method=f"file://{where}", rank=rank, world_size=2)
     torch.manual_seed(3)
@@ -101,6 +115,7 @@ def run(rank, where):
         spread = Shard(0) if place is HEADS else whole
         check(mesh, make(), {"bias": (narrow, spread)}, place, place, scale=0.3)
         check_symbols(mesh, place)
+        check_narrow(mesh, place)
     check(mesh, make(layout="bshd"), {}, Shard(2), Shard(2), layout="bshd", mask=causal)
     check(mesh, make(layout="bshd"), {}, Shard(0), Shard(0), layout="bshd")
     check(mesh, make(batch=3), {}, BATCH, BATCH)

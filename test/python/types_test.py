@@ -53,6 +53,10 @@ def launched(q: F32, o: F32) -> str:
     kernel.launch(q, q, q, o, scale=0.5, kv_len=[3])
     return kernel.schedule
 
+def narrow(q: F32) -> F32:
+    k, k_scale = flashattn.quantize(q, "int8", per="row", columns=16)
+    return flashattn.attention(q, k, q, k_scale=k_scale, v_scale=None)
+
 def masked(q: F32, n: NDArray[np.int32]) -> F32:
     mask = flashattn.prefix(n) | flashattn.documents(ids=n, causal=True) | flashattn.window(left=n, right=[1, 2])
     return flashattn.attention(q, q, q, mask=mask & flashattn.tree([-1, 0, 0]))
@@ -71,6 +75,7 @@ BAD = {
     'flashattn.compile(head_dim=64, mask="causal")': "arg-type",
     'flashattn.compile(head_dim=64, rows="packed")': "arg-type",
     "flashattn.causal | 3": "operator",
+    'flashattn.quantize(q, per="batch")': "arg-type",
     'flashattn.window(left="3")': "arg-type",
     'text: str = flashattn.causal.draw(64, 64, "causal.svg")': "assignment",
     'flashattn.causal.draw(64, 64, align="bottom")': "call-overload",

@@ -29,11 +29,12 @@ HEADS, KV_HEADS, DIM, BLOCKS = 4, 2, 16, 40
 
 def scattered(size, order, dtype=torch.float32):
     """A KV cache as vLLM makes it: `[blocks, Hkv, size, 2 * D]`, with the strides of one of its layouts."""
+    fill = 0x7F if dtype == torch.uint8 else torch.nan  # of float8, a NaN too
     if order == "LBNHC":
-        return torch.full((BLOCKS, size, KV_HEADS, 2 * DIM), torch.nan, dtype=dtype).transpose(1, 2)
+        return torch.full((BLOCKS, size, KV_HEADS, 2 * DIM), fill, dtype=dtype).transpose(1, 2)
     if order == "BLHNC":  # the layers of a block side by side
-        return torch.full((BLOCKS, 3, KV_HEADS, size, 2 * DIM), torch.nan, dtype=dtype)[:, 1]
-    return torch.full((BLOCKS, KV_HEADS, size, 2 * DIM), torch.nan, dtype=dtype)
+        return torch.full((BLOCKS, 3, KV_HEADS, size, 2 * DIM), fill, dtype=dtype)[:, 1]
+    return torch.full((BLOCKS, KV_HEADS, size, 2 * DIM), fill, dtype=dtype)
 
 
 def dense(q, k, v, window=None, softcap=None, slopes=None, sinks=None):
@@ -58,13 +59,14 @@ def dense(q, k, v, window=None, softcap=None, slopes=None, sinks=None):
 class Engine:
     """Requests with their keys so far, their blocks and a layer."""
 
-    def __init__(self, size=16, order="LBNHC", dtype=torch.float32, columns=6, **options):
+    def __init__(self, size=16, order="LBNHC", dtype=torch.float32, columns=6, kind="auto", scales=None, **options):
         torch.manual_seed(1)
-        self.size, self.cache, self.options = size, scattered(size, order, dtype), options
-        self.dtype = dtype
+        self.size, self.options, self.dtype, self.kind, self.scales = size, options, dtype, kind, scales
+        # vLLM makes caches of 8 bits of bytes.
+        self.cache = scattered(size, order, dtype if kind == "auto" else torch.uint8)
         extra = {"sinks": options["sinks"]} if "sinks" in options else {}
         self.layer = _backend.FlashAttnImpl(
-            HEADS, DIM, DIM**-0.5, KV_HEADS, options.get("slopes"), options.get("window"), "auto",
+            HEADS, DIM, DIM**-0.5, KV_HEADS, options.get("slopes"), options.get("window"), kind,
             options.get("softcap"), **extra,
         )  # fmt: skip
         self.builder = _backend.FlashAttnMetadataBuilder(None, ["layer"], None, torch.device("cpu"))
@@ -78,8 +80,9 @@ class Engine:
         for row, (request, count) in enumerate(new.items()):
             q, k, v = (torch.randn(count, h, DIM).to(self.dtype) for h in (HEADS, KV_HEADS, KV_HEADS))
             before = self.keys.get(request, k[:0])
-            self.keys[request] = torch.cat([before, k])
-            self.values[request] = torch.cat([self.values.get(request, v[:0]), v])
+            self.keys[request] = torch.cat([before, self.rounded(k, "_k_scale")])
+            values = self.rounded(v, "_v_scale")
+            self.values[request] = torch.cat([self.values.get(request, values[:0]), values])
             blocks = self.blocks.setdefault(request, [])
             length = len(self.keys[request])
             while len(blocks) * self.size < length:
@@ -104,11 +107,11 @@ class Engine:
         )  # fmt: skip
         metadata = self.builder.build(0, given)
         before = self.cache.clone()
-        self.layer.do_kv_cache_update(None, k, v, self.cache, metadata.slot_mapping)
+        self.layer.do_kv_cache_update(self.scales, k, v, self.cache, metadata.slot_mapping)
         written = (before.nan_to_num(77.0) != self.cache.nan_to_num(77.0)).any(-1).any(1).sum()
         assert written == len(slots), (written, len(slots))
         out = torch.full_like(q, torch.nan)
-        found = self.layer.forward(None, q, k, v, self.cache, metadata, out)
+        found = self.layer.forward(self.scales, q, k, v, self.cache, metadata, out)
         assert found is out
         tolerance = 2e-2 if self.dtype == torch.bfloat16 else 2e-5
         for row, request in enumerate(new):
@@ -119,6 +122,14 @@ class Engine:
         padded = out[int(starts[-1]) : rows - more_rows]
         assert (padded == 0).all() or (padded.isnan().all() and metadata.max_query_len <= 16)
         return metadata
+
+    def rounded(self, x, name):
+        """What the cache holds of new rows."""
+        dtype = {"auto": None, "fp8_e5m2": torch.float8_e5m2}.get(self.kind, torch.float8_e4m3fn)
+        if dtype is None:
+            return x
+        scale = getattr(self.scales, name).reshape(1, -1, 1)
+        return (x / scale).clamp(-torch.finfo(dtype).max, torch.finfo(dtype).max).to(dtype).float() * scale
 
 
 class VllmTest(unittest.TestCase):
@@ -146,6 +157,16 @@ class VllmTest(unittest.TestCase):
         engine = Engine(dtype=torch.bfloat16)
         engine.step({"a": 30, "b": 2})
         engine.step({"a": 1, "b": 1})
+
+    def test_caches_of_8_bits(self):
+        for kind, order in (("fp8", "LBNHC"), ("fp8_e4m3", "LBHNC"), ("fp8_e5m2", "BLHNC")):
+            for k_scale, v_scale in ((torch.tensor(0.5), torch.tensor(0.01)), (torch.rand(KV_HEADS), torch.ones(1))):
+                with self.subTest(kind=kind, k_scale=k_scale):
+                    scales = types.SimpleNamespace(_k_scale=k_scale, _v_scale=v_scale)
+                    engine = Engine(kind=kind, scales=scales, order=order)
+                    engine.step({"a": 30, "b": 2})
+                    engine.step({"a": 1, "b": 1})
+                    engine.step({"a": 1, "b": 5}, padding=1)
 
     def test_padding(self):
         engine = Engine()
@@ -291,7 +312,8 @@ class VllmTest(unittest.TestCase):
         self.assertTrue(backend.supports_sink() and backend.supports_sliding_window())
         self.assertFalse(backend.forward_includes_kv_cache_update)
         self.assertTrue(backend.supports_kv_cache_dtype("bfloat16"))
-        self.assertFalse(backend.supports_kv_cache_dtype("fp8"))
+        self.assertTrue(backend.supports_kv_cache_dtype("fp8"))
+        self.assertFalse(backend.supports_kv_cache_dtype("nvfp4"))
         self.assertTrue(backend.supports_head_size(100))
         capabilities = [types.SimpleNamespace(major=major) for major in (7, 8, 9)]
         with mock.patch.object(vllm.platform, "kind", "cuda"):
@@ -305,8 +327,8 @@ class VllmTest(unittest.TestCase):
         def impl(*rest, **options):
             return _backend.FlashAttnImpl(4, 16, 0.25, 2, None, None, *rest, **options)
 
-        with self.assertRaisesRegex(UnsupportedError, "expected kv_cache_dtype .* but got 'fp8_e4m3'"):
-            impl("fp8_e4m3")
+        with self.assertRaisesRegex(UnsupportedError, "expected kv_cache_dtype .* or 'fp8_e5m2' but got 'fp8_inc'"):
+            impl("fp8_inc")
         with self.assertRaisesRegex(UnsupportedError, "expected attn_type 'decoder' but got 'encoder_only'"):
             impl("auto", None, vllm.AttentionType.ENCODER_ONLY)
         with self.assertRaisesRegex(UnsupportedError, "no further options of attention but got chunk_lookback"):

@@ -195,20 +195,10 @@ Expected<std::vector<CFunction>> flashattn::makeCForm(ModuleOp module, StringRef
 
 StringRef flashattn::getCType(int32_t elementType) {
   switch (elementType) {
-  case FLASHATTN_F16:
-  case FLASHATTN_BF16:
-    return "uint16_t";
-  case FLASHATTN_F32:
-    return "float";
-  case FLASHATTN_F64:
-    return "double";
-  case FLASHATTN_I1:
-    return "uint8_t";
-  case FLASHATTN_I8:
-    return "int8_t";
-  case FLASHATTN_I32:
-    return "int32_t";
-  default: // i64 and index
-    return "int64_t";
+#define ELEMENT(NAME, TEXT, BYTES, CONDITION, CODE, C)                                             \
+  case FLASHATTN_##NAME:                                                                           \
+    return C;
+#include "flashattn/Pipelines/Elements.def"
   }
+  llvm_unreachable("unknown element type");
 }

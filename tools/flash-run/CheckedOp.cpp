@@ -69,6 +69,11 @@ std::optional<CheckedOp> CheckedOp::create(Operation *operation) {
   return op;
 }
 
+StringRef flashattn::getScaled(const OperandRole &role) {
+  StringRef name = role.getName();
+  return name.consume_back("_scale") ? name : StringRef();
+}
+
 std::optional<HostTensor> flashattn::getConstant(Value value) {
   Attribute constant;
   if (!matchPattern(value, m_Constant(&constant)))
@@ -222,10 +227,12 @@ Expected<HostTensor *> KeyGatherer::add(StringRef name, Scalar scalar, ArrayRef<
   return added;
 }
 
-/// Replaces `k` or `v`. Other rows than those of pages that are seen are 0.
+/// Replaces `k`, `v`, or scales of their rows. Other rows than those of pages that are seen are 0.
 Error KeyGatherer::gather(StringRef name) {
   const HostTensor &from = *problem.getOperand(name);
-  int64_t heads = problem.keyHeads, width = from.getShape().back();
+  // Scales may serve all pages or heads.
+  int64_t most = from.getShape().front() - 1;
+  int64_t heads = from.getShape()[problem.isBSHD ? 2 : 1], width = from.getShape().back();
   SmallVector<int64_t> shape = {isPacked ? 1 : batches, heads, isPacked ? batches * rows : rows,
                                 width};
   if (problem.isBSHD)
@@ -239,7 +246,8 @@ Error KeyGatherer::gather(StringRef name) {
       int64_t row = getPadding(b) + j;
       if (!pages[b][row / pageRows])
         continue;
-      int64_t page = table ? int64_t(table->get(b * tablePages + row / pageRows)) : b;
+      int64_t page =
+          std::min(table ? int64_t(table->get(b * tablePages + row / pageRows)) : b, most);
       for (int64_t h = 0; h < heads; ++h) {
         int64_t source =
             getRowStart(problem.isBSHD, page, h, row % pageRows, heads, pageRows, bytes);
@@ -310,6 +318,9 @@ Error KeyGatherer::run() {
   for (StringRef name : {"k", "v"})
     if (Error error = gather(name))
       return error;
+  for (StringRef name : problem.rowScales)
+    if (Error error = gather(name))
+      return error;
   return Error::success();
 }
 
@@ -346,6 +357,8 @@ Expected<AttentionProblem> flashattn::getProblem(const CheckedOp &op, const Oper
   for (const OperandRole &role : op.roles)
     if (const HostTensor *value = values.get(role.getName())) {
       problem.operands.emplace_back(role.getName(), value);
+      if (!getScaled(role).empty() && role.dims[op.isBSHD ? 1 : 2] != '1')
+        problem.rowScales.push_back(role.getName());
       if (role.rule->is(OperandRule::Variadic))
         (role.rule->dims.contains('N')   ? problem.perQuery
          : role.rule->dims.contains('K') ? problem.perKey

@@ -45,6 +45,10 @@ struct CheckedOp {
 /// Returns the location of an op as text, such as "file.mlir:3:8".
 std::string formatPlace(Location location);
 
+/// Returns the operand whose scales `role` is (rule F1), "k" or "v"; empty if it is no such
+/// operand.
+StringRef getScaled(const OperandRole &role);
+
 /// Returns the elements of a constant tensor or scalar; nothing if it is not a constant.
 std::optional<HostTensor> getConstant(Value value);
 

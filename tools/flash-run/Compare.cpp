@@ -19,9 +19,19 @@ static double getTolerance(Scalar scalar) {
   case Scalar::F32:
   case Scalar::F64:
     return 1e-5;
-  default:
+  // Two units of the last place, as for the wider types.
+  case Scalar::F8E4M3FN:
+    return 0.25;
+  case Scalar::F8E5M2:
+    return 0.5;
+  case Scalar::I1:
+  case Scalar::I8:
+  case Scalar::I32:
+  case Scalar::I64:
+  case Scalar::INDEX:
     return 0;
   }
+  llvm_unreachable("unknown scalar");
 }
 
 /// Returns the indices of an element of a row-major array, such as [0,1,5,7].

@@ -288,11 +288,11 @@ Error mlir::flashattn::readOutputFlags(const Program &program, SmallVector<HostT
           llvm::formatv("expected at most {0} --{1} for function '{2}' but got {3}",
                         program.outputs.size(), flag, program.function, list->size())
               .str());
-  for (const std::string &value : expectedOutputs) {
+  for (auto [output, value] : llvm::zip(program.outputs, expectedOutputs)) {
     Expected<StringRef> path = getPath("expected-output", value);
     if (!path)
       return path.takeError();
-    Expected<HostTensor> tensor = readNpy(*path);
+    Expected<HostTensor> tensor = readNpy(*path, program.getInfo(output).scalar);
     if (!tensor)
       return tensor.takeError();
     expected.push_back(std::move(*tensor));

@@ -16,19 +16,29 @@ using namespace mlir::flashattn;
 
 unsigned flashattn::getByteWidth(Scalar scalar) {
   switch (scalar) {
-  case Scalar::I1:
-  case Scalar::I8:
-    return 1;
+#define ELEMENT(NAME, TEXT, BYTES, CONDITION, CODE, C)                                             \
+  case Scalar::NAME:                                                                               \
+    return BYTES;
+#include "flashattn/Pipelines/Elements.def"
+  }
+  llvm_unreachable("unknown scalar");
+}
+
+bool flashattn::isFloat(Scalar scalar) {
+  switch (scalar) {
   case Scalar::F16:
   case Scalar::BF16:
-    return 2;
   case Scalar::F32:
-  case Scalar::I32:
-    return 4;
   case Scalar::F64:
+  case Scalar::F8E4M3FN:
+  case Scalar::F8E5M2:
+    return true;
+  case Scalar::I1:
+  case Scalar::I8:
+  case Scalar::I32:
   case Scalar::I64:
-  case Scalar::Index:
-    return 8;
+  case Scalar::INDEX:
+    return false;
   }
   llvm_unreachable("unknown scalar");
 }
@@ -41,9 +51,9 @@ bool flashattn::canHold(Scalar scalar, double number) {
 }
 
 static constexpr std::pair<StringRef, Scalar> kScalars[] = {
-    {"f16", Scalar::F16}, {"bf16", Scalar::BF16}, {"f32", Scalar::F32},
-    {"f64", Scalar::F64}, {"i1", Scalar::I1},     {"i8", Scalar::I8},
-    {"i32", Scalar::I32}, {"i64", Scalar::I64},   {"index", Scalar::Index}};
+#define ELEMENT(NAME, TEXT, BYTES, CONDITION, CODE, C) {TEXT, Scalar::NAME},
+#include "flashattn/Pipelines/Elements.def"
+};
 
 StringRef flashattn::getName(Scalar scalar) {
   for (auto &[name, candidate] : kScalars)
@@ -60,20 +70,10 @@ std::optional<Scalar> flashattn::parseScalar(StringRef name) {
 }
 
 std::optional<Scalar> flashattn::getScalar(Type type) {
-  if (type.isF16())
-    return Scalar::F16;
-  if (type.isBF16())
-    return Scalar::BF16;
-  if (type.isF32())
-    return Scalar::F32;
-  if (type.isF64())
-    return Scalar::F64;
-  if (type.isIndex())
-    return Scalar::Index;
-  for (auto [width, scalar] : {std::pair(1u, Scalar::I1), std::pair(8u, Scalar::I8),
-                               std::pair(32u, Scalar::I32), std::pair(64u, Scalar::I64)})
-    if (type.isInteger(width))
-      return scalar;
+#define ELEMENT(NAME, TEXT, BYTES, CONDITION, CODE, C)                                             \
+  if (CONDITION)                                                                                   \
+    return Scalar::NAME;
+#include "flashattn/Pipelines/Elements.def"
   return std::nullopt;
 }
 
@@ -90,24 +90,40 @@ template <typename To, typename From> static To bits(From value) {
   return result;
 }
 
-uint16_t flashattn::toF16(float value) {
-  uint32_t word = bits<uint32_t>(value);
-  uint16_t sign = word >> 16 & 0x8000;
+namespace {
+/// A binary float of up to 16 bits.
+struct Format {
+  int bits, mantissaBits, bias;
+  uint32_t largest;  ///< bits of the largest number
+  uint32_t overflow; ///< bits of a number that rounds to more
+  uint32_t nan;
+};
+} // namespace
+
+static constexpr Format kF16{16, 10, 15, 0x7bff, 0x7c00, 0x7e00},
+    kF8E4M3FN{8, 3, 7, 0x7e, 0x7f, 0x7f}, kF8E5M2{8, 2, 15, 0x7b, 0x7c, 0x7e};
+
+static uint32_t narrow(const Format &format, float value) {
+  uint32_t word = bits<uint32_t>(value), sign = word >> 31 << (format.bits - 1);
   word &= 0x7fffffff;
   if (word > 0x7f800000)
-    return sign | 0x7e00; // NaN
-  if (word >= 0x477ff000)
-    return sign | 0x7c00; // rounds to infinity
-  if (word < 0x38800000) {
-    // Subnormal: the last bit of a sum from 0.5 on is the smallest unit of f16, so that the
-    // hardware rounds the value correctly.
-    float sum = bits<float>(word) + 0.5f;
-    return sign | (bits<uint32_t>(sum) - bits<uint32_t>(0.5f));
+    return sign | format.nan;
+  int shift = 23 - format.mantissaBits;
+  if (word < uint32_t(128 - format.bias) << 23) {
+    // Subnormal: the last bit of a sum from `one` on is the smallest unit of the format, so that
+    // the hardware rounds the value correctly.
+    float one = std::ldexp(1.0f, 1 - format.bias + shift);
+    return sign | (bits<uint32_t>(bits<float>(word) + one) - bits<uint32_t>(one));
   }
-  // Rebias the exponent and round off the lowest 13 bits.
-  word += 0xc8000fff + (word >> 13 & 1);
-  return sign | word >> 13;
+  // Rebias the exponent and round off the lowest bits.
+  word -= uint32_t(127 - format.bias) << 23;
+  word = (word + (1u << (shift - 1)) - 1 + (word >> shift & 1)) >> shift;
+  return sign | (word > format.largest ? format.overflow : word);
 }
+
+uint16_t flashattn::toF16(float value) { return narrow(kF16, value); }
+uint8_t flashattn::toF8E4M3FN(float value) { return narrow(kF8E4M3FN, value); }
+uint8_t flashattn::toF8E5M2(float value) { return narrow(kF8E5M2, value); }
 
 uint16_t flashattn::toBF16(float value) {
   uint32_t word = bits<uint32_t>(value);
@@ -117,20 +133,35 @@ uint16_t flashattn::toBF16(float value) {
   return (word + 0x7fff + (word >> 16 & 1)) >> 16;
 }
 
+/// Returns the values of all words of a format.
+static std::vector<float> listValues(const Format &format) {
+  std::vector<float> values(size_t(1) << format.bits);
+  uint32_t half = values.size() / 2, unit = 1u << format.mantissaBits;
+  for (uint32_t word = 0; word < half; ++word) {
+    int exponent = word >> format.mantissaBits;
+    float mantissa = word & (unit - 1);
+    float magnitude = exponent == 0 ? mantissa : std::ldexp(mantissa + float(unit), exponent - 1);
+    values[word] = std::ldexp(magnitude, 1 - format.bias - format.mantissaBits);
+    if (word > format.largest)
+      values[word] = word == format.overflow && format.overflow != format.nan ? INFINITY : NAN;
+    values[half + word] = -values[word];
+  }
+  return values;
+}
+
 float flashattn::fromF16(uint16_t value) {
-  static const std::unique_ptr<float[]> table = [] {
-    auto values = std::make_unique<float[]>(1 << 16);
-    for (unsigned i = 0; i < (1 << 16); ++i) {
-      int exponent = i >> 10 & 0x1f;
-      float mantissa = i & 0x3ff;
-      float magnitude = exponent == 0x1f ? (mantissa ? NAN : INFINITY)
-                        : exponent == 0  ? std::ldexp(mantissa, -24)
-                                         : std::ldexp(mantissa + 1024, exponent - 25);
-      values[i] = i & 0x8000 ? -magnitude : magnitude;
-    }
-    return values;
-  }();
-  return table[value];
+  static const std::vector<float> values = listValues(kF16);
+  return values[value];
+}
+
+float flashattn::fromF8E4M3FN(uint8_t value) {
+  static const std::vector<float> values = listValues(kF8E4M3FN);
+  return values[value];
+}
+
+float flashattn::fromF8E5M2(uint8_t value) {
+  static const std::vector<float> values = listValues(kF8E5M2);
+  return values[value];
 }
 
 float flashattn::fromBF16(uint16_t value) { return bits<float>(uint32_t(value) << 16); }
@@ -140,6 +171,10 @@ float flashattn::roundTo(Scalar scalar, float value) {
     return fromF16(toF16(value));
   if (scalar == Scalar::BF16)
     return fromBF16(toBF16(value));
+  if (scalar == Scalar::F8E4M3FN)
+    return fromF8E4M3FN(toF8E4M3FN(value));
+  if (scalar == Scalar::F8E5M2)
+    return fromF8E5M2(toF8E5M2(value));
   return value;
 }
 
@@ -185,8 +220,12 @@ double HostTensor::get(int64_t index) const {
   case Scalar::I32:
     return load(int32_t());
   case Scalar::I64:
-  case Scalar::Index:
+  case Scalar::INDEX:
     return load(int64_t());
+  case Scalar::F8E4M3FN:
+    return fromF8E4M3FN(load(uint8_t()));
+  case Scalar::F8E5M2:
+    return fromF8E5M2(load(uint8_t()));
   }
   llvm_unreachable("unknown scalar");
 }
@@ -210,22 +249,22 @@ void HostTensor::set(int64_t index, double value) {
   case Scalar::I32:
     return store(int32_t(value));
   case Scalar::I64:
-  case Scalar::Index:
+  case Scalar::INDEX:
     return store(int64_t(value));
+  case Scalar::F8E4M3FN:
+    return store(toF8E4M3FN(value));
+  case Scalar::F8E5M2:
+    return store(toF8E5M2(value));
   }
 }
 
 void HostTensor::getFloats(int64_t begin, int64_t count, float *out) const {
-  const uint8_t *at = data() + begin * getByteWidth(scalar);
   if (scalar == Scalar::F32) {
-    std::memcpy(out, at, count * sizeof(float));
+    std::memcpy(out, data() + begin * sizeof(float), count * sizeof(float));
     return;
   }
-  for (int64_t i = 0; i < count; ++i) {
-    uint16_t word;
-    std::memcpy(&word, at + 2 * i, 2);
-    out[i] = scalar == Scalar::F16 ? fromF16(word) : fromBF16(word);
-  }
+  for (int64_t i = 0; i < count; ++i)
+    out[i] = float(get(begin + i));
 }
 
 llvm::Expected<std::optional<HostTensor>> HostTensor::convertExactly(Scalar to) const {
@@ -254,28 +293,42 @@ static uint64_t mix(uint64_t x) {
   return x ^ x >> 31;
 }
 
-void HostTensor::fillRandom(uint64_t seed) {
+void HostTensor::fill(uint64_t seed, Draw draw) {
   constexpr uint64_t kGolden = 0x9e3779b97f4a7c15;
   uint64_t start = mix(seed + kGolden);
-  bool isFloating = isFloat(scalar);
   constexpr int64_t kChunk = 1 << 14; // even: pairs stay together
   llvm::parallelFor(0, llvm::divideCeil(numElements, kChunk), [&](size_t chunk) {
     int64_t begin = chunk * kChunk, end = std::min(numElements, begin + kChunk);
     for (int64_t i = begin; i < end; i += 2) {
       uint64_t a = mix(start + kGolden * uint64_t(i)), b = mix(start + kGolden * uint64_t(i + 1));
-      double first, second;
-      if (isFloating) {
-        // Box-Muller transform: two uniform values in (0, 1) to two normal values.
-        double u = (double(a >> 11) + 0.5) * 0x1p-53, angle = double(b >> 11) * 0x1p-52 * M_PI;
-        double radius = std::sqrt(-2 * std::log(u));
-        first = radius * std::cos(angle), second = radius * std::sin(angle);
-      } else {
-        first = a >> 63, second = b >> 63;
-      }
+      auto [first, second] = draw(a, b);
       set(i, first);
       if (i + 1 < end)
         set(i + 1, second);
     }
+  });
+}
+
+void HostTensor::fillRandom(uint64_t seed) {
+  if (!isFloat(scalar))
+    return fill(seed,
+                [](uint64_t a, uint64_t b) { return std::pair<double, double>(a >> 63, b >> 63); });
+  // Box-Muller transform: two uniform values in (0, 1) to two normal values.
+  fill(seed, [](uint64_t a, uint64_t b) {
+    double u = (double(a >> 11) + 0.5) * 0x1p-53, angle = double(b >> 11) * 0x1p-52 * M_PI;
+    double radius = std::sqrt(-2 * std::log(u));
+    return std::pair(radius * std::cos(angle), radius * std::sin(angle));
+  });
+}
+
+void HostTensor::fillUniform(uint64_t seed, double low, double high) {
+  bool isWhole = !isFloat(scalar);
+  fill(seed, [&](uint64_t a, uint64_t b) {
+    auto scale = [&](uint64_t word) {
+      double value = low + double(word >> 11) * 0x1p-53 * (high - low);
+      return isWhole ? std::floor(value) : value;
+    };
+    return std::pair(scale(a), scale(b));
   });
 }
 

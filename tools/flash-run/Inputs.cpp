@@ -90,6 +90,36 @@ static Error inferShape(const Program &program, unsigned index,
   return Error::success();
 }
 
+/// Returns the element type of the operand `name` of `op`, if the operand is an argument.
+static std::optional<Scalar> getElement(const Program &program, const OpOfFunction &op,
+                                        StringRef name) {
+  std::optional<unsigned> argument = op.getArgument(name);
+  return argument ? std::optional(program.arguments[*argument].scalar) : std::nullopt;
+}
+
+/// F1: fills an argument that is `k` or `v` of i8, with integers of the whole range, or their
+/// scales, with positive numbers, so that the values are of order 1. Returns whether it is one of
+/// these.
+static bool fillScaled(const Program &program, unsigned index, uint64_t seed, HostTensor &tensor) {
+  for (const OpOfFunction &op : program.ops)
+    for (auto [role, source] : llvm::zip_equal(op.op.roles, op.sources)) {
+      if (source.argument != index)
+        continue;
+      if (role.rule->element == ElementRule::LikeFirstOrNarrow &&
+          tensor.getScalar() == Scalar::I8) {
+        tensor.fillUniform(seed, -128, 128);
+        return true;
+      }
+      StringRef scaled = getScaled(role);
+      if (scaled.empty())
+        continue;
+      double unit = getElement(program, op, scaled) == Scalar::I8 ? 0x1p-6 : 1;
+      tensor.fillUniform(seed, 0.5 * unit, 1.5 * unit);
+      return true;
+    }
+  return false;
+}
+
 /// Fills an argument with random values; an operand with a limit, such as `kv_len`, with integers
 /// from 0 to the limit, which increase if they are starts (S1); and a symbol of the mask with
 /// integers from 0 to the number of keys.
@@ -110,8 +140,11 @@ static void fillRandom(const Program &program, unsigned index,
         // P1: an entry is the index of a page.
         limit -= role.dims == "BT" && limit > 0;
       }
-  if (ShapedType::isDynamic(limit))
-    return tensor.fillRandom(seed);
+  if (ShapedType::isDynamic(limit)) {
+    if (!fillScaled(program, index, seed, tensor))
+      tensor.fillRandom(seed);
+    return;
+  }
   std::mt19937_64 random(seed);
   std::vector<int64_t> numbers(tensor.getNumElements());
   for (int64_t &number : numbers)
@@ -282,6 +315,9 @@ static Error convert(HostTensor &tensor, Scalar to, std::string &remedy) {
     tensor = std::move(**converted);
   else if (isFloat(from) && to == Scalar::BF16)
     remedy = ", whose values bf16 cannot all hold: write the upper 16 bits of float32 as uint16";
+  else if (isFloat(from) && isF8(to))
+    remedy =
+        (", whose values " + getName(to) + " cannot all hold: write their bits as uint8").str();
   else if (isFloat(from) && isFloat(to))
     remedy = (", whose values " + getName(to) +
               " cannot all hold: round them before, as with .astype(numpy.float" +
@@ -326,7 +362,7 @@ Expected<Inputs> flashattn::makeInputs(const Program &program, ArrayRef<std::str
     if (spec.scalar)
       shapes[i] = spec.shape;
     if (StringRef path = spec.source; path.consume_front("@")) {
-      Expected<HostTensor> tensor = readNpy(path);
+      Expected<HostTensor> tensor = readNpy(path, info.scalar);
       if (!tensor)
         return spec.fail(llvm::toString(tensor.takeError()));
       std::string remedy;

@@ -27,9 +27,11 @@ static std::optional<StringRef> findValue(StringRef header, StringRef key) {
   return header.drop_front(at + key.size() + 3).ltrim();
 }
 
-static std::optional<Scalar> parseDescr(StringRef descr) {
+static std::optional<Scalar> parseDescr(StringRef descr, Scalar wanted) {
   if (!descr.consume_front("<"))
     descr.consume_front("|");
+  if (isF8(wanted) && (descr == "u1" || descr == "V1"))
+    return wanted;
   for (auto [name, scalar] : {std::pair<StringRef, Scalar>("f2", Scalar::F16),
                               {"f4", Scalar::F32},
                               {"f8", Scalar::F64},
@@ -61,8 +63,11 @@ static StringRef getDescr(Scalar scalar) {
   case Scalar::I32:
     return "<i4";
   case Scalar::I64:
-  case Scalar::Index:
+  case Scalar::INDEX:
     return "<i8";
+  case Scalar::F8E4M3FN:
+  case Scalar::F8E5M2:
+    return "|u1";
   }
   llvm_unreachable("unknown scalar");
 }
@@ -140,7 +145,7 @@ struct Header {
 } // namespace
 
 /// Reads the file up to the values.
-static Expected<Header> readHeader(Input &input) {
+static Expected<Header> readHeader(Input &input, Scalar wanted) {
   char magic[8];
   Expected<size_t> count = input.read(magic);
   if (!count)
@@ -179,11 +184,13 @@ static Expected<Header> readHeader(Input &input) {
       !shapeText->consume_front("("))
     return llvm::createStringError("the header lacks 'descr', 'fortran_order' or 'shape'");
   StringRef name = descr->take_until([](char c) { return c == '\''; });
-  std::optional<Scalar> scalar = parseDescr(name);
+  std::optional<Scalar> scalar = parseDescr(name, wanted);
   if (!scalar)
     return llvm::createStringError(
-        "expected elements of type <f2, <f4, <f8, <u2 (bf16), |b1, |i1, <i4 or <i8 but got " +
-        name + ": save the array as one of these types, as with .astype(numpy.float32)");
+        "expected elements of type <f2, <f4, <f8, <u2 (bf16), |u1 (f8), |b1, |i1, <i4 or <i8 but "
+        "got " +
+        name + (name == "|u1" || name == "|V1" ? " for a tensor of " + getName(wanted).str() : "") +
+        ": save the array as one of these types, as with .astype(numpy.float32)");
   Header header{*scalar, {}, !order->starts_with("False")};
   SmallVector<StringRef> sizes;
   shapeText->take_until([](char c) { return c == ')'; })
@@ -199,11 +206,11 @@ static Expected<Header> readHeader(Input &input) {
   return header;
 }
 
-static Expected<HostTensor> readArray(StringRef path) {
+static Expected<HostTensor> readArray(StringRef path, Scalar wanted) {
   Expected<Input> input = Input::open(path);
   if (!input)
     return input.takeError();
-  Expected<Header> header = readHeader(*input);
+  Expected<Header> header = readHeader(*input, wanted);
   if (!header)
     return header.takeError();
   // Check before memory is allocated: a damaged shape may have any size.
@@ -242,8 +249,8 @@ static Expected<HostTensor> readArray(StringRef path) {
   return tensor;
 }
 
-Expected<HostTensor> flashattn::readNpy(StringRef path) {
-  Expected<HostTensor> tensor = readArray(path);
+Expected<HostTensor> flashattn::readNpy(StringRef path, Scalar wanted) {
+  Expected<HostTensor> tensor = readArray(path, wanted);
   if (!tensor)
     return llvm::createStringError("cannot read '" + path +
                                    "': " + llvm::toString(tensor.takeError()));

@@ -1,7 +1,8 @@
 //===- Npy.h - NumPy's array files ------------------------------*- C++ -*-===//
 //
-// Versions 1 to 3, little endian: f2, f4, f8, b1, i1, i4, i8, and bf16, which NumPy lacks, as u2 or
-// V2. Reads C and Fortran order, writes C order.
+// Versions 1 to 3, little endian: f2, f4, f8, b1, i1, i4, i8, and the bits of types that NumPy
+// lacks: bf16 as u2 or V2, f8E4M3FN and f8E5M2 as u1 or V1. Reads C and Fortran order, writes C
+// order.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,8 +14,9 @@
 namespace mlir::flashattn {
 
 /// Reads an array from a file; `-` is standard input. Errors name the file: missing, not an .npy
-/// file, truncated, or an unsupported element type.
-llvm::Expected<HostTensor> readNpy(llvm::StringRef path);
+/// file, truncated, or an unsupported element type. u1 and V1 are supported only if `wanted`, the
+/// element type of the tensor that the array is for, is f8E4M3FN or f8E5M2.
+llvm::Expected<HostTensor> readNpy(llvm::StringRef path, Scalar wanted);
 
 /// Writes a file like OutputFiles: a regular file is replaced only by a complete array.
 llvm::Error writeNpy(llvm::StringRef path, const HostTensor &tensor);

@@ -2,6 +2,7 @@
 
 #include "Program.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "flashattn/Pipelines/Signature.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -18,8 +19,7 @@ static Expected<ValueInfo> getInfo(Type type, const llvm::Twine &what) {
   auto shaped = dyn_cast<ShapedType>(type);
   std::optional<Scalar> scalar = getScalar(shaped ? shaped.getElementType() : type);
   if (!scalar)
-    return fail("f16, bf16, f32, f64, i1, i8, i32, i64 or index, or a ranked tensor or memref "
-                "of one of these types");
+    return fail(listElementTypes() + ", or a ranked tensor or memref of one of these types");
   info.scalar = *scalar;
   info.isScalar = !shaped;
   if (!shaped)

@@ -55,6 +55,10 @@ struct Program {
   SmallVector<ValueInfo> arguments, results;
   SmallVector<OutputInfo> outputs;
   std::vector<OpOfFunction> ops;
+
+  const ValueInfo &getInfo(OutputInfo output) const {
+    return (output.isArgument ? arguments : results)[output.index];
+  }
 };
 
 /// Returns the program of function `name`, or of the only public function if `name` is empty.

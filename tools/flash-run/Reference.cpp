@@ -162,23 +162,24 @@ static void addSpecialRow(SmallVectorImpl<bool> &mayBeNaN, const float *of, int6
 }
 
 ReferenceRow flashattn::computeReferenceRow(const AttentionProblem &problem, ArrayRef<float> query,
-                                            const float *keys, const float *values,
+                                            const ScaledRows &keys, const ScaledRows &values,
                                             ArrayRef<int64_t> special, int64_t b, int64_t h,
                                             int64_t row) {
   ReferenceRow result;
   RowPlace place(problem, b, h, row);
   SmallVector<KeyInterval> visible = getShownKeys(problem, place);
   result.lse = computeRow<double>(
-      problem, place, visible, query.data(), keys, values, [](double p) { return p; }, result.o);
+      problem, place, visible, query.data(), keys.getExact(), values.getExact(),
+      [](double p) { return p; }, result.o);
   result.naiveLse = computeRow<float>(
-      problem, place, visible, query.data(), keys, values,
+      problem, place, visible, query.data(), keys.getNaive(), values.getNaive(),
       [&](float p) { return roundTo(problem.scalar, p); }, result.naiveO);
   for (float &value : result.naiveO)
     value = roundTo(problem.outputScalar, value);
   for (int64_t k : special)
     if (place.sequence && place.sequence->hasKey(k) &&
         llvm::none_of(visible, [&](KeyInterval seen) { return seen.begin <= k && k < seen.end; }))
-      addSpecialRow(result.mayBeNaN, values, problem.valueDim, k);
+      addSpecialRow(result.mayBeNaN, values.getExact(), problem.valueDim, k);
   return result;
 }
 

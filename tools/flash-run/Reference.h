@@ -33,7 +33,7 @@ struct AttentionProblem {
   SmallVector<const HostTensor *, 2> perSequence, perQuery, perKey;
   /// Whether the rows of `perKey` are those of packed keys.
   bool hasPackedKeys = false;
-  Scalar scalar;       ///< of q, k and v
+  Scalar scalar;       ///< of q, and of k and v unless they have 8 bits (rule F1)
   Scalar outputScalar; ///< of o
   /// Further modifications of the scores.
   std::optional<double> softcap;
@@ -44,6 +44,9 @@ struct AttentionProblem {
   bool followsLengths = false;
   /// S7: the numbers of rows that a computed sequence has at least and at most.
   std::optional<int64_t> leastQueries, mostQueries;
+  /// F1: those of `k_scale` and `v_scale` that are arranged like the rows of `k` and `v`. The
+  /// others have one row, which serves all keys of a sequence.
+  SmallVector<StringRef, 2> rowScales;
   /// The operands that differ from those of the op: keys and values that were in pages.
   SmallVector<std::shared_ptr<HostTensor>> gathered;
 
@@ -89,6 +92,23 @@ inline int64_t getRowStart(bool isBSHD, int64_t b, int64_t h, int64_t s, int64_t
 /// Copies the rows of head `h` of batch `b` to `out`, contiguously, as floats.
 void readHead(const HostTensor &tensor, bool isBSHD, int64_t b, int64_t h, int64_t heads,
               int64_t length, int64_t width, float *out);
+
+/// Rows of `k` or `v` of a head, contiguously.
+struct ScaledRows {
+  std::vector<float> exact; ///< F1: the values, products in f32
+  /// F2: what plain low-precision arithmetic multiplies, if it rounds the values. Otherwise empty.
+  std::vector<float> rounded;
+
+  const float *getExact() const { return exact.data(); }
+  const float *getNaive() const { return rounded.empty() ? exact.data() : rounded.data(); }
+};
+
+/// F2: whether kernels may round the scaled values of `k` or `v`, as `name` says, to the type of
+/// `q`, because rows or blocks have scales of their own.
+bool roundsScaled(const AttentionProblem &problem, StringRef name);
+
+/// Reads the rows of `k` or `v`, as `name` says, of key/value head `h` of batch `b`.
+ScaledRows readScaledRows(const AttentionProblem &problem, StringRef name, int64_t b, int64_t h);
 
 /// Keys [begin, end).
 struct KeyInterval {
@@ -141,8 +161,8 @@ SmallVector<int64_t> findSpecialRows(const float *of, int64_t width, const llvm:
 /// its key/value head; `special` lists the rows of `values` that have an effect and are not all
 /// finite.
 ReferenceRow computeReferenceRow(const AttentionProblem &problem, ArrayRef<float> query,
-                                 const float *keys, const float *values, ArrayRef<int64_t> special,
-                                 int64_t b, int64_t h, int64_t row);
+                                 const ScaledRows &keys, const ScaledRows &values,
+                                 ArrayRef<int64_t> special, int64_t b, int64_t h, int64_t row);
 
 /// o and lse of one row in float64. If `every` is above 1, they are estimated from one key in
 /// `every`, as inputs for large problems.

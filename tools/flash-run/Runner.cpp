@@ -74,8 +74,7 @@ Expected<SmallVector<HostTensor>> Runner::run() {
   for (OutputInfo output : program.outputs) {
     const int64_t *words =
         output.isArgument ? descriptors[output.index].data() : getResult(output.index);
-    const ValueInfo &info =
-        output.isArgument ? program.arguments[output.index] : program.results[output.index];
+    const ValueInfo &info = program.getInfo(output);
     size_t rank = info.shape.size();
     Expected<HostTensor> host = HostTensor::create(info.scalar, ArrayRef(words + 3, rank));
     if (!host)

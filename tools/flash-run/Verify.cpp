@@ -35,8 +35,7 @@ namespace {
 class AttentionRows final : public HeadRows {
 public:
   explicit AttentionRows(const AttentionProblem &problem)
-      : problem(problem), q(*problem.getOperand("q")), k(*problem.getOperand("k")),
-        v(*problem.getOperand("v")) {}
+      : problem(problem), q(*problem.getOperand("q")) {}
 
   void load(int64_t newBatch, int64_t newHead) override {
     int64_t keyHead = newHead / (problem.queryHeads / problem.keyHeads); // rule A4
@@ -45,28 +44,29 @@ public:
     if (loaded == wanted)
       return;
     loaded = wanted;
-    for (auto [tensor, width, out] :
-         {std::tuple(&k, problem.dim, &keys), std::tuple(&v, problem.valueDim, &values)}) {
-      out->resize(problem.numKeys * width);
-      readHead(*tensor, problem.isBSHD, b, keyHead, problem.keyHeads, problem.numKeys, width,
-               out->data());
-    }
-    special = findSpecialRows(values.data(), problem.valueDim, getCountedRows(problem, b).keys);
+    keys = readScaledRows(problem, "k", b, keyHead);
+    values = readScaledRows(problem, "v", b, keyHead);
+    special = findSpecialRows(values.getExact(), problem.valueDim, getCountedRows(problem, b).keys);
   }
   ReferenceRow compute(int64_t i) const override {
     SmallVector<float> query(problem.dim);
     q.getFloats(
         getRowStart(problem.isBSHD, b, h, i, problem.queryHeads, problem.numQueries, problem.dim),
         problem.dim, query.data());
-    return computeReferenceRow(problem, query, keys.data(), values.data(), special, b, h, i);
+    return computeReferenceRow(problem, query, keys, values, special, b, h, i);
   }
-  bool isFinite() const override { return isAllFinite(q) && isAllFinite(k) && isAllFinite(v); }
+  bool isFinite() const override {
+    for (StringRef name : {"q", "k", "v", "k_scale", "v_scale"})
+      if (const HostTensor *operand = problem.getOperand(name); operand && !isAllFinite(*operand))
+        return false;
+    return true;
+  }
 
 private:
   const AttentionProblem &problem;
-  const HostTensor &q, &k, &v;
+  const HostTensor &q;
   int64_t b = 0, h = 0, loaded = -1;
-  std::vector<float> keys, values;
+  ScaledRows keys, values;
   SmallVector<int64_t> special; ///< see computeReferenceRow
 };
 
@@ -110,25 +110,34 @@ struct ResultShape {
   bool isBSHD;
 };
 
+/// What changes scores beyond the rounding of f32 sums.
+struct ScoreErrors {
+  bool hasSoftcap = false, roundsKeys = false;
+};
+
 /// Returns the tolerance of lse, in units of max(1, |lse|). lse is computed in f32 for every
 /// operand type, so the bound of rule A9, some eighty roundings of an f32, applies: it covers the
 /// roundings of the maximum, of the logarithm, of each score, and of sums of positive terms. If
 /// products cancel, the error of a score exceeds its rounding: it is that of plain f32 arithmetic.
 /// For operands of 16 bits the tolerance is twice this error, as for o. On GPUs, the softcap of
-/// bf16 scores uses a tanh with 11 bits. Its error affects the largest score and hence lse.
-static double getLseTolerance(const Difference &lse, Scalar inputs, bool bends) {
+/// bf16 scores uses a tanh with 11 bits. Its error affects the largest score and hence lse. So does
+/// that of scaled keys that are rounded to the type of `q` (rule F2).
+static double getLseTolerance(const Difference &lse, Scalar inputs, ScoreErrors errors) {
   constexpr double kBent = 1e-3; // 2^-10
   if (inputs == Scalar::F32)
     return kLeastTolerance;
-  bool isApproximate = bends && inputs == Scalar::BF16;
-  return isApproximate ? kBent : std::min(kBent, 2 * lse.maxNaive + kLeastTolerance);
+  double plain = 2 * lse.maxNaive + kLeastTolerance;
+  bool isApproximate = errors.hasSoftcap && inputs == Scalar::BF16;
+  if (errors.roundsKeys)
+    return plain + (isApproximate ? kBent : 0);
+  return isApproximate ? kBent : std::min(kBent, plain);
 }
 
 /// Compares rows of the results o and lse, as far as present, with `compute(b, h, i)`, unless they
 /// keep their values (S7). `load(b, h)` is called before the rows of a head. `bound` is that of the
-/// relative Frobenius norm of o. `bends`: whether scores have a softcap.
+/// relative Frobenius norm of o.
 static void compareRows(const ResultShape &shape, const OperandValues &values, Scalar inputs,
-                        double bound, bool bends, double work, double maxWork,
+                        double bound, ScoreErrors errors, double work, double maxWork,
                         llvm::function_ref<bool(int64_t i)> keeps,
                         llvm::function_ref<void(int64_t b, int64_t h)> load,
                         llvm::function_ref<ReferenceRow(int64_t b, int64_t h, int64_t i)> compute,
@@ -173,7 +182,7 @@ static void compareRows(const ResultShape &shape, const OperandValues &values, S
   if (lse) {
     Difference whole = sum(lseDifferences);
     comparison.verdicts.push_back(
-        whole.judge("lse", getLseTolerance(whole, inputs, bends), std::nullopt));
+        whole.judge("lse", getLseTolerance(whole, inputs, errors), std::nullopt));
   }
 }
 
@@ -183,8 +192,9 @@ static void compareAttention(const AttentionProblem &problem, const OperandValue
   double work = double(countVisiblePairs(problem)) * (problem.dim + problem.valueDim);
   compareRows(
       {problem.batch, problem.queryHeads, problem.numQueries, problem.valueDim, problem.isBSHD},
-      values, problem.scalar, getFrobeniusBound(problem.scalar), problem.softcap.has_value(), work,
-      maxWork, [&](int64_t i) { return problem.keepsRow(i); },
+      values, problem.scalar, getFrobeniusBound(problem.scalar),
+      {problem.softcap.has_value(), roundsScaled(problem, "k")}, work, maxWork,
+      [&](int64_t i) { return problem.keepsRow(i); },
       [&](int64_t b, int64_t h) { head.load(b, h); },
       [&](int64_t, int64_t, int64_t i) { return head.compute(i); },
       [&] { return !problem.leastQueries && !problem.mostQueries && head.isFinite(); }, comparison);
@@ -204,7 +214,7 @@ static void compareCombine(const CheckedOp &op, const CombineProblem &problem,
   }
   auto find = [&](int64_t i) { return findPackedRow(*starts, i, shape.numQueries); };
   compareRows(
-      shape, values, Scalar::F32, getFrobeniusBound(scalar), /*bends=*/false, work, maxWork,
+      shape, values, Scalar::F32, getFrobeniusBound(scalar), ScoreErrors(), work, maxWork,
       [&](int64_t i) {
         if (!starts)
           return false;

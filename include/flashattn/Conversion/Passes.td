@@ -149,7 +149,8 @@ def ConvertMathToNVVM : Pass<"flashattn-math-to-nvvm"> {
     is an error at its location.
 
     In kernels for chips without warpgroups, one instruction (`cvt.rn.bf16x2.f32`) converts two f32
-    elements to a pair of bf16 elements.
+    elements to a pair of bf16 elements. From sm_89 on, one instruction converts a pair of f8
+    elements to f16 (`flashattn.convert_elements`); other chips shift and mask their bits.
 
     In kernels for chips with warpgroups, 16-bit elements stay in pairs, one pair per register. bf16
     is extended by shifting and masking. Elements that must be 0 if other elements are 0 are masked

@@ -70,8 +70,11 @@ struct Signature {
   size_t descriptorWords = 0;
 };
 
-/// Returns the name of an element type, such as "f16".
+/// Returns the name of an element type, such as "f16"; "no element type" for other numbers.
 const char *getName(int32_t elementType);
+
+/// Returns the names of all element types, "f16, … or f8E5M2", for diagnostics.
+std::string listElementTypes();
 
 /// Fills in the arguments, their roles, and the sizes and heads that they share, or else `reason`.
 /// `function` is the function before it is lowered; the code will run on `chip`.

@@ -32,14 +32,16 @@ inline constexpr char kSetLaunchFlags[] = "flashattnSetLaunchFlags";
 } // namespace abi
 
 /// Element types of tensors that a tensor map supports.
-enum class TensorMapElement : int32_t { F16 = 0, BF16 = 1 };
-constexpr int32_t kNumTensorMapElements = 2;
+enum class TensorMapElement : int32_t { F16 = 0, BF16 = 1, Byte = 2 };
+constexpr int32_t kNumTensorMapElements = 3;
 
 constexpr int64_t getElementBytes(TensorMapElement element) {
   switch (element) {
   case TensorMapElement::F16:
   case TensorMapElement::BF16:
     return 2;
+  case TensorMapElement::Byte:
+    return 1;
   }
   return 0;
 }

@@ -68,11 +68,14 @@ private:
 struct TileShape {
   StringRef name; ///< name of its buffer, such as "q"
   int64_t rows, columns;
+  /// If elements of 8 bits are converted in shared memory (F1): the columns without those of ones.
+  int64_t narrowColumns = 0;
 };
 
 /// Returns the plan of a block that loads tiles by asynchronous copies of 16 bytes (`cp.async`),
 /// with buffers memref<copies x rows x columns>: one copy of each resident tile, `stages` copies of
-/// each streamed tile, and one copy of each tile that warps exchange, in this order.
+/// each streamed tile, and one copy of each tile that warps exchange, in this order. Then follow
+/// memref<rows x columns> of bytes, one for each narrow tile before its conversion.
 SharedMemoryPlan planStagedTiles(ArrayRef<TileShape> resident, ArrayRef<TileShape> streamed,
                                  int64_t stages, int64_t elementBytes,
                                  ArrayRef<TileShape> exchanged = {});
@@ -133,7 +136,11 @@ struct WarpgroupBlockPlan {
   /// overlay the exchanged tiles and the staging buffers, because the next residents are loaded
   /// into the buffers of the residents.
   bool overlaysStaging = false;
-  SmallVector<RingPlan> rings;          ///< one per streamed tile
+  SmallVector<RingPlan> rings; ///< one per streamed tile
+  /// For each ring of converted tiles, the ring of the narrow tiles that are converted (F1).
+  SmallVector<std::optional<RingPlan>> sources;
+  /// Stages of a ring of converted tiles: products read one while the next is converted.
+  static constexpr int64_t kConvertedStages = 2;
   SmallVector<unsigned> rows;           ///< each memref<stages x elements x f32>
   int64_t residentFull = 0;             ///< first of programs * slots mbarriers
   std::optional<int64_t> residentEmpty; ///< likewise, if persistent; nullopt: rings signal it

@@ -123,7 +123,7 @@ struct ConvertFlashAttnToCPUPass
                          << " only with warp specialization";
         return WalkResult::interrupt();
       }
-      if (!op.getPages())
+      if (!op.getPages() && !op.converts())
         expandToTransfer(rewriter, op);
       return WalkResult::advance();
     });

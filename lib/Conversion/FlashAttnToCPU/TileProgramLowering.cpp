@@ -30,7 +30,7 @@ private:
   LogicalResult lowerScalarOrRow(Operation *op);
   LogicalResult lowerAnyRow(AnyRowOp op);
   LogicalResult lowerRead(vector::TransferReadOp read);
-  LogicalResult lowerPagedLoad(LoadTileOp load);
+  LogicalResult lowerRowLoad(LoadTileOp load);
   LogicalResult lowerWrite(vector::TransferWriteOp write);
   LogicalResult lowerContraction(vector::ContractionOp op);
   LogicalResult lowerFor(scf::ForOp op);
@@ -72,7 +72,7 @@ LogicalResult TileProgramLowering::lower(Operation *op) {
     if (auto extend = dyn_cast<arith::ExtFOp>(op))
       op = extend.getIn().getDefiningOp();
     if (auto load = dyn_cast_or_null<LoadTileOp>(op))
-      return lowerPagedLoad(load);
+      return lowerRowLoad(load);
     auto read = dyn_cast_or_null<vector::TransferReadOp>(op);
     return read ? lowerRead(read) : reject(op);
   }
@@ -215,10 +215,10 @@ LogicalResult TileProgramLowering::lowerRead(vector::TransferReadOp read) {
   }
 }
 
-LogicalResult TileProgramLowering::lowerPagedLoad(LoadTileOp load) {
+LogicalResult TileProgramLowering::lowerRowLoad(LoadTileOp load) {
   Value &matrix = matrices[load.getTile()];
   if (!matrix)
-    matrix = cpu::lowerPagedLoad(load, values);
+    matrix = cpu::lowerRowLoad(load, values);
   return success(matrix != nullptr);
 }
 

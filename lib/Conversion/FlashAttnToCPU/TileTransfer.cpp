@@ -1,6 +1,7 @@
 //===- TileTransfer.cpp ---------------------------------------------------===//
 
 #include "TileTransfer.h"
+#include "flashattn/Dialect/FlashAttn/Program/NarrowElements.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileLoops.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -413,10 +414,10 @@ Value mlir::flashattn::cpu::lowerBroadcastRead(vector::TransferReadOp read, Tile
 }
 
 //===----------------------------------------------------------------------===//
-// Rows in pages
+// Rows in pages, and rows of elements of 8 bits
 //===----------------------------------------------------------------------===//
 
-Value mlir::flashattn::cpu::lowerPagedLoad(LoadTileOp load, TileValues &values) {
+Value mlir::flashattn::cpu::lowerRowLoad(LoadTileOp load, TileValues &values) {
   OpBuilder &b = values.b;
   Location loc = load.getLoc();
   TileBuilder build(b, loc);
@@ -427,12 +428,15 @@ Value mlir::flashattn::cpu::lowerPagedLoad(LoadTileOp load, TileValues &values) 
     return held;
   };
   auto getAll = [&](ValueRange from) { return llvm::map_to_vector(from, get); };
-  PageMap pages = *load.getPages();
-  SmallVector<Value> begins = getAll(pages.begins), ends = getAll(pages.ends),
-                     indices = getAll(load.getIndices());
-  pages = {get(pages.table), get(pages.sequence), pages.size, get(pages.first), begins, ends};
-  Value source = get(load.getSource()), begin = get(load.getBeginRow()),
-        end = get(load.getEndRow());
+  std::optional<PageMap> pages = load.getPages();
+  SmallVector<Value> begins, ends, indices = getAll(load.getIndices());
+  if (pages) {
+    begins = getAll(pages->begins);
+    ends = getAll(pages->ends);
+    pages = {get(pages->table), get(pages->sequence), pages->size, get(pages->first), begins, ends};
+  }
+  Value source = get(load.getSource()), scales = get(load.getScales()),
+        begin = get(load.getBeginRow()), end = get(load.getEndRow());
   if (!isValid)
     return nullptr;
   int64_t rows = load.getTileType().getDimSize(0), columns = load.getTileType().getDimSize(1);
@@ -441,9 +445,19 @@ Value mlir::flashattn::cpu::lowerPagedLoad(LoadTileOp load, TileValues &values) 
   int64_t width = strides.back() == 1 ? std::min<int64_t>(16, existing & -existing) : 1;
   auto type = VectorType::get({width}, load.getMemRefType().getElementType());
   VectorType f32 = type.clone(b.getF32Type());
+  auto extend = [&](Value x, ValueRange at) -> Value {
+    if (type == f32)
+      return x;
+    if (!load.converts())
+      return arith::ExtFOp::create(b, loc, f32, x);
+    Value scale = scales ? loadTileScale(b, loc, scales, at, at.back(), existing) : Value();
+    return convertNarrow(b, loc, x, scale, b.getF32Type());
+  };
   Value buffer = values.scratch.allocate(loc, MemRefType::get({rows, columns}, b.getF32Type()));
   unsigned rowDim = *load.getRowDim();
   Value firstRow = build.mul(indices[rowDim], rows);
+  if (!pages && !end)
+    end = build.dim(source, rowDim);
   auto storeZeros = [&](Value row, int64_t from) {
     Value zero = build.splat(VectorType::get({1}, b.getF32Type()), 0);
     buildLoop(b, loc, build.index(from), build.index(columns), 1, [&](Value column) {
@@ -452,7 +466,9 @@ Value mlir::flashattn::cpu::lowerPagedLoad(LoadTileOp load, TileValues &values) 
   };
   buildLoop(b, loc, build.index(0), build.index(rows), 1, [&](Value row) {
     Value number = build.add(firstRow, row);
-    PagePlace place = findPage(b, loc, pages, build.toI32(number));
+    PagePlace place{arith::ConstantIntOp::create(b, loc, b.getI1Type(), 1)};
+    if (pages)
+      place = findPage(b, loc, *pages, build.toI32(number));
     Value exists = place.exists;
     auto require = [&](arith::CmpIPredicate is, Value bound) {
       if (bound)
@@ -465,17 +481,18 @@ Value mlir::flashattn::cpu::lowerPagedLoad(LoadTileOp load, TileValues &values) 
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(branch.thenBlock());
     SmallVector<Value> at(indices);
-    at.front() = build.toIndex(loadPage(b, loc, pages, place.number));
-    at[rowDim] = build.toIndex(place.row);
+    at[rowDim] = number;
+    if (pages) {
+      at.front() = build.toIndex(loadPage(b, loc, *pages, place.number));
+      at[rowDim] = build.toIndex(place.row);
+    }
     buildLoop(b, loc, build.index(0), build.index(existing), width, [&](Value column) {
       at.back() = column;
       Value x = width == 1 ? vector::BroadcastOp::create(b, loc, type,
                                                          memref::LoadOp::create(b, loc, source, at))
                                  .getResult()
                            : vector::LoadOp::create(b, loc, type, source, at).getResult();
-      if (type != f32)
-        x = arith::ExtFOp::create(b, loc, f32, x);
-      vector::StoreOp::create(b, loc, x, buffer, ValueRange{row, column});
+      vector::StoreOp::create(b, loc, extend(x, at), buffer, ValueRange{row, column});
     });
     if (existing < columns)
       storeZeros(row, existing);

@@ -32,9 +32,9 @@ LogicalResult lowerRowWrite(vector::TransferWriteOp write, TileValues &values);
 /// scratch buffer with a converted and padded copy. Returns null after an error.
 Value lowerBroadcastRead(vector::TransferReadOp read, TileValues &values);
 
-/// Returns a scratch buffer, like that of lowerBroadcastRead, with the rows in pages that `load`
-/// loads. Rows that do not exist are 0. Returns null after an error.
-Value lowerPagedLoad(LoadTileOp load, TileValues &values);
+/// Returns a scratch buffer, like that of lowerBroadcastRead, with the rows that `load` loads: rows
+/// in pages (P1), or of elements of 8 bits (F1). Rows that do not exist are 0. Returns null after an error.
+Value lowerRowLoad(LoadTileOp load, TileValues &values);
 
 } // namespace mlir::flashattn::cpu
 

@@ -1,6 +1,7 @@
 //===- MathToNVVM.cpp - flashattn-math-to-nvvm ----------------------------===//
 
 #include "flashattn/Conversion/Passes.h"
+#include "flashattn/Dialect/FlashAttn/Program/NarrowElements.h"
 #include "flashattn/Target/Machine.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -391,9 +392,52 @@ bool isSelectable(Operation *op) {
              math::IsInfOp, math::IsNaNOp, math::IsNormalOp>(op);
 }
 
+/// Converts pairs of f8 to f16, which chips from sm_89 on have an instruction for (PTX ISA, `cvt`).
+Value convertPairs(OpBuilder &b, Location loc, Value elements) {
+  auto type = cast<VectorType>(elements.getType());
+  bool isE4M3 = isa<Float8E4M3FNType>(type.getElementType());
+  StringRef name = isE4M3 ? "llvm.nvvm.e4m3x2.to.f16x2.rn" : "llvm.nvvm.e5m2x2.to.f16x2.rn";
+  int64_t pairs = type.getNumElements() / 2;
+  auto pair = VectorType::get({2}, b.getF16Type()), word = VectorType::get({1}, b.getI32Type());
+  Value bits =
+      vector::BitCastOp::create(b, loc, VectorType::get({pairs}, b.getI16Type()), elements);
+  SmallVector<Value> words;
+  for (int64_t i = 0; i < pairs; ++i) {
+    Value two =
+        LLVM::CallIntrinsicOp::create(b, loc, pair, b.getStringAttr(name),
+                                      ValueRange{vector::ExtractOp::create(b, loc, bits, i)})
+            .getResult(0);
+    words.push_back(
+        vector::ExtractOp::create(b, loc, vector::BitCastOp::create(b, loc, word, two), 0));
+  }
+  Value joined =
+      vector::FromElementsOp::create(b, loc, VectorType::get({pairs}, b.getI32Type()), words);
+  return vector::BitCastOp::create(b, loc, type.clone(b.getF16Type()), joined);
+}
+
+/// Whether the chip of the kernel with `op` has conversions of pairs of f8.
+bool convertsPairs(ConvertElementsOp op) {
+  unsigned version = 0;
+  auto module = op->getParentOfType<gpu::GPUModuleOp>();
+  ArrayAttr targets = module ? module.getTargetsAttr() : nullptr;
+  for (Attribute target : targets ? targets.getValue() : ArrayRef<Attribute>())
+    if (auto nvvm = dyn_cast<NVVM::NVVMTargetAttr>(target)) {
+      StringRef chip = nvvm.getChip();
+      if (chip.consume_front("sm_"))
+        chip.consumeInteger(10, version);
+    }
+  constexpr unsigned kFirst = 89;
+  auto from = cast<VectorType>(cast<MemRefType>(op.getSource().getType()).getElementType());
+  return version >= kFirst && from.getNumElements() % 2 == 0;
+}
+
 struct ConvertMathToNVVMPass : flashattn::impl::ConvertMathToNVVMBase<ConvertMathToNVVMPass> {
   void runOnOperation() override {
     MLIRContext *ctx = &getContext();
+    IRRewriter rewriter(ctx);
+    getOperation()->walk([&](ConvertElementsOp op) {
+      expandConversion(rewriter, op, convertsPairs(op) ? F8Converter(convertPairs) : F8Converter());
+    });
     // Ops of score modifications. First, ops that are expanded or approximated.
     RewritePatternSet expansions(ctx);
     math::populateExpansionPatterns(

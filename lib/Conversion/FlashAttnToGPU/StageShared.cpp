@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "TileCopier.h"
 #include "TileLayout.h"
 #include "flashattn/Conversion/Passes.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
@@ -30,24 +31,17 @@ using namespace mlir::flashattn;
 namespace {
 
 /// Stages the operands of one program's contractions in shared memory.
-class Stager : TileBuilder {
+class Stager : TileCopier {
 public:
   Stager(RewriterBase &b, OnThreadsOp program)
-      : TileBuilder(b, program.getLoc()), b(b), program(program),
-        schedule(program.getScheduleAttr()) {}
+      : TileCopier(b, program.getLoc(), program.getThread(),
+                   32 * program.getScheduleAttr().getWarps()),
+        b(b), program(program), schedule(program.getScheduleAttr()) {}
 
   /// Returns failure after an error at a tile that cannot be copied in chunks.
   LogicalResult run();
 
 private:
-  /// A copy of a tile to shared memory.
-  struct Copy {
-    LoadTileOp load;
-    Value source;
-    SmallVector<Value> origin; ///< first element of the tile
-    SmallVector<bool> inBounds;
-  };
-
   /// A loop whose tiles are staged. If each round has one interval, rounds are pipelined: the last
   /// step of a round prefetches the first tiles of the next round.
   struct StagedLoop {
@@ -67,11 +61,11 @@ private:
     SmallVector<vector::ContractionOp> products;
   };
 
-  Value view(const SharedBuffer &buffer);
-  void copyTile(const Copy &copy, Value buffer, Value stage);
-  void copyChunk(const Copy &copy, Value buffer, Value stage, Value row, Value inRow);
+  Value view(const SharedBuffer &buffer, Type element);
+  IRMapping mapTo(const StagedLoop &staged, const Step &step);
+  Copy getCopy(TileLoopOp loop, LoadTileOp load, IRMapping &mapping);
   void commit();
-  void commitAndWait();
+  void commitAndWait(ArrayRef<Copy> narrow = {}, Value stage = {});
   vector::TransferReadOp readTile(VectorType tile, Value buffer, Value stage);
   void readFrom(LoadTileOp load, Value buffer, Value stage);
   void exchange(const Exchange &exchanged, const SharedBuffer *buffers);
@@ -87,131 +81,26 @@ private:
   ScheduleAttr schedule;
   Value pool;                            ///< the block's dynamic shared memory, bytes
   DenseMap<Operation *, Value> bufferOf; ///< load to its stages in shared memory
+  DenseMap<Operation *, Value> narrowOf; ///< load to its tile before a conversion
+  /// Load to its tile before a conversion and to its stages, both as vectors.
+  DenseMap<Operation *, Vectors> vectorsOf;
 };
 
 } // namespace
 
 /// Returns a view of `buffer` in the block's shared memory.
-Value Stager::view(const SharedBuffer &buffer) {
+Value Stager::view(const SharedBuffer &buffer, Type element) {
   auto space = gpu::AddressSpaceAttr::get(b.getContext(), gpu::AddressSpace::Workgroup);
-  auto type =
-      MemRefType::get(buffer.shape, schedule.getDotType(), MemRefLayoutAttrInterface{}, space);
+  SmallVector<int64_t> shape(buffer.shape);
+  // A narrow tile has one stage.
+  if (shape.size() == 2)
+    shape.insert(shape.begin(), 1);
+  if (auto vector = dyn_cast<VectorType>(element))
+    shape = {ShapedType::getNumElements(shape) / vector.getNumElements()};
+  auto type = MemRefType::get(shape, element, MemRefLayoutAttrInterface{}, space);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointAfter(pool.getDefiningOp());
   return memref::ViewOp::create(b, loc, type, pool, index(buffer.offset), ValueRange());
-}
-
-/// Copies 16-byte chunk `inRow` of row `row`. Rows past the end are set to 0 and not read (A7).
-void Stager::copyChunk(const Copy &copy, Value buffer, Value stage, Value row, Value inRow) {
-  LoadTileOp load = copy.load;
-  Value source = copy.source;
-  VectorType tile = load.getTileType();
-  SharedTile layout{tile.getDimSize(1), tile.getElementTypeBitWidth() / 8};
-  unsigned rowDim = *load.getRowDim();
-  int64_t width = load.getMemRefType().getShape().back();
-  // Whether a chunk is either entirely inside a row or entirely past its end.
-  bool wholeChunks =
-      copy.inBounds[1] || (!ShapedType::isDynamic(width) && width % layout.chunkElements() == 0);
-  Value rowElements;
-  if (!copy.inBounds[1])
-    rowElements = dim(source, load.getMemRefType().getRank() - 1);
-  Value chunkElements = index(layout.chunkElements());
-  SmallVector<Value> from(copy.origin);
-  from[rowDim] = arith::AddIOp::create(b, loc, from[rowDim], row);
-  from.back() = add(from.back(), arith::MulIOp::create(b, loc, inRow, chunkElements));
-  Value inBounds;
-  if (!copy.inBounds[0]) {
-    inBounds = less(from[rowDim], load.getEndRow() ? load.getEndRow() : dim(source, rowDim));
-    if (Value first = load.getBeginRow())
-      inBounds = arith::AndIOp::create(
-          b, loc, inBounds,
-          arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, from[rowDim], first));
-  }
-  if (std::optional<PageMap> pages = load.getPages()) {
-    PagePlace place = findPage(b, loc, *pages, toI32(from[rowDim]));
-    inBounds =
-        inBounds ? arith::AndIOp::create(b, loc, inBounds, place.exists).getResult() : place.exists;
-    from[rowDim] = toIndex(place.row);
-    from.front() = toIndex(loadPage(b, loc, *pages, place.number));
-  }
-  auto withColumn = [&](Value rowInBounds, Value column) -> Value {
-    Value inside = less(column, rowElements);
-    return rowInBounds ? arith::AndIOp::create(b, loc, rowInBounds, inside).getResult() : inside;
-  };
-  if (rowElements && wholeChunks)
-    inBounds = withColumn(inBounds, from.back());
-  Value to = arith::MulIOp::create(b, loc, layout.swizzle(b, loc, row, inRow), chunkElements);
-  if (hasAlignedRows(source) && wholeChunks) {
-    Value count;
-    if (inBounds)
-      count = arith::SelectOp::create(b, loc, inBounds, chunkElements, index(0));
-    nvgpu::DeviceAsyncCopyOp::create(b, loc, nvgpu::DeviceAsyncTokenType::get(b.getContext()),
-                                     buffer, ValueRange{stage, row, to}, source, from,
-                                     b.getIndexAttr(layout.chunkElements()), count,
-                                     b.getUnitAttr());
-    return;
-  }
-  // Rows with unaligned starts are copied element by element.
-  for (int64_t e = 0; e < layout.chunkElements(); ++e) {
-    SmallVector<Value> at(from);
-    at.back() = arith::AddIOp::create(b, loc, from.back(), index(e));
-    Value value, exists = inBounds;
-    if (!wholeChunks)
-      exists = withColumn(inBounds, at.back());
-    if (exists) {
-      auto guarded = scf::IfOp::create(
-          b, loc, exists,
-          [&](OpBuilder &nested, Location l) {
-            scf::YieldOp::create(nested, l,
-                                 ValueRange{memref::LoadOp::create(nested, l, source, at)});
-          },
-          [&](OpBuilder &nested, Location l) {
-            TypedAttr zero = nested.getZeroAttr(tile.getElementType());
-            scf::YieldOp::create(nested, l, ValueRange{arith::ConstantOp::create(nested, l, zero)});
-          });
-      value = guarded.getResult(0);
-    } else {
-      value = memref::LoadOp::create(b, loc, source, at);
-    }
-    memref::StoreOp::create(b, loc, value, buffer,
-                            ValueRange{stage, row, arith::AddIOp::create(b, loc, to, index(e))});
-  }
-}
-
-/// Copies a tile to `buffer[stage]`. Each thread copies 16-byte chunks.
-void Stager::copyTile(const Copy &copy, Value buffer, Value stage) {
-  VectorType tile = LoadTileOp(copy.load).getTileType();
-  SharedTile layout{tile.getDimSize(1), tile.getElementTypeBitWidth() / 8};
-  int64_t threads = 32 * schedule.getWarps(), perRow = layout.chunksPerRow();
-  int64_t chunks = tile.getDimSize(0) * perRow;
-  Value thread = program.getThread();
-  // If the number of threads is a multiple of the chunks per row, a thread's column stays the same.
-  bool sameColumn = threads % perRow == 0;
-  auto divide = [&](Value v) -> std::pair<Value, Value> {
-    return {arith::DivUIOp::create(b, loc, v, index(perRow)),
-            arith::RemUIOp::create(b, loc, v, index(perRow))};
-  };
-  auto [firstRow, column] = divide(thread);
-  for (int64_t first = 0; first < chunks; first += threads) {
-    Value chunk = arith::AddIOp::create(b, loc, thread, index(first));
-    auto emit = [&, firstRow = firstRow, column = column] {
-      auto [row, inRow] =
-          sameColumn
-              ? std::pair(Value(arith::AddIOp::create(b, loc, firstRow, index(first / perRow))),
-                          column)
-              : divide(chunk);
-      copyChunk(copy, buffer, stage, row, inRow);
-    };
-    if (first + threads <= chunks) {
-      emit();
-      continue;
-    }
-    Value mine = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, chunk, index(chunks));
-    auto guarded = scf::IfOp::create(b, loc, mine, /*withElseRegion=*/false);
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(guarded.thenBlock());
-    emit();
-  }
 }
 
 /// Finds products whose left-hand sides must be exchanged: each warp computes only a part of an
@@ -234,11 +123,14 @@ Stager::Exchange Stager::findExchange(TileLoopOp loop) {
 /// the parser takes the result on the next line for its token.
 void Stager::commit() { NVVM::CpAsyncCommitGroupOp::create(b, loc); }
 
-/// Commits the group, waits for all groups, and makes the tiles visible to all threads.
-void Stager::commitAndWait() {
+/// Commits the group, waits for all groups, converts narrow tiles to stage `stage` of their
+/// buffers, and makes all tiles visible to all threads.
+void Stager::commitAndWait(ArrayRef<Copy> narrow, Value stage) {
   auto tokenType = nvgpu::DeviceAsyncTokenType::get(b.getContext());
   Value group = nvgpu::DeviceAsyncCreateGroupOp::create(b, loc, tokenType, ValueRange());
   nvgpu::DeviceAsyncWaitOp::create(b, loc, group, b.getI32IntegerAttr(0));
+  for (const Copy &copy : narrow)
+    convertTile(copy, vectorsOf.lookup(copy.load), stage);
   gpu::BarrierOp::create(b, loc);
 }
 
@@ -268,7 +160,7 @@ void Stager::exchange(const Exchange &exchanged, const SharedBuffer *buffers) {
   Value zero = index(0);
   DenseMap<Value, Value> bufferOfTile;
   for (Value tile : exchanged.tiles) {
-    Value buffer = bufferOfTile[tile] = view(*buffers++);
+    Value buffer = bufferOfTile[tile] = view(*buffers++, schedule.getDotType());
     b.setInsertionPointAfterValue(tile);
     vector::TransferWriteOp::create(b, loc, tile, buffer, ValueRange{zero, zero, zero},
                                     getTileMap(b), ArrayRef<bool>{true, true});
@@ -311,29 +203,45 @@ static LogicalResult verifyChunks(LoadTileOp load) {
                               << " only with warp specialization";
   VectorType tile = load.getTileType();
   if (!tile.getElementType().isIntOrFloat() ||
-      tile.getDimSize(1) * tile.getElementTypeBitWidth() % 128 != 0)
+      tile.getDimSize(1) * load.getMemRefType().getElementTypeBitWidth() % 128 != 0)
     return load.emitOpError() << "expected rows of a multiple of 16 bytes but got " << tile;
   return success();
 }
 
-/// Issues the copies of all tiles of a step. The last step's tiles may extend past the end.
-void Stager::copyAt(const StagedLoop &staged, const Step &step) {
+/// Returns the mapping of the values of a step.
+IRMapping Stager::mapTo(const StagedLoop &staged, const Step &step) {
   TileLoopOp loop = staged.loop;
-  bool lastIsFull = getRuns(loop).back().isFull;
-  Value stage = stageOf(step.number);
   IRMapping mapping;
   mapping.map(loop.getPlace(), step.place);
   mapping.map(loop.getTile(), getTileNumber(b, loc, loop, step.place));
   if (step.round)
     mapping.map(scf::ForOp(staged.rounds).getInductionVar(), step.round);
+  return mapping;
+}
+
+/// Returns the copy of a tile of the step of `mapping`. The last step's tiles may extend past the
+/// end.
+TileCopier::Copy Stager::getCopy(TileLoopOp loop, LoadTileOp load, IRMapping &mapping) {
+  bool lastIsFull = getRuns(loop).back().isFull;
+  SmallVector<Value> indices =
+      llvm::map_to_vector(load.getIndices(), [&](Value v) { return clone(v, mapping, loop); });
+  Value scales = load.getScales() ? clone(load.getScales(), mapping, loop) : Value();
+  Copy copy{load, clone(load.getSource(), mapping, loop), getTileOrigin(b, load, indices),
+            SmallVector<bool>(load.getInBounds()), scales};
+  for (auto [dim, inside] : llvm::zip_equal(load.getDims(), copy.inBounds))
+    inside |= lastIsFull && load.getIndices()[dim] == loop.getTile();
+  return copy;
+}
+
+/// Issues the copies of all tiles of a step. Narrow tiles are converted later.
+void Stager::copyAt(const StagedLoop &staged, const Step &step) {
+  TileLoopOp loop = staged.loop;
+  Value stage = stageOf(step.number);
+  IRMapping mapping = mapTo(staged, step);
   for (LoadTileOp load : sharedLoads(*loop.getBody())) {
-    SmallVector<Value> indices =
-        llvm::map_to_vector(load.getIndices(), [&](Value v) { return clone(v, mapping, loop); });
-    Copy copy{load, clone(load.getSource(), mapping, loop), getTileOrigin(b, load, indices),
-              SmallVector<bool>(load.getInBounds())};
-    for (auto [dim, inside] : llvm::zip_equal(load.getDims(), copy.inBounds))
-      inside |= lastIsFull && load.getIndices()[dim] == loop.getTile();
-    copyTile(copy, bufferOf.lookup(load), stage);
+    Copy copy = getCopy(loop, load, mapping);
+    Value narrow = narrowOf.lookup(load);
+    copyTile(copy, narrow ? narrow : bufferOf.lookup(load), narrow ? index(0) : stage);
   }
 }
 
@@ -378,9 +286,16 @@ void Stager::stageLoop(const StagedLoop &staged) {
   }
   b.setInsertionPointToStart(loop.getBody());
   Step step = enterRound(staged, rounds ? rounds.getInductionVar() : Value(), loop.getPlace());
+  SmallVector<Copy> narrow;
+  if (llvm::any_of(loads, [](LoadTileOp load) { return load.converts(); })) {
+    IRMapping mapping = mapTo(staged, step);
+    for (LoadTileOp load : loads)
+      if (load.converts())
+        narrow.push_back(getCopy(loop, load, mapping));
+  }
   if (doubled) {
     // After this, the tile is complete and the other buffer, read in the previous step, is free.
-    commitAndWait();
+    commitAndWait(narrow, stageOf(step.number));
     Value one = index(1);
     Step next = {arith::AddIOp::create(b, loc, step.place, one), Value(), Value()};
     Value exists = less(next.place, end);
@@ -395,7 +310,7 @@ void Stager::stageLoop(const StagedLoop &staged) {
   } else {
     gpu::BarrierOp::create(b, loc);
     copyAt(staged, step);
-    commitAndWait();
+    commitAndWait(narrow, stageOf(step.number));
   }
   for (LoadTileOp load : loads) {
     b.setInsertionPoint(load);
@@ -409,10 +324,11 @@ void Stager::stageResident(LoadTileOp load, Value buffer, bool isHeld) {
   // In a loop over programs, threads may still read the previous tile.
   if (load->getParentOfType<scf::ForOp>())
     gpu::BarrierOp::create(b, loc);
-  copyTile({load, load.getSource(), getTileOrigin(b, load, load.getIndices()),
-            SmallVector<bool>(load.getInBounds())},
-           buffer, index(0));
-  commitAndWait();
+  Copy copy{load, load.getSource(), getTileOrigin(b, load, load.getIndices()),
+            SmallVector<bool>(load.getInBounds()), load.getScales()};
+  Value narrow = narrowOf.lookup(load);
+  copyTile(copy, narrow ? narrow : buffer, index(0));
+  commitAndWait(narrow ? ArrayRef(copy) : ArrayRef<Copy>(), index(0));
   if (isHeld) {
     readFrom(load, buffer, index(0));
     return;
@@ -455,7 +371,12 @@ static TileShape getShape(Value tile) {
 }
 
 static SmallVector<TileShape> getShapes(ArrayRef<LoadTileOp> loads) {
-  return llvm::map_to_vector(loads, [](LoadTileOp load) { return getShape(load.getTile()); });
+  return llvm::map_to_vector(loads, [](LoadTileOp load) {
+    TileShape shape = getShape(load.getTile());
+    if (load.converts())
+      shape.narrowColumns = shape.columns;
+    return shape;
+  });
 }
 
 LogicalResult Stager::run() {
@@ -503,11 +424,27 @@ LogicalResult Stager::run() {
   SharedMemoryPlan plan =
       planStagedTiles(getShapes(resident), getShapes(streamed), schedule.getStages(),
                       schedule.getDotType().getWidth() / 8, exchanged);
-  const SharedBuffer *next = plan.getBuffers().begin();
+  auto viewOperands = [&](const SharedBuffer &buffer) {
+    return view(buffer, schedule.getDotType());
+  };
+  const SharedBuffer *next = plan.getBuffers().begin(),
+                     *ofNarrow = next + resident.size() + streamed.size() + exchanged.size();
+  const SharedBuffer *ofLoad = next;
+  for (ArrayRef<LoadTileOp> loads : {ArrayRef(resident), ArrayRef(streamed)})
+    for (LoadTileOp load : loads) {
+      const SharedBuffer &buffer = *ofLoad++;
+      if (!load.converts())
+        continue;
+      Type from = load.getMemRefType().getElementType(), to = schedule.getDotType();
+      int64_t count = 16 / (schedule.getDotType().getWidth() / 8);
+      vectorsOf[load] = {view(*ofNarrow, VectorType::get({count}, from)),
+                         view(buffer, VectorType::get({count}, to))};
+      narrowOf[load] = view(*ofNarrow++, from);
+    }
   for (LoadTileOp load : resident)
-    stageResident(load, view(*next++), isHeld);
+    stageResident(load, viewOperands(*next++), isHeld);
   for (LoadTileOp load : streamed)
-    bufferOf[load] = view(*next++);
+    bufferOf[load] = viewOperands(*next++);
   for (const Exchange &exchanged : exchanges) {
     exchange(exchanged, next);
     next += exchanged.tiles.size();

@@ -2,6 +2,7 @@
 
 #include "ModelKernel.h"
 #include "flashattn/Conversion/Passes.h"
+#include "flashattn/Dialect/FlashAttn/Program/NarrowElements.h"
 #include "flashattn/Runtime/ModelABI.h"
 #include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
 #include "mlir/Conversion/LLVMCommon/TypeConverter.h"
@@ -268,6 +269,8 @@ LogicalResult Converter::run() {
 namespace {
 struct ConvertGPUToModelPass : flashattn::impl::ConvertGPUToModelBase<ConvertGPUToModelPass> {
   void runOnOperation() override {
+    IRRewriter rewriter(&getContext());
+    getOperation()->walk([&](ConvertElementsOp op) { expandConversion(rewriter, op); });
     WalkResult result =
         getOperation()->walk([](ModuleOp module) { return WalkResult(Converter(module).run()); });
     if (result.wasInterrupted())

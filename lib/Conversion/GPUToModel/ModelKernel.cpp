@@ -115,7 +115,13 @@ Value ModelKernel::getPointer(OpBuilder &b, Location loc, Value memref, ValueRan
     add(arith::MulIOp::create(b, loc, index, stride));
   }
   if (elements) {
-    int64_t bytes = llvm::divideCeil(type.getElementTypeBitWidth(), 8);
+    Type element = type.getElementType();
+    int64_t count = 1;
+    if (auto vector = dyn_cast<VectorType>(element)) {
+      count = vector.getNumElements();
+      element = vector.getElementType();
+    }
+    int64_t bytes = count * llvm::divideCeil(element.getIntOrFloatBitWidth(), 8);
     Value size = arith::ConstantIndexOp::create(b, loc, bytes);
     address = arith::AddIOp::create(b, loc, address, arith::MulIOp::create(b, loc, elements, size));
   }
@@ -140,6 +146,9 @@ Value ModelKernel::spill(OpBuilder &b, Location loc, Value value, int64_t offset
                                              cast<VectorType>(type).getElementTypeBitWidth()
                                        : type.getIntOrFloatBitWidth();
   Value address = getScratch(b, loc, llvm::divideCeil(bits, 8), offset);
+  // LLVM has no floats of 8 bits.
+  if (isa<FloatType>(type) && bits == 8)
+    value = arith::BitcastOp::create(b, loc, b.getI8Type(), value);
   constexpr unsigned kAlignment = 4;
   LLVM::StoreOp::create(b, loc, value, address, kAlignment);
   return address;

@@ -69,7 +69,9 @@ static LogicalResult lower(hopper::MakeTensorMapOp op, func::FuncOp parent) {
       toI64(memref::ExtractAlignedPointerAsIndexOp::create(builder, loc, op.getMemref())));
   auto metadata = memref::ExtractStridedMetadataOp::create(builder, loc, op.getMemref());
   Value sizes = store(metadata.getSizes()), strides = store(metadata.getStrides());
-  auto element = mapType.getElementType().isF16() ? TensorMapElement::F16 : TensorMapElement::BF16;
+  auto element = mapType.getElementType().isF16()    ? TensorMapElement::F16
+                 : mapType.getElementType().isBF16() ? TensorMapElement::BF16
+                                                     : TensorMapElement::Byte;
   Value elementType = LLVM::ConstantOp::create(
       builder, loc, builder.getI32IntegerAttr(static_cast<int32_t>(element)));
   int64_t outerRows = op.getOuterRows().value_or(1);

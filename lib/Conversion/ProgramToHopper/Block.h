@@ -43,8 +43,11 @@ struct BlockValues {
   struct StreamMaps {
     Value tile, piece;
   };
-  SmallVector<Value> residentMaps, outputMaps;
-  SmallVector<StreamMaps> streamMaps;
+  struct Maps {
+    SmallVector<Value> residents, outputs;
+    SmallVector<StreamMaps> streams;
+  };
+  Maps maps;
   /// In global memory, if blocks claim groups.
   struct Scheduler {
     Value counter; ///< memref<? x i32>: number of claimed groups
@@ -59,6 +62,12 @@ struct BlockValues {
   SmallVector<Value> residents; ///< memref<held tiles x panels x rows x columns> each
   SmallVector<Value> outputs;   ///< the same shape, or one tile for each consumer
   SmallVector<Value> rings;
+  /// By stream: the ring of tiles of elements of 8 bits, and vectors of the elements of all stages
+  /// before and after the conversion, memref<N x vector> each; or null.
+  struct Source {
+    Value ring, from, to;
+  };
+  SmallVector<Source> sources;
   SmallVector<Value> exchanged; ///< memref<2 x panels x rows x columns> each
   SmallVector<Value> rows;      ///< memref<stages x elements x f32> each
   SmallVector<Value> staging;   ///< memref<warps x elements x f32> each
@@ -98,6 +107,15 @@ protected:
       return consumer;
     return add(mul(slot, plan.getPrograms()), consumer);
   }
+
+  /// Calls `body` for each pass of the loop of a program with the indices `mapping`, with the step
+  /// before it, starting at `step`. `body` returns the step after it. Returns the last one.
+  using PassBody = function_ref<Value(const IRMapping &mapping, Value interval, Value step)>;
+  Value forEachPass(IRMapping mapping, Value step, PassBody body);
+  /// Builds a spare warp, or thread, that works on the tiles of every group that the first thread
+  /// publishes, and then frees the group's slot by calling `arrive` for each of its barriers.
+  void forEachPublishedGroup(bool byWarp, function_ref<void(Value barrier)> arrive,
+                             function_ref<Value(const Group &group, Value slot, Value step)> body);
 
   /// Returns the staging buffer of step `step` (i32), memref<warps x elements x f32>. `stagingFree`
   /// returns the index of the mbarrier that signals that the buffer is free.
@@ -274,6 +292,70 @@ private:
   Value addProgram(const Group &group, Value progress);
 
   Value warp; ///< i32, index among the spare warps
+};
+
+/// Builds the spare warps of the producer warpgroup, which convert tiles (Converter.cpp).
+class ConverterBuilder : public BlockBuilder {
+public:
+  using BlockBuilder::BlockBuilder;
+
+  /// Elements that a thread converts at once: 16 bytes of the converted tile.
+  static constexpr int64_t kElements = 8;
+
+  void build();
+
+private:
+  /// A stream whose tiles are converted.
+  struct Stream {
+    Stream(const BlockPlan &plan, unsigned number);
+
+    unsigned number;
+    LoadTileOp load;
+    int64_t perRow, vectors; ///< vectors of a row and of a tile
+    /// A warp converts a unit at a time: rows of a panel with four vectors for each lane, whose
+    /// swizzles differ by constants. 0 if a tile does not consist of units.
+    int64_t unitRows = 0;
+    int64_t unitVectors = 0; ///< vectors of a row of a unit
+    int64_t unitsPerRow = 0, units = 0;
+    /// Registers for the scales of the rows that a warp converts in a step; 0 if there are none, or
+    /// if a thread loads the scale of each vector.
+    int64_t held = 0;
+  };
+  /// Stages of a step before and after the conversion, i32.
+  struct Stages {
+    Value from, to;
+  };
+  /// The places of vectors in the panels of a tile. TMA and products permute the 16-byte chunks of
+  /// a row by the number of its line of 128 bytes.
+  struct VectorLayout {
+    VectorLayout(VectorType tile);
+
+    int64_t panels, rows, vectorsPerRow, vectorsPerChunk;
+    int64_t chunks, rowsPerLine; ///< chunks of a row, rows of a line
+  };
+
+  Value getLane();
+  Value getFirstUnit(const Stream &stream);
+  std::pair<Value, Value> locate(const Stream &stream, Value turn);
+  Value placeIn(const VectorLayout &layout, Value stage, Value row, Value vector);
+  Value loadScale(const Stream &stream, IRMapping &mapping, Value row, Value vector);
+  SmallVector<Value> loadHeldScales(const Stream &stream, IRMapping mapping);
+  Value takeHeldScale(const Stream &stream, ValueRange held, Value turn, Value row);
+  void convert(const Stream &stream, IRMapping &mapping, const Stages &stages, Value turn,
+               int64_t count);
+  void convertUnit(const Stream &stream, ValueRange held, IRMapping &mapping, const Stages &stages,
+                   Value turn);
+  void convertUnits(const Stream &stream, ValueRange held, IRMapping &mapping,
+                    const Stages &stages);
+  void convertVectors(const Stream &stream, IRMapping &mapping, const Stages &stages);
+  Stages findStages(const Stream &stream, Value now);
+  Stages awaitStages(const Stream &stream, Value now);
+  Stages convertTile(const Stream &stream, ValueRange held, IRMapping mapping, Value now);
+  void signal(const Stream &stream, const Stages &stages);
+  IRMapping mapTo(const IRMapping &mapping, Value position);
+  Value convertInterval(IRMapping mapping, Value slot, Value interval, Value step);
+
+  SmallVector<Value> firstUnits; ///< first unit of the warp by stream modulo the number of warps
 };
 
 /// Builds the consumer warpgroups, which run programs (Consumer.cpp).

@@ -29,8 +29,9 @@ template <typename AccessOp> static StringRef getObstacle(AccessOp access) {
   VectorType tile = access.getTileType();
   MemRefType type = access.getMemRefType();
   ArrayRef<int64_t> dims = access.getDims();
-  if (!type.getElementType().isF16() && !type.getElementType().isBF16())
-    return "elements of f16 or bf16";
+  bool isConverted = isa<LoadTileOp>(access) && isNarrow(type.getElementType());
+  if (!type.getElementType().isF16() && !type.getElementType().isBF16() && !isConverted)
+    return isa<LoadTileOp>(access) ? "elements of f16, bf16 or 8 bits" : "elements of f16 or bf16";
   if (type.getRank() < 2 || type.getRank() > 5)
     return "a memref of 2 to 5 dimensions";
   if (tile.getRank() != 2 || !access.isDense() || dims.size() > 3 ||
@@ -447,8 +448,9 @@ static LogicalResult verifyPersistent(const BlockPlan &plan) {
 static WarpgroupBlockPlan planMemory(const BlockPlan &plan) {
   auto shapesOf = [](StringRef name, auto accesses) {
     return llvm::map_to_vector(accesses, [&](auto access) {
-      VectorType tile = access.getTileType();
-      return TileShape{name, tile.getDimSize(0), tile.getDimSize(1)};
+      VectorType tile = access.getTileType(), copied = getCopiedType(access);
+      int64_t narrow = copied.getElementTypeBitWidth() == 8 ? copied.getDimSize(1) : 0;
+      return TileShape{name, tile.getDimSize(0), tile.getDimSize(1), narrow};
     });
   };
   WarpgroupBlock block;
@@ -584,7 +586,8 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
   }
   if (plan.waitsForEmptyRings())
     plan.residentStreams = findResidentStreams(plan);
-  if (failed(verifySharing(plan)) || failed(verifyAdding(plan)) || failed(verifyPersistent(plan)))
+  if (failed(verifySharing(plan)) || failed(verifyAdding(plan)) || failed(verifyPersistent(plan)) ||
+      failed(verifyConversion(plan)))
     return failure();
   plan.memory = planMemory(plan);
   // Schedule selection checks against the limit of a chip, which may be lower.

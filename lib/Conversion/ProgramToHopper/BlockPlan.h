@@ -109,9 +109,14 @@ struct BlockPlan {
   /// Whether the first threads of two warps load one stream each, because a tile consists of pieces
   /// of pages. One thread issues their copies too slowly.
   bool splitsStreams() const;
+  /// Whether spare warps convert tiles of elements of 8 bits (F1).
+  bool converts() const {
+    return llvm::any_of(streams, [](LoadTileOp load) { return load.converts(); });
+  }
   /// Number of arrivals that free the slot of one program.
   int64_t countSlotReleases() const {
-    int64_t spare = getDqReduceStages() ? WarpgroupBlockPlan::kSpareWarps : splitsStreams() ? 1 : 0;
+    bool areBusy = getDqReduceStages() || converts();
+    int64_t spare = areBusy ? WarpgroupBlockPlan::kSpareWarps : splitsStreams() ? 1 : 0;
     constexpr int64_t kWarps = 4;
     return getConsumers() / getPrograms() * (reusesResidentBuffers() ? kWarps : 1) + spare;
   }
@@ -131,6 +136,9 @@ struct BlockPlan {
 /// Determines how the consumers of `plan` split the sums of its loop. On failure, emits an error at
 /// the op that prevents it.
 LogicalResult splitSums(BlockPlan &plan);
+
+/// Verifies that spare warps can convert the tiles of elements of 8 bits, if there are any (F1).
+LogicalResult verifyConversion(const BlockPlan &plan);
 
 /// Whether some contraction reduces over the rows of `load`. Rows out of bounds then contribute to
 /// the result even if their factor is 0, because 0 times an infinity or NaN in memory is not 0
@@ -167,6 +175,17 @@ StageOp getStage(Operation *op);
 /// Returns the index of the stage of `op`, from 0.
 int64_t countStagesBefore(Operation *op);
 
+/// Returns the type of the tile that a copy of `load` writes. That of elements of 8 bits, which are
+/// converted later, has no columns of ones (F1).
+inline VectorType getCopiedType(LoadTileOp load) {
+  VectorType tile = load.getTileType();
+  if (!load.converts())
+    return tile;
+  int64_t columns = tile.getDimSize(1) - (load.getOnes() ? LoadTileOp::kOnes : 0);
+  return VectorType::get({tile.getDimSize(0), columns}, load.getMemRefType().getElementType());
+}
+inline VectorType getCopiedType(StoreTileOp store) { return store.getTileType(); }
+
 /// Returns the number of columns in a panel of `tile` in shared memory.
 inline int64_t getPanelColumns(VectorType tile) {
   return getPanelColumns(tile.getDimSize(1), tile.getElementTypeBitWidth() / 8);
@@ -195,7 +214,7 @@ inline int64_t countCopiedPanels(LoadTileOp load) {
 }
 
 inline bool BlockPlan::splitsStreams() const {
-  return streams.size() == 2 && !getDqReduceStages() &&
+  return streams.size() == 2 && !getDqReduceStages() && !converts() &&
          (!isPersistent() || memory.residentEmpty.has_value()) &&
          llvm::all_of(streams, [](LoadTileOp load) { return load.getPages() && mayBeCut(load); });
 }

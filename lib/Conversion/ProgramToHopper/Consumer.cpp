@@ -349,7 +349,8 @@ void ConsumerBuilder::storePartial(StoreTileOp output) {
 /// step after the program's last one.
 void ConsumerBuilder::storeOutputs(const Held &held, Value consumer, Value step) {
   bool isFirst = true;
-  for (auto [store, buffer, map] : llvm::zip_equal(plan.outputs, block.outputs, block.outputMaps)) {
+  for (auto [store, buffer, map] :
+       llvm::zip_equal(plan.outputs, block.outputs, block.maps.outputs)) {
     StoreTileOp output = store;
     if (!output)
       continue;

@@ -28,8 +28,8 @@ public:
         BarrierInitOp::create(b, loc, ring.getBarriers(), index(first + i),
                               b.getI64IntegerAttr(arrivals));
     };
-    // The producer arrives once at a full barrier. Each consumer arrives at an empty barrier.
-    init(ring.getFull(), 1);
+    // Each consumer arrives at an empty barrier.
+    init(ring.getFull(), op.getProducers());
     init(ring.getEmpty(), op.getConsumers());
   }
 

@@ -60,7 +60,8 @@ Value GridBuilder::countIdleStages() {
   constexpr int64_t kKiB = 1024, kLeast = 2;
   int64_t bytes = 0;
   for (LoadTileOp load : plan.streams)
-    bytes += load.getTileType().getNumElements() * load.getTileType().getElementTypeBitWidth() / 8;
+    bytes +=
+        getCopiedType(load).getNumElements() * getCopiedType(load).getElementTypeBitWidth() / 8;
   Value most = mul(MultiprocessorCountOp::create(b, loc), plan.hopper.getPrefetchKiBPerSM() * kKiB);
   Value ahead = div(most, mul(min(block.groups, countResidentBlocks()), bytes));
   ahead = min(max(ahead, index(kLeast)), index(plan.getStages()));

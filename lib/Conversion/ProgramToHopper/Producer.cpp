@@ -40,7 +40,7 @@ void ProducerBuilder::loadResidents(MutableArrayRef<IRMapping> programs, Value s
       bytes += hopper::SharedTile::get(tiles.back().getType())->getBytes();
     }
     hopper::BarrierExpectOp::create(b, loc, block.barriers, full, b.getI64IntegerAttr(bytes));
-    for (auto [map, at, tile] : llvm::zip_equal(block.residentMaps, coordinates, tiles))
+    for (auto [map, at, tile] : llvm::zip_equal(block.maps.residents, coordinates, tiles))
       hopper::TmaLoadOp::create(b, loc, map, at, tile, block.barriers, full,
                                 /*panels=*/IntegerAttr());
   }
@@ -126,17 +126,18 @@ ProducerBuilder::PagedPieces ProducerBuilder::findPieces(const PagedTiles &tiles
 SmallVector<hopper::RingPutOp> ProducerBuilder::put(unsigned stream, IRMapping &mapping, Value step,
                                                     const PagedPieces &paged) {
   LoadTileOp load = plan.streams[stream];
-  const BlockValues::StreamMaps &maps = block.streamMaps[stream];
+  const BlockValues::StreamMaps &maps = block.maps.streams[stream];
   SmallVector<Value> origin = getOrigin(load, mapping);
   IntegerAttr panels;
-  if (load.getOnes())
+  if (load.getOnes() && !load.converts())
     panels = b.getI64IntegerAttr(countCopiedPanels(load));
+  Value ring = load.converts() ? block.sources[stream].ring : block.rings[stream];
   auto put = [&](Value map, ValueRange pieces, ValueRange pages = {}) {
     IntegerAttr along;
     if (!pieces.empty())
       along = b.getI64IntegerAttr(*load.getRowDim());
-    return hopper::RingPutOp::create(b, loc, block.rings[stream], step, block.idle, map, origin,
-                                     pieces, pages, along,
+    return hopper::RingPutOp::create(b, loc, ring, step, block.idle, map, origin, pieces, pages,
+                                     along,
                                      /*beside=*/IntegerAttr(), panels);
   };
   Value &row = origin[*load.getRowDim()];
@@ -204,8 +205,7 @@ Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value inte
   // With more pieces, the producer lacks the registers for the pages of two tiles.
   constexpr int64_t kMostPrefetched = 8;
   // The next tile of a list is unknown.
-  bool prefetches =
-      tiles && tiles->countPieces() <= kMostPrefetched && !program.getList();
+  bool prefetches = tiles && tiles->countPieces() <= kMostPrefetched && !program.getList();
   SmallVector<Value> pages;
   if (prefetches) {
     // Without a tile, the table may have no entry.
@@ -267,22 +267,46 @@ Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value inte
 
 /// Loads the tiles of one group into the rings, starting at step `step`. Returns the step after it.
 Value ProducerBuilder::produce(const Group &group, Value slot, Value step) {
-  IRMapping first = GridBuilder(b, plan, block).numbersOf(group, index(0));
+  return forEachPass(GridBuilder(b, plan, block).numbersOf(group, index(0)), step,
+                     [&](const IRMapping &mapping, Value interval, Value step) {
+                       return produceInterval(mapping, slot, interval, step);
+                     });
+}
+
+Value BlockBuilder::forEachPass(IRMapping mapping, Value step, PassBody body) {
   if (!plan.hasPasses())
-    return produceInterval(first, slot, /*interval=*/{}, step);
+    return body(mapping, /*interval=*/{}, step);
   TileLoopOp program = plan.loop;
   Value passes = index(plan.intervals);
   if (Value rounds = program.getRounds())
-    passes = mul(clone(rounds, first), passes);
+    passes = mul(clone(rounds, mapping), passes);
   auto loop = scf::ForOp::create(b, loc, index(0), passes, index(1), step);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   TilePass pass = enterPass(b, loc, program, loop.getInductionVar());
   if (pass.round)
-    first.map(program.getRound(), pass.round);
+    mapping.map(program.getRound(), pass.round);
   Value interval = plan.intervals > 1 ? pass.interval : Value();
-  scf::YieldOp::create(b, loc, produceInterval(first, slot, interval, loop.getRegionIterArg(0)));
+  scf::YieldOp::create(b, loc, body(mapping, interval, loop.getRegionIterArg(0)));
   return loop.getResult(0);
+}
+
+void BlockBuilder::forEachPublishedGroup(
+    bool byWarp, function_ref<void(Value barrier)> arrive,
+    function_ref<Value(const Group &group, Value slot, Value step)> body) {
+  GridBuilder grid(b, plan, block);
+  if (!plan.isPersistent()) {
+    body(grid.onlyGroup(byWarp), index(0), index(0));
+    return;
+  }
+  auto run = [&](Value round, Value step) {
+    Value slot = slotOf(round, plan.getSlots());
+    step = body(grid.read(slot, byWarp), slot, step);
+    for (int64_t w = 0; w < plan.getPrograms(); ++w)
+      arrive(add(heldNumber(slot, index(w)), index(*plan.memory.residentEmpty)));
+    return step;
+  };
+  grid.forEachGroup(byWarp, /*consumer=*/index(0), /*state=*/i32(0), run);
 }
 
 /// Waits until the slot of `round` is free: all consumers have read its numbers and no longer need
@@ -335,11 +359,14 @@ void ProducerBuilder::prepareIf(Value isGroup, Value number, Value slot) {
         /*predicate=*/Value());
 }
 
-/// Builds the warps behind the first one: they add tiles, or one of them loads the second stream.
+/// Builds the warps behind the first one: they add tiles or convert them, or one of them loads the
+/// second stream.
 void ProducerBuilder::buildSpareWarps() {
   hopper::GroupBarrierOp::create(b, loc, i32(kBlockBarrier), plan.getThreads());
   if (plan.getDqReduceStages())
     AdderBuilder(b, plan, block).build();
+  else if (plan.converts())
+    ConverterBuilder(b, plan, block).build();
   else
     buildSecondThread();
 }
@@ -351,29 +378,19 @@ void ProducerBuilder::buildSecondThread() {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(one.thenBlock());
   ownStream = 1;
-  GridBuilder grid(b, plan, block);
-  if (!plan.isPersistent()) {
-    produce(grid.onlyGroup(/*byWarp=*/false), index(0), index(0));
-  } else {
-    auto load = [&](Value round, Value step) {
-      Value slot = slotOf(round, plan.getSlots());
-      step = produce(grid.read(slot, /*byWarp=*/false), slot, step);
-      for (int64_t w = 0; w < plan.getPrograms(); ++w)
-        hopper::BarrierArriveOp::create(
-            b, loc, block.barriers,
-            add(heldNumber(slot, index(w)), index(*plan.memory.residentEmpty)),
-            /*predicate=*/Value());
-      return step;
-    };
-    grid.forEachGroup(/*byWarp=*/false, /*consumer=*/index(0), /*state=*/i32(0), load);
-  }
+  forEachPublishedGroup(
+      /*byWarp=*/false,
+      [&](Value barrier) {
+        hopper::BarrierArriveOp::create(b, loc, block.barriers, barrier, /*predicate=*/Value());
+      },
+      [&](const Group &group, Value slot, Value step) { return produce(group, slot, step); });
 }
 
 void ProducerBuilder::build() {
   hopper::SetRegistersOp::create(b, loc, hopper::RegisterChange::Decrease,
                                  plan.hopper.getProducerRegisters(), plan.hopper.getBlocksPerSM());
   OpBuilder::InsertionGuard guard(b);
-  if (plan.getDqReduceStages() || plan.splitsStreams()) {
+  if (plan.getDqReduceStages() || plan.converts() || plan.splitsStreams()) {
     Value isSpare = compare(arith::CmpIPredicate::uge, block.thread, index(kWarpThreads));
     auto spare = scf::IfOp::create(b, loc, isSpare, /*withElseRegion=*/true);
     b.setInsertionPointToStart(spare.thenBlock());

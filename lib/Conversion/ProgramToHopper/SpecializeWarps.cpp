@@ -45,7 +45,7 @@ private:
 /// Builds tensor maps that copy one panel of a tile at a time.
 void LaunchBuilder::makeMaps() {
   auto make = [&](auto access, Value memref, int64_t rows) -> Value {
-    VectorType tile = access.getTileType();
+    VectorType tile = getCopiedType(access);
     auto type = hopper::TensorMapType::get(b.getContext(), rows, getPanelColumns(tile),
                                            tile.getElementType());
     IntegerAttr outerDim, outerRows;
@@ -69,16 +69,16 @@ void LaunchBuilder::makeMaps() {
                     select(any, end, all));
   };
   for (LoadTileOp load : plan.residents)
-    values.residentMaps.push_back(make(load, getSource(load), rowsOf(load)));
+    values.maps.residents.push_back(make(load, getSource(load), rowsOf(load)));
   for (LoadTileOp load : plan.streams) {
     Value source = getSource(load);
     // Pieces of pages serve every tile.
-    values.streamMaps.push_back(
+    values.maps.streams.push_back(
         {load.getPages() && mayBeCut(load) ? Value() : make(load, source, rowsOf(load)),
          mayBeCut(load) ? make(load, source, getPieceRows(load)) : Value()});
   }
   for (StoreTileOp store : plan.outputs)
-    values.outputMaps.push_back(
+    values.maps.outputs.push_back(
         make(store, getRowView(store.getTarget(), store.getDims()).base, rowsOf(store)));
 }
 
@@ -158,6 +158,13 @@ int64_t LaunchBuilder::allocate() {
         b, loc, MemRefType::get(buffer.shape, type, MemRefLayoutAttrInterface{}, space),
         values.pool, index(buffer.offset), ValueRange());
   };
+  auto viewVectors = [&](unsigned number, Type type) -> Value {
+    const SharedBuffer &buffer = planned.memory[number];
+    int64_t count = ShapedType::getNumElements(buffer.shape) / ConverterBuilder::kElements;
+    auto vectors = MemRefType::get({count}, VectorType::get({ConverterBuilder::kElements}, type),
+                                   MemRefLayoutAttrInterface{}, space);
+    return memref::ViewOp::create(b, loc, vectors, values.pool, index(buffer.offset), ValueRange());
+  };
   for (unsigned number : planned.residents)
     values.residents.push_back(view(number, element));
   for (unsigned number : planned.outputs) {
@@ -169,12 +176,23 @@ int64_t LaunchBuilder::allocate() {
   SmallVector<Value> tiles = llvm::map_to_vector(
       planned.rings, [&](const RingPlan &ring) { return view(ring.buffer, element); });
   values.barriers = view(planned.barriers, b.getI64Type());
-  for (auto [places, ring] : llvm::zip_equal(tiles, planned.rings)) {
-    ArrayRef<int64_t> shape = cast<MemRefType>(places.getType()).getShape();
-    auto type =
-        hopper::RingType::get(b.getContext(), shape[0], shape[1], shape[2], shape[3], element);
-    values.rings.push_back(
-        hopper::MakeRingOp::create(b, loc, type, places, values.barriers, ring.full));
+  auto makeRing = [&](Value places, const RingPlan &ring) -> Value {
+    auto tiles = cast<MemRefType>(places.getType());
+    ArrayRef<int64_t> shape = tiles.getShape();
+    auto type = hopper::RingType::get(b.getContext(), shape[0], shape[1], shape[2], shape[3],
+                                      tiles.getElementType());
+    return hopper::MakeRingOp::create(b, loc, type, places, values.barriers, ring.full);
+  };
+  for (auto [places, ring] : llvm::zip_equal(tiles, planned.rings))
+    values.rings.push_back(makeRing(places, ring));
+  for (auto [load, ring, source] : llvm::zip_equal(plan.streams, planned.rings, planned.sources)) {
+    BlockValues::Source &made = values.sources.emplace_back();
+    if (!source)
+      continue;
+    Type narrow = LoadTileOp(load).getMemRefType().getElementType();
+    made.ring = makeRing(view(source->buffer, narrow), *source);
+    made.from = viewVectors(source->buffer, narrow);
+    made.to = viewVectors(ring.buffer, element);
   }
   for (unsigned number : planned.exchanged)
     values.exchanged.push_back(view(number, element));
@@ -201,9 +219,13 @@ void LaunchBuilder::initBlock() {
                                   b.getI64IntegerAttr(isEmpty ? plan.countSlotReleases() : 1));
   }
   constexpr int64_t kBuffers = 2;
-  for (Value ring : values.rings)
-    hopper::RingInitOp::create(b, loc, ring,
-                               plan.getConsumers() * (plan.warpsRelease ? kWarps : 1));
+  for (auto [ring, source] : llvm::zip_equal(values.rings, values.sources)) {
+    constexpr int64_t kConverters = WarpgroupBlockPlan::kSpareWarps;
+    hopper::RingInitOp::create(b, loc, ring, plan.getConsumers() * (plan.warpsRelease ? kWarps : 1),
+                               source.ring ? kConverters : 1);
+    if (source.ring)
+      hopper::RingInitOp::create(b, loc, source.ring, kConverters);
+  }
   auto initBuffers = [&](int64_t first, int64_t count, int64_t arrivals) {
     for (int64_t i = 0; i < count; ++i)
       hopper::BarrierInitOp::create(b, loc, values.barriers, index(first + i),

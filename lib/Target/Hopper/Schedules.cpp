@@ -127,6 +127,42 @@ static void addDecodeCandidates(AttentionOp op, Candidates &candidates) {
     }
 }
 
+/// F1: replaces the candidates for an op with elements of 8 bits by schedules with the registers
+/// and the shared memory for warps that convert tiles: with fewer stages, then with narrower tiles,
+/// and with one query tile.
+static void adaptToNarrow(AttentionOp op, Candidates &candidates) {
+  if (!op.hasNarrowKeys() && !op.hasNarrowValues())
+    return;
+  constexpr int64_t kProducerRegisters = 56, kFewestStages = 2, kNarrowTile = 64;
+  Candidates given = std::move(candidates);
+  candidates.clear();
+  for (ScheduleAttr schedule : given) {
+    ScheduleFields fields = schedule.getFields();
+    HopperFields &hopper = *fields.getHopper();
+    HopperFields more = completeHopper(hopper.consumers, hopper.blocksPerSM, op.getElementType(),
+                                       kProducerRegisters);
+    hopper.registers = more.registers;
+    hopper.producerRegisters = more.producerRegisters;
+    hopper.smallBlocksPerSM = 0;
+    auto add = [&] {
+      // The next residents must not wait for an empty ring.
+      if (hopper.qStages == 1)
+        hopper.dynamicScheduler = 0;
+      auto adapted = ScheduleAttr::get(op.getContext(), fields);
+      if (!llvm::is_contained(candidates, adapted))
+        candidates.push_back(adapted);
+    };
+    for (int64_t stages = fields.stages; stages >= kFewestStages; --stages) {
+      fields.stages = stages;
+      add();
+    }
+    fields.tileN = std::min(fields.tileN, kNarrowTile);
+    add();
+    hopper.qStages = 1;
+    add();
+  }
+}
+
 Candidates warpgroups::getCandidates(AttentionOp op) {
   FloatType element = op.getElementType();
   int64_t d = std::max(op.getD(), op.getDv());
@@ -209,6 +245,7 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
       add(fields);
     }
   }
+  adaptToNarrow(op, candidates);
   return candidates;
 }
 
@@ -253,7 +290,8 @@ SharedMemoryPlan warpgroups::planSharedMemory(AttentionOp op, ScheduleAttr sched
   WarpgroupBlock block;
   block.residents = {{"q", m, d}};
   int64_t ones = schedule.sumsByProducts(op.getDv()) ? LoadTileOp::kOnes : 0;
-  block.streamed = {{"k", n, d}, {"v", n, dv + ones}};
+  block.streamed = {{"k", n, d, op.hasNarrowKeys() ? d : 0},
+                    {"v", n, dv + ones, op.hasNarrowValues() ? dv : 0}};
   if (storesOutput(op, schedule))
     block.outputs = {{"o", m, dv}};
   block.elementBytes = op.getElementType().getIntOrFloatBitWidth() / 8;
@@ -276,6 +314,21 @@ std::string warpgroups::explainRowRefusal(StringRef name, Value operand) {
                        name);
 }
 
+/// Checks what blocks need that convert elements of 8 bits (F1).
+static std::string explainNarrowRefusal(AttentionOpInterface op, ScheduleAttr schedule) {
+  if (!op.hasNarrowKeys() && !op.hasNarrowValues())
+    return "";
+  StringRef what = "k and v of 8 bits";
+  if (!op.getPerKey().empty())
+    return llvm::formatv("expected no per_key with {0} for warp specialization but got one", what);
+  if (schedule.compactsKV())
+    return llvm::formatv("expected compact_kv 0 with {0} but got 1", what);
+  if (schedule.getHopper().reusesResidentBuffers())
+    return llvm::formatv("expected dynamic_scheduler 0 with q_stages 1 and {0} but got {1}", what,
+                         schedule.getHopper().getDynamicScheduler());
+  return "";
+}
+
 std::string warpgroups::explainShapeRefusal(AttentionOpInterface op, ScheduleAttr schedule,
                                             const Machine &machine) {
   HopperAttr hopper = schedule.getHopper();
@@ -293,6 +346,8 @@ std::string warpgroups::explainShapeRefusal(AttentionOpInterface op, ScheduleAtt
        {std::pair("q", op.getQ()), std::pair("k", op.getK()), std::pair("v", op.getV())})
     if (std::string reason = explainRowRefusal(name, operand); !reason.empty())
       return reason;
+  if (std::string reason = explainNarrowRefusal(op, schedule); !reason.empty())
+    return reason;
   if (op.hasPages()) {
     // A copy fills whole periods of a swizzle.
     constexpr int64_t kPeriod = 8;

@@ -13,19 +13,19 @@ from torch.autograd.function import once_differentiable
 from .. import _torch
 from .._attention import attention
 from .._backward import attention_backward
+from .._scales import dequantize, settle
 from ..errors import ArgumentError, UnsupportedError
 from ..masks import Mask, bounded
 from ..torch import affine_mask, append, decode
 from ..torch._append import newest, rotate
+from ..torch._ops import NARROW, cast_rows, refuse_narrow
 
 #: The arguments of a function that flashattn does not support: the value that turns each off, and
 #: what to do.
 _REFUSED: Dict[str, Tuple[Any, str]] = {
     "dropout_p": (0, "pass 0.0, because dropout is not supported"),
     "qv": (None, "concatenate it to q, and the latent values to k"),
-    "q_descale": (None, "convert the tensors to f16 or bf16 before the call"),
-    "k_descale": (None, "convert the tensors to f16 or bf16 before the call"),
-    "v_descale": (None, "convert the tensors to f16 or bf16 before the call"),
+    "q_descale": (None, "only k and v may have 8 bits; convert q to f16 or bf16 before the call"),
     "gather_kv_indices": (None, "gather the keys before the call"),
     "score_mod_bwd": (None, "the compiler differentiates score_mod"),
     "aux_tensors": (None, "pass score_mod, which reads them by batch and head"),
@@ -101,6 +101,8 @@ def attend(
     align: str = "bottom_right",
     page_table: Optional[Tensor] = None,
     max_seqlen_q: Optional[int] = None,
+    k_descale: Optional[Tensor] = None,
+    v_descale: Optional[Tensor] = None,
 ) -> Tuple[Tensor, Optional[Tensor]]:
     """Returns o and, with return_lse, lse. Sequences are packed if `cu_seqlens_q`, `cu_seqlens_k`
     or `seqused_q` is given. A side without starts is then batched. With `page_table`, k and v are
@@ -112,6 +114,7 @@ def attend(
         "scale": scale,
         "softcap": softcap or None,
         "kv_len": seqused_k,
+        **scales_of(k, v, k_descale, v_descale),
     }
     if score_mod is not None:
         options["score_mod"] = score_mod
@@ -162,6 +165,26 @@ def attend(
     return o, lse if return_lse else None
 
 
+def scales_of(
+    k: Tensor, v: Tensor, k_descale: Optional[Tensor], v_descale: Optional[Tensor]
+) -> Dict[str, Any]:
+    """Returns descales as options of `flashattn.attention`."""
+    found = {}
+    for name, tensor, descale in (("k", k, k_descale), ("v", v, v_descale)):
+        if descale is None:
+            continue
+        _check_rows(**{f"{name}_descale": descale})
+        if tensor.dtype not in NARROW:
+            raise ArgumentError(
+                f"expected no {name}_descale with {name!r} of {tensor.dtype} but got one; only elements "
+                "of 8 bits have scales"
+            )
+        if descale.ndim != 2:
+            raise ArgumentError(f"expected {name}_descale of rank 2 but got rank {descale.ndim}")
+        found[f"{name}_scale"] = descale
+    return found
+
+
 def alibi_of(
     alibi_slopes: Optional[Tensor], q: Tensor, is_causal: bool, starts: Optional[Tensor] = None
 ) -> Dict[str, Any]:
@@ -199,6 +222,8 @@ _HEAD_DIM_MULTIPLE = 8
 
 def _pad_head_dim(tensor: Tensor) -> Tensor:
     """Returns a copy of tensor with zeros after each row, as FlashAttention makes."""
+    if tensor.dtype in NARROW:
+        return _pad_head_dim(tensor.view(torch.uint8)).view(tensor.dtype)
     return torch.nn.functional.pad(tensor, (0, -tensor.shape[-1] % _HEAD_DIM_MULTIPLE))
 
 
@@ -236,7 +261,7 @@ def _attend_outside(
 ) -> Tuple[Tensor, Tensor]:
     kind = q.device.type
     if torch.is_autocast_enabled(kind):
-        q, k, v = (tensor.to(torch.get_autocast_dtype(kind)) for tensor in (q, k, v))
+        q, k, v = cast_rows(kind, (q, k, v))
     results: Tuple[Tensor, Tensor] = _Deterministic.apply(q, k, v, sink, options)
     return results
 
@@ -256,6 +281,7 @@ class _Deterministic(torch.autograd.Function):
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, sink: Optional[Tensor], options: Dict[str, Any]
     ) -> Tuple[Tensor, Tensor]:
+        refuse_narrow(q, ("k", k), ("v", v))
         o, lse = attention(q, k, v, sink_logits=sink, return_lse=True, **options)
         ctx.save_for_backward(q, k, v, o, lse, sink)
         ctx.options = options
@@ -266,12 +292,20 @@ class _Deterministic(torch.autograd.Function):
     @once_differentiable  # type: ignore[misc, untyped-decorator, unused-ignore]
     def backward(ctx: Any, d_o: Optional[Tensor], d_lse: Optional[Tensor]) -> Tuple[Any, ...]:
         q, k, v, o, lse, sink = ctx.saved_tensors
+        options, needs = dict(ctx.options), list(ctx.needs_input_grad)
+        starts, layout = options.get("cu_seqlens_k"), options["layout"]
+        scales = [settle(n, options.pop(n, None), layout, q) for n in ("k_scale", "v_scale")]
+        k, v = (
+            x if x.dtype == q.dtype else dequantize(x, scale, q, layout, starts)
+            for x, scale in zip((k, v), scales)
+        )
         found = attention_backward(
             q, k, v, o, lse, torch.zeros_like(o) if d_o is None else d_o, d_lse=d_lse,
-            sink_logits=sink, return_d_sink_logits=bool(ctx.needs_input_grad[3]),
-            deterministic=True, **ctx.options,
+            sink_logits=sink, return_d_sink_logits=bool(needs[3]),
+            deterministic=True, **options,
         )  # fmt: skip
-        return (*found, None, None)[:5] if len(found) == 3 else (*found, None)
+        found = (*found, None, None)[:5] if len(found) == 3 else (*found, None)
+        return tuple(x if need else None for x, need in zip(found, needs))
 
 
 def with_cache(
@@ -296,6 +330,8 @@ def with_cache(
     rotary_seqlens: Optional[Tensor] = None,
     alibi: Mapping[str, Any] = MappingProxyType({}),
     max_seqlen_q: Optional[int] = None,
+    k_descale: Optional[Tensor] = None,
+    v_descale: Optional[Tensor] = None,
 ) -> Any:
     """Returns o, or (o, lse), of queries against caches, to which k and v are appended first.
     `alibi` is a result of `alibi_of`. Lengths and positions in the cache include its left padding,
@@ -306,6 +342,7 @@ def with_cache(
         raise ArgumentError(
             f"expected 'k' and 'v' or neither but got {'k' if v is None else 'v'!r} alone"
         )
+    scales = scales_of(k_cache, v_cache, k_descale, v_descale)
     cos, sin = rotary
     is_new = k is not None and v is not None
     for name, value in (
@@ -332,7 +369,7 @@ def with_cache(
         lengths = cache_seqlens if k is None else cache_seqlens + k.shape[1]
         return decode(
             q, k_cache, v_cache, lengths, k, v, page_table=page_table, mask=mask, scale=scale,
-            softcap=softcap or None, layout="bshd", return_lse=return_lse,
+            softcap=softcap or None, layout="bshd", return_lse=return_lse, **scales,
         )  # fmt: skip
     _torch.refuse_gradients(**given)
     lengths = cache_seqlens
@@ -349,7 +386,7 @@ def with_cache(
         append(
             k_cache, v_cache, k, v, lengths, page_table=page_table, cu_seqlens_k=cu_seqlens_k_new,
             rotary_cos=cos, rotary_sin=sin, rotary_interleaved=rotary_interleaved,
-            positions=positions, layout="bshd" if cu_seqlens_k_new is None else "thd",
+            positions=positions, layout="bshd" if cu_seqlens_k_new is None else "thd", **scales,
         )  # fmt: skip
     if cos is not None and sin is not None:
         q = _rotate_queries(q, cos, sin, first, mask, cu_seqlens_q, rotary_interleaved)
@@ -362,7 +399,7 @@ def with_cache(
         q, k_cache, v_cache, mask=mask, scale=scale, softcap=softcap or None, kv_len=lengths,
         layout="bshd" if cu_seqlens_q is None else "thd", cu_seqlens_q=cu_seqlens_q,
         page_table=page_table, leftpad_k=cache_leftpad, return_lse=return_lse,
-        max_seqlen_q=None if cu_seqlens_q is None else limit_of(max_seqlen_q), **alibi,
+        max_seqlen_q=None if cu_seqlens_q is None else limit_of(max_seqlen_q), **alibi, **scales,
     )  # fmt: skip
     if not is_padded:
         return found

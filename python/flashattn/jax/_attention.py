@@ -7,7 +7,7 @@ from typing import Any, Collection, Dict, Optional, Sequence
 
 import jax.numpy as jnp
 
-from .. import _aux, _features, _module, _symbols, _trace
+from .. import _aux, _features, _module, _scales, _symbols, _trace
 from .._checks import model_chip
 from .._options import AttentionOptions, hashable
 from ..errors import ArgumentError
@@ -61,6 +61,8 @@ def attention(
     cu_seqlens_k: Any = None,
     page_table: Any = None,
     leftpad_k: Any = None,
+    k_scale: Any = None,
+    v_scale: Any = None,
     offset: Any = None,
     score_mod: Optional[_trace.ScoreMod] = None,
     aux_tensors: Optional[Sequence[Any]] = None,
@@ -76,6 +78,7 @@ def attention(
       bias, attn_mask, sink_logits, kv_len, q_len, cu_seqlens_q, cu_seqlens_k, page_table, leftpad_k: as in
         `flashattn.attention`. bias and sink_logits have gradients too. The host does not read lengths, starts
         and page tables.
+      k_scale, v_scale: as in `flashattn.attention`, for k and v of 8 bits, also traced ones. They have no gradients.
       mask, align, layout, softcap, score_mod: as in `flashattn.attention`; constant at compile time, except for the
         tensors of a mask, which may be traced arrays.
       aux_tensors: as in `flashattn.attention`: arrays, also traced ones, without gradients.
@@ -109,10 +112,14 @@ def attention(
     model_chip(device)
     text, aux = _aux.prepare(score_mod, aux_tensors)
     offset, offsets = _features.split_offset(offset)
+    k_scale, v_scale = (
+        _scales.settle(name, x, layout, None) for name, x in (("k_scale", k_scale), ("v_scale", v_scale))
+    )
     operands = {
         "bias": bias, "attn_mask": attn_mask, "sink_logits": sink_logits, "kv_len": kv_len, "q_len": q_len,
         "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "page_table": page_table,
-        "leftpad_k": leftpad_k, "offsets": offsets, **dict(symbols), **aux, "offset": offset,
+        "leftpad_k": leftpad_k, "k_scale": k_scale, "v_scale": v_scale, "offsets": offsets, **dict(symbols), **aux,
+        "offset": offset,
     }  # fmt: skip
     if mask is not None:
         _features.check_rows(mask._of_rows, q, k, align, layout, operands)

@@ -21,18 +21,18 @@ import numpy
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import PartitionSpec
 
-from .. import _aux, _features, _kernel, _library, _module, _plans, _symbols, _tensors
+from .. import _aux, _features, _kernel, _library, _module, _plans, _scales, _symbols, _tensors
 from .._checks import model_chip
-from .._library import DEVICE_CPU
+from .._library import DEVICE_CPU, SCALES
 from .._options import AttentionOptions
 from .._trace import AUX
 from ..errors import UnsupportedError
 from . import _shards
 
 _TARGET = "flashattn"
-#: Inputs whose first dimension is the batch, and inputs that broadcast to the scores.
+#: Inputs whose first dimension is the batch, and inputs that broadcast.
 _ROWS = ("q", "k", "v", "o", "lse", "d_o", "d_lse", "kv_len", "q_len", "leftpad_k", "offsets")
-_PAIRS = ("bias", "attn_mask")
+_PAIRS = ("bias", "attn_mask", "k_scale", "v_scale")
 _DTYPES = {"f16": jnp.float16, "bf16": jnp.bfloat16, "f32": jnp.float32}
 
 
@@ -270,6 +270,13 @@ def _attend_forward(
             raise UnsupportedError(
                 f"expected aux_tensors without gradients but got {name!r} with one; apply jax.lax.stop_gradient to it"
             )
+    for name in ("k", "v", *SCALES):
+        is_narrow = name in SCALES or _tensors.parse_element(values[name].dtype) in _tensors.NARROW
+        if name in inputs and is_narrow and inputs[name].perturbed:
+            raise UnsupportedError(
+                f"expected no gradient of {name!r} of {_tensors.parse_element(values[name].dtype)} but got an input "
+                "that requires one; apply jax.lax.stop_gradient to it"
+            )
     for name in _module.PLACES:
         if name in inputs:
             raise UnsupportedError(
@@ -296,8 +303,13 @@ def _attend_backward(
     d_o, d_lse = cotangents["o"], cotangents.get("lse")
     tensors = {name: values[name] for name in ("q", "k", "v")}
     tensors.update(o=made["o"], lse=made["lse"])
+    for name, scale in (("k", "k_scale"), ("v", "v_scale")):
+        if values[name].dtype != values["q"].dtype:
+            tensors[name] = _scales.dequantize(
+                values[name], values.get(scale), values["q"], options.chosen.layout, values.get("cu_seqlens_k")
+            )
     tensors["d_o"] = jnp.zeros_like(made["o"]) if _is_zero(d_o) else d_o
-    operands = {name: x for name, x in values.items() if name not in tensors}
+    operands = {name: x for name, x in values.items() if name not in tensors and name not in SCALES}
     if d_lse is not None and not _is_zero(d_lse):
         operands["d_lse"] = d_lse
     gradients = ("dq", "dk", "dv", *wanted)
@@ -308,7 +320,10 @@ def _attend_backward(
         gradients,
         options._replace(chosen=options.chosen._replace(schedule=None, gradients=gradients)),
     )
-    return ({name: found.get(f"d{name}", found.get(f"d_{name}")) for name in values},)
+    narrow = [name for name in "kv" if values[name].dtype != values["q"].dtype]
+    return ({
+        name: None if name in narrow else found.get(f"d{name}", found.get(f"d_{name}")) for name in values
+    },)
 
 
 attend.defvjp(_attend_forward, _attend_backward, symbolic_zeros=True)

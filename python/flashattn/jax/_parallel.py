@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy
 from jax.sharding import AbstractMesh, AxisType, Mesh as DeviceMesh, NamedSharding, PartitionSpec
 
-from .. import _aux, _context as _plan, _features, _module, _symbols, _trace
+from .. import _aux, _context as _plan, _features, _module, _symbols, _tensors, _trace
 from .._coordinates import OfHeads, mask_of_packed, read_starts
 from .._options import AttentionOptions
 from .._reference import _to_numpy
@@ -102,7 +102,7 @@ def context_parallel(
         raise ArgumentError(f"expected scheme {', '.join(SCHEMES)} but got {scheme!r}")
     _module.check_options(mask, align, layout)
     ranks = _count_devices(axis_name, mesh)
-    tensors = {name: as_array(name, x) for name, x in (("q", q), ("k", k), ("v", v))}
+    tensors = {name: _as_rows(name, x) for name, x in (("q", q), ("k", k), ("v", v))}
     packed = layout == "thd"
     if packed:
         if cu_seqlens is None:
@@ -128,6 +128,14 @@ def context_parallel(
     if packed:
         o, lse = o[0], lse[0]
     return (o, lse) if return_lse else o
+
+
+def _as_rows(name: str, x: Any) -> Any:
+    rows = as_array(name, x)
+    element = _tensors.parse_element(rows.dtype)
+    if element in _tensors.NARROW:
+        raise UnsupportedError(f"expected {name!r} of 16 or 32 bits but got {element}")
+    return rows
 
 
 def _count_devices(axis_name: Any, mesh: Any) -> int:

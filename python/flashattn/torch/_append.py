@@ -3,13 +3,15 @@ CUDA graph can capture them."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
 
-from .. import _features, _module, _torch
+from .. import _features, _module, _quantize, _scales, _tensors, _torch
+from .._library import SCALES
 from ..errors import ArgumentError
+from ._ops import NARROW
 
 
 def append(
@@ -26,6 +28,8 @@ def append(
     rotary_cos: Optional[Tensor] = None,
     rotary_sin: Optional[Tensor] = None,
     rotary_interleaved: bool = False,
+    k_scale: Any = None,
+    v_scale: Any = None,
     layout: _module.Layout = "bhsd",
     **unknown: Any,
 ) -> None:
@@ -35,7 +39,8 @@ def append(
 
     Args:
       k_cache, v_cache: `[B, Hkv, capacity, D]` and `[B, Hkv, capacity, Dv]`, or pools of pages,
-        `[pages, Hkv, S, D]` and `[pages, Hkv, S, Dv]`; of any strides.
+        `[pages, Hkv, S, D]` and `[pages, Hkv, S, Dv]`; of any strides. Each has the type of the new rows, or 8 bits,
+        to which they are rounded.
       k, v: the new rows: `[B, Hkv, n, D]` and `[B, Hkv, n, Dv]`, or, with layout "thd", `[T, Hkv, D]` and
         `[T, Hkv, Dv]`.
       kv_len: `[B]`, i32 or i64: the number of keys of each sequence, including the new ones, which become its
@@ -52,6 +57,10 @@ def append(
       rotary_interleaved: rotate elements 2i and 2i + 1, and not i and i + R / 2.
       positions: the position of each new row, `[B, n]` or `[T]`; by default its index among the keys of its
         sequence. Required for a rotation with slot_mapping.
+      k_scale, v_scale: the k_scale and v_scale of later calls of `attention`, for a cache of 8 bits. A number, or a
+        tensor with one row, is read: new rows are divided by it, and clamped to the range of the type. A tensor with
+        as many rows as the cache, `[B, Hkv or 1, capacity, X]` or `[pages, Hkv or 1, S, X]`, is written: each block of
+        a new row gets a scale as by `quantize`.
       layout: "bhsd"; "bshd" if the sequence axis precedes the heads axis in every tensor; or "thd" if this holds
         for the caches, and the new rows are packed.
 
@@ -68,26 +77,113 @@ def append(
         "rotary_cos": rotary_cos, "rotary_sin": rotary_sin,
     }  # fmt: skip
     _check(given, layout)
+    own_layout: Any = "bhsd" if layout == "bhsd" else "bshd"
+    scales = []
+    for name, scale in (("k_scale", k_scale), ("v_scale", v_scale)):
+        if scale is not None and not isinstance(scale, (int, float, Tensor)):
+            raise ArgumentError(f"expected {name!r} to be a number or a tensor of torch but got {type(scale).__name__}")
+        scales.append(_scales.settle(name, scale, own_layout, k))
     if torch.is_grad_enabled() or _torch.forward_ad._current_level >= 0:
         _torch.refuse_gradients(k=k, v=v)
     if layout == "bhsd":
         k_cache, v_cache, k, v = (x.transpose(1, 2) for x in (k_cache, v_cache, k, v))
+        scales = [None if x is None else x.transpose(1, 2) for x in scales]
     rows = k.shape[:-2]
     capacity = k_cache.shape[1]
+    sequence = None
     if slot_mapping is not None:
         slots = slot_mapping.reshape(-1).to(torch.int64)
         places = Places(slots.div(max(capacity, 1), rounding_mode="floor"), slots % max(capacity, 1), slots >= 0)
     else:
         assert kv_len is not None
         own = newest(kv_len, rows, cu_seqlens_k)
+        sequence = own.sequence
         if positions is None and rotary_cos is not None:
             positions = own.key
         places = own.places(page_table, capacity)
     if rotary_cos is not None and rotary_sin is not None and positions is not None:
         k = rotate(k, rotary_cos, rotary_sin, positions.reshape(rows), rotary_interleaved)
+    batch = 0 if kv_len is None else kv_len.shape[0]
+    checked = [
+        check_scale(name, scale, cache, new, batch, page_table is not None, layout)
+        for name, scale, cache, new in zip(("k_scale", "v_scale"), scales, (k_cache, v_cache), (k, v))
+    ]
     with torch.no_grad():
-        for cache, new in ((k_cache, k), (v_cache, v)):
-            places.write(cache, new.reshape(-1, *new.shape[-2:]))
+        for cache, new, scale in zip((k_cache, v_cache), (k, v), checked):
+            new, found = to_narrow(new.reshape(-1, *new.shape[-2:]), cache, scale, sequence)
+            places.write(cache, new)
+            if found is not None and scale is not None:
+                places.write(scale.tensor, found)
+
+
+class Scale(NamedTuple):
+    """The scale of a cache."""
+
+    tensor: Tensor  #: in layout bshd
+    is_written: bool  #: whether it has a scale for each row
+
+
+def check_scale(
+    name: str, scale: Optional[Tensor], cache: Tensor, new: Tensor, batch: int, is_paged: bool, layout: str
+) -> Optional[Scale]:
+    """Checks the scale of a cache and of its new rows. All tensors are in layout bshd, and `layout` is the caller's.
+    `batch` is the number of sequences, or 0 if it is not known. Raises ArgumentError."""
+    of = SCALES[name]
+    if scale is None:
+        return None
+    if cache.dtype not in NARROW:
+        raise ArgumentError(
+            f"expected no {name!r} with '{of}_cache' of {_tensors.parse_element(cache.dtype)} but got one"
+        )
+    if new.dtype in NARROW:
+        raise ArgumentError(
+            f"expected no {name!r} with {of!r} of {_tensors.parse_element(new.dtype)}, which is copied, but got one"
+        )
+    if scale.dtype != torch.float32:
+        raise ArgumentError(
+            f"expected {name!r} with element type f32 but got {_tensors.parse_element(scale.dtype)}"
+        )
+    if scale.device != cache.device:
+        raise ArgumentError(f"expected {name!r} on {cache.device} as '{of}_cache' but got {scale.device}")
+    pages, capacity, heads, width = cache.shape
+    _scales.check_blocks(name, scale.shape[-1], width)
+    found = list(scale.shape[:3])
+    # A cache of one row has scales of sequences, except for pages.
+    is_of_sequences = found[1] == 1 and (capacity != 1 or found[0] in (1, batch) or not is_paged)
+    wanted = [[1, batch or 1], [1], [1, heads]] if is_of_sequences else [[pages], [capacity], [1, heads]]
+    if any(n not in allowed for n, allowed in zip(found, wanted)):
+        order = (0, 2, 1) if layout == "bhsd" else (0, 1, 2)
+        shape = ", ".join(" or ".join(map(str, sorted(set(wanted[i])))) for i in order)
+        raise ArgumentError(
+            f"expected {name!r} of shape [{shape}, {scale.shape[3]}] but got "
+            f"{[*(found[i] for i in order), scale.shape[3]]}"
+        )
+    if not is_of_sequences and any(n > 1 and not s for n, s in zip(scale.shape, scale.stride())):
+        raise ArgumentError(
+            f"expected a writable {name!r} but got an expanded tensor with strides {list(scale.stride())}"
+        )
+    return Scale(scale, not is_of_sequences)
+
+
+def to_narrow(
+    new: Tensor, cache: Tensor, scale: Optional[Scale], sequence: Optional[Tensor]
+) -> Tuple[Tensor, Optional[Tensor]]:
+    """Returns new rows, `[rows, H, D]`, in the type of a cache, and their scales, `[rows, H or 1, X]`, if they are to
+    be written. `sequence` are the sequences of rows; None if there is one scale for all sequences."""
+    if cache.dtype == new.dtype:
+        return new, None
+    element = _tensors.parse_element(cache.dtype)
+    if scale is None:
+        return _quantize.round_to(new.to(torch.float32), element), None
+    blocks = scale.tensor.shape[-1]
+    if scale.is_written:
+        axes = () if scale.tensor.shape[2] > 1 or new.shape[1] == 1 else (1,)
+        return _quantize.of_blocks(new, element, axes, new.shape[-1] // blocks)
+    scales = scale.tensor[:, 0]
+    if sequence is not None and scales.shape[0] > 1:
+        scales = scales[sequence]
+    by_block = new.unflatten(-1, (blocks, new.shape[-1] // blocks))
+    return _quantize.divide(by_block, scales.unsqueeze(-1), element).flatten(-2), None
 
 
 class Places(NamedTuple):
@@ -102,6 +198,8 @@ class Places(NamedTuple):
         a row with a place, or writes back what is there, because indices on a device are all written."""
         if 0 in cache.shape or 0 in new.shape:
             return
+        if cache.dtype == new.dtype and cache.element_size() == 1:
+            cache, new = cache.view(torch.uint8), new.view(torch.uint8)
         exists = self.exists & (self.page >= 0) & (self.page < cache.shape[0])
         some = exists.to(torch.uint8).argmax()
         chosen = torch.where(exists, torch.arange(exists.shape[0], device=exists.device), some)
@@ -175,7 +273,9 @@ def _check(given: Any, layout: str) -> None:
     for name, tensor, expected in (("k", k, rank), ("v", v, rank), ("k_cache", k_cache, 4), ("v_cache", v_cache, 4)):
         if tensor.ndim != expected:
             raise ArgumentError(f"expected {name!r} of rank {expected} but got rank {tensor.ndim}")
-        if tensor.dtype != k.dtype:
+        own = v if name == "v_cache" else k  # rows of 8 bits are copied
+        is_narrow = own.dtype == tensor.dtype if own.dtype in NARROW else tensor.dtype in NARROW
+        if tensor.dtype != k.dtype and not is_narrow:
             raise ArgumentError(f"expected {name!r} of type {k.dtype} as 'k' but got {tensor.dtype}")
         if "cache" in name and any(n > 1 and not s for n, s in zip(tensor.shape, tensor.stride())):
             raise ArgumentError(

@@ -12,23 +12,25 @@ from typing import Any, NamedTuple, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from .. import _features, _module, _symbols, _tensors, _torch
+from .. import _features, _module, _scales, _symbols, _tensors, _torch
+from .._library import SCALES
 from .._options import OPERANDS, schema_of
 from ..errors import ArgumentError, UnsupportedError
 from ..masks import Mask, causal
 from ._append import append
-from ._ops import _as_tensor, _forward, _library, check_rows, is_seen
+from ._ops import NARROW, _as_tensor, _forward, _library, check_rows, is_seen
 
 _OPTIONS = f"float? scale=None, {schema_of('mask', 'layout', 'softcap', 'invariant')}"
 _library.define(
     "decode(Tensor q, Tensor k_cache, Tensor v_cache, Tensor kv_len, Tensor? sink_logits, "
-    f"Tensor? page_table=None, Tensor[]? symbols=None, *, {_OPTIONS}) -> (Tensor o, Tensor lse)",
+    "Tensor? page_table=None, Tensor[]? symbols=None, Tensor? k_scale=None, Tensor? v_scale=None, *, "
+    f"{_OPTIONS}) -> (Tensor o, Tensor lse)",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
 _library.define(
     "decode.append(Tensor q, Tensor(a!) k_cache, Tensor(b!) v_cache, Tensor kv_len, "
-    "Tensor? sink_logits, Tensor k, Tensor v, Tensor? page_table=None, Tensor[]? symbols=None, *, "
-    f"{_OPTIONS}) -> (Tensor o, Tensor lse)",
+    "Tensor? sink_logits, Tensor k, Tensor v, Tensor? page_table=None, Tensor[]? symbols=None, "
+    f"Tensor(c!)? k_scale=None, Tensor(d!)? v_scale=None, *, {_OPTIONS}) -> (Tensor o, Tensor lse)",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
 _decode_op = torch.ops.flashattn.decode.default
@@ -47,6 +49,8 @@ class _Inputs(NamedTuple):
     v: Optional[Tensor] = None
     page_table: Optional[Tensor] = None
     symbols: Optional[Sequence[Tensor]] = None  #: the tensors that the mask reads
+    k_scale: Optional[Tensor] = None
+    v_scale: Optional[Tensor] = None
 
 
 def decode(
@@ -65,6 +69,8 @@ def decode(
     layout: _module.KernelLayout = "bhsd",
     return_lse: bool = False,
     invariant: bool = False,
+    k_scale: Any = None,
+    v_scale: Any = None,
     **unknown: Any,
 ) -> Any:
     """Computes attention of the newest n tokens of each sequence to the keys and values in caches,
@@ -72,8 +78,8 @@ def decode(
 
     Args:
       q: queries, `[B, Hq, n, D]`, f16, bf16 or f32. Query i is at position `kv_len[b] - n + i`.
-      k_cache, v_cache: `[B, Hkv, capacity, D]` and `[B, Hkv, capacity, Dv]`. Elements after the last key of
-        a sequence are ignored.
+      k_cache, v_cache: `[B, Hkv, capacity, D]` and `[B, Hkv, capacity, Dv]`, each of the type of q or of 8 bits.
+        Elements after the last key of a sequence are ignored.
       kv_len: `[B]`, i32 or i64: the number of keys of each sequence, including the keys of the newest
         tokens. The tensor stays on its device, so the host does not wait for a GPU.
       k, v: keys and values of the newest tokens, `[B, Hkv, n, D]` and `[B, Hkv, n, Dv]`. They are first
@@ -87,6 +93,8 @@ def decode(
       layout: "bhsd", or "bshd" if the sequence axis precedes the heads axis in every tensor.
       return_lse: also return the log-sum-exp (natural logarithm) of each row's scores, `[B, Hq, n]`, f32.
       invariant: as in `flashattn.attention`.
+      k_scale, v_scale: of caches of 8 bits, as in `flashattn.attention`. New rows are rounded, and their scales
+        written, as in `append`.
 
     Returns:
       o, `[B, Hq, n, Dv]`, or (o, lse). For a row that sees no key, o is 0 and lse is -inf.
@@ -104,7 +112,7 @@ def decode(
         raise ArgumentError(f"expected 'k' and 'v' or neither but got {found} alone")
     _module.check_options(mask, "bottom_right", layout, _module.KERNEL_LAYOUTS)
     inputs = _Inputs(q, k_cache, v_cache, kv_len, sink_logits, k, v, page_table)
-    for name, tensor in zip(_Inputs._fields[:-1], inputs):
+    for name, tensor in zip(_Inputs._fields[:8], inputs):
         is_left_out = tensor is None and name in ("sink_logits", "k", "v", "page_table")
         if not (is_left_out or isinstance(tensor, Tensor)):
             raise ArgumentError(
@@ -113,6 +121,9 @@ def decode(
         if tensor is not None and tensor.is_nested:
             _tensors.check_layouts({name: tensor})
     _torch.refuse_gradients(scale=scale, softcap=softcap)
+    if k_scale is not None or v_scale is not None:
+        given = (_scales.settle(n, x, layout, q) for n, x in (("k_scale", k_scale), ("v_scale", v_scale)))
+        inputs = inputs._replace(**dict(zip(SCALES, given)))
     symbols: Sequence[Tensor] = ()
     if mask is not None and mask._symbols:
         lengths = {"kv_len": kv_len, "page_table": page_table}
@@ -164,14 +175,17 @@ def _compute(
     rows_dim = 2 if layout == "bhsd" else 1
     _check_kinds(given)
     _check_sizes(given, rows_dim)
-    q, k_cache, v_cache, kv_len, sink_logits, k, v, page_table, symbols = given
+    q, k_cache, v_cache, kv_len, sink_logits, k, v, page_table, symbols, k_scale, v_scale = given
     if k is not None and v is not None:
-        if page_table is None:
+        if page_table is None and k_cache.dtype == k.dtype and v_cache.dtype == v.dtype:
             append_dense(kv_len, (k_cache, k), (v_cache, v), rows_dim=rows_dim)
         else:
-            append(k_cache, v_cache, k, v, kv_len, page_table=page_table, layout=layout)
+            append(
+                k_cache, v_cache, k, v, kv_len, page_table=page_table, layout=layout, k_scale=k_scale, v_scale=v_scale
+            )  # fmt: skip
     operands = {
         "sink_logits": sink_logits, "kv_len": kv_len.to(torch.int32), "page_table": page_table,
+        "k_scale": k_scale, "v_scale": v_scale,
     }  # fmt: skip
     return _forward(
         q, k_cache, v_cache, *map(operands.get, OPERANDS), *(symbols or ()), layout=layout, softcap=softcap, **options,
@@ -199,7 +213,11 @@ def _check_kinds(given: _Inputs) -> None:
     """Checks ranks, types and devices, which do not depend on sizes; fake tensors are checked too."""
     q, kv_len = given.q, given.kv_len
     new = {} if given.k is None or given.v is None else {"k": given.k, "v": given.v}
-    check_rows(q, k_cache=given.k_cache, v_cache=given.v_cache, **new)
+    caches = ("k_cache", "v_cache")
+    check_rows(q, "", caches, k_cache=given.k_cache, v_cache=given.v_cache, **new)
+    for name, cache in (("k_scale", given.k_cache), ("v_scale", given.v_cache)):
+        if getattr(given, name) is not None and cache.dtype not in NARROW:
+            _scales.refuse(name, _tensors.parse_element(cache.dtype))
     table = given.page_table
     for name, tensor in (("kv_len", kv_len), ("sink_logits", given.sink_logits), ("page_table", table)):
         if tensor is not None and tensor.device != q.device:

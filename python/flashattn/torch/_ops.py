@@ -12,9 +12,10 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from .. import _attention, _features, _module, _plans, _symbols, _tensors, _torch
+from .. import _attention, _features, _module, _plans, _scales, _symbols, _tensors, _torch
 from .._backward import differentiate, gradients_of, replay
-from .._checks import model_chip
+from .._checks import any_of, model_chip
+from .._library import SCALES
 from .._options import OPERANDS, SHARED, AttentionOptions, mapping, schema_of
 from .._trace import AUX
 from ..errors import ArgumentError, UnsupportedError
@@ -119,6 +120,7 @@ def record(
 ) -> Any:
     """Records the results of a plan in autograd. Returns o, or (o, lse) if `options` request lse. The
     arguments of the operator are computed in the backward pass only, to save host time."""
+    refuse_narrow(rows[0], *zip("kv", rows[1:]))
     if not values:
         return _apply_planned((found, scale, options), *rows)
     given = dict(zip(options.operands, values))
@@ -236,18 +238,36 @@ def _backward(
     )
 
 
-def check_rows(q: Tensor, packed: Sequence[str] = (), /, **others: Tensor) -> None:
+#: The types of 8 bits that keys and values may have (rule F1).
+NARROW = tuple(getattr(torch, name) for name in _tensors.NARROW.values())
+
+
+def refuse_narrow(q: Tensor, *rows: Tuple[str, Tensor]) -> None:
+    """Raises UnsupportedError for keys and values of 8 bits whose gradients would be lost."""
+    for name, x in rows:
+        if x.dtype != q.dtype and x.requires_grad:
+            raise UnsupportedError(
+                f"expected no gradient of {name!r} of {_tensors.parse_element(x.dtype)} but got it with requires_grad; "
+                "pass tensor.detach()"
+            )
+
+
+def check_rows(
+    q: Tensor, packed: Sequence[str] = (), narrow: Sequence[str] = (), /, **others: Tensor
+) -> None:
     """Checks that the tensors have rank 4, or 3 if they are `packed` in layout thd, one supported type and one
-    device. Sizes are not checked."""
+    device. Those that are `narrow` may have 8 bits. Sizes are not checked."""
     rows = {"q": q, **others}
     for name, tensor in rows.items():
         rank = 3 if name in packed else 4
         if tensor.ndim != rank:
             raise ArgumentError(f"expected {name!r} of rank {rank} but got rank {tensor.ndim}")
-        if tensor.dtype != q.dtype:
+        if tensor.dtype != q.dtype and not (name in narrow and tensor.dtype in NARROW):
+            wanted = f"{_tensors.parse_element(q.dtype)} as in 'q'"
+            if name in narrow:
+                wanted = any_of([wanted, *_tensors.NARROW])
             raise ArgumentError(
-                f"expected {name!r} with element type {_tensors.parse_element(q.dtype)} as in 'q' "
-                f"but got {_tensors.parse_element(tensor.dtype)}"
+                f"expected {name!r} with element type {wanted} but got {_tensors.parse_element(tensor.dtype)}"
             )
         if tensor.device != q.device:
             raise ArgumentError(f"expected {name!r} on {q.device} as 'q' but got {tensor.device}")
@@ -269,7 +289,10 @@ def _sizes(
             raise ArgumentError(f"expected {name!r} on {q.device} as 'q' but got {operand.device}")
     _features.check_sequences(given, layout)
     packed = "q" + "kv" * ("cu_seqlens_k" in given) if layout == "thd" else ""
-    check_rows(q, packed, k=k, v=v)
+    check_rows(q, packed, "kv", k=k, v=v)
+    for name, of in (("k_scale", k), ("v_scale", v)):
+        if name in given and of.dtype not in NARROW:
+            _scales.refuse(name, _tensors.parse_element(of.dtype))
     *batch, heads, length = q.shape[:-1]
     return (*batch, heads, length) if layout == "bhsd" else (*batch, length, heads)
 
@@ -325,6 +348,7 @@ def _save(ctx: Any, given: Any, inputs: Tuple[Any, ...], output: Any) -> None:
                 f"expected no tensor with requires_grad in a call with {name} but got one; make the call under "
                 "torch.no_grad(), or on tensor.detach()"
             )
+    refuse_narrow(inputs[0], *zip("kv", inputs[1:3]))
     ctx.set_materialize_grads(False)
     ctx.given, ctx.offset = given, inputs[_OFFSET]
     # torch detects in-place changes of saved tensors.
@@ -365,6 +389,10 @@ def _find_gradients(
         return (None,) * len(needs)
     q, k, v, *operands, o, lse = saved
     named = dict(zip(_TENSORS, operands)) if operands else {}
+    if k.dtype != q.dtype or v.dtype != q.dtype:
+        k, v = _as_values(q, (k, v), named, given[1].layout)
+        named.update(dict.fromkeys(SCALES))
+        operands = [*map(named.get, _TENSORS), *operands[len(_TENSORS) :]] if operands else []
     _torch.refuse_tangents(d_o=d_o, d_lse=d_lse, q=q, k=k, v=v, **named)
     found = None
     if offset is d_lse is None and not (operands and any(x is not None for x in operands)):
@@ -391,6 +419,16 @@ def _find_gradients(
         gradients = {"bias": d_bias, "sink_logits": d_sink_logits}
         found = (dq, dk, dv, *map(gradients.get, OPERANDS), *(None,) * (len(operands) - len(_TENSORS)))
     return tuple(gradient if need else None for gradient, need in zip(found, needs))
+
+
+def _as_values(q: Tensor, rows: Sequence[Tensor], named: Dict[str, Any], layout: str) -> Tuple[Tensor, ...]:
+    """Returns keys and values of 8 bits in the type of the queries."""
+    starts = named.get("cu_seqlens_k")
+    scales = (named.get(name) for name in SCALES)
+    return tuple(
+        x if x.dtype == q.dtype else _scales.dequantize(x, scale, q, layout, starts)
+        for x, scale in zip(rows, scales)
+    )
 
 
 class _Planned(torch.autograd.Function):
@@ -524,7 +562,10 @@ def autocast_rule(device: str, op: Any) -> Any:
 def cast_rows(device: str, rows: Sequence[Tensor]) -> Tuple[Tensor, ...]:
     """Returns q, k and v in the autocast type of a device."""
     dtype = torch.get_autocast_dtype(device)
-    return tuple(x.to(dtype) if x.is_floating_point() and x.dtype != torch.float64 else x for x in rows)
+    return tuple(
+        x.to(dtype) if x.is_floating_point() and x.dtype != torch.float64 and x.dtype not in NARROW else x
+        for x in rows
+    )
 
 
 for _kind in ("cpu", "cuda"):

@@ -9,9 +9,9 @@ import torch
 from .. import _aux, _symbols
 from .._module import STARTS
 
-#: Arguments whose first dimension is the batch, and arguments that broadcast to the scores.
+#: Arguments whose first dimension is the batch, and arguments that broadcast.
 _ROWS = ("q", "k", "v", "o", "lse", "d_o", "d_lse", "kv_len", "q_len", "leftpad_k", "offsets")
-_PAIRS = ("bias", "attn_mask")
+_PAIRS = ("bias", "attn_mask", "k_scale", "v_scale")
 #: Arguments with which batch elements share the rows of another argument.
 _SHARED = (*STARTS, "page_table")
 

@@ -27,13 +27,15 @@ from . import NAME
 
 #: Types of the KV cache that are those of the model.
 _PLAIN = ("auto", "float16", "bfloat16")
+#: Types of 8 bits. Their tensors may have the type uint8.
+_NARROW = {"fp8": torch.float8_e4m3fn, "fp8_e4m3": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2}
 
 
 class FlashAttnBackend(AttentionBackend):
     """What flashattn supports. vLLM asks before it selects a backend, and reports what is missing."""
 
     supported_dtypes: ClassVar[List[torch.dtype]] = [torch.float16, torch.bfloat16, torch.float32]
-    supported_kv_cache_dtypes: ClassVar[List[str]] = list(_PLAIN)
+    supported_kv_cache_dtypes: ClassVar[List[str]] = [*_PLAIN, *_NARROW]
     #: `FlashAttnImpl.do_kv_cache_update` writes keys and values, before `forward`.
     forward_includes_kv_cache_update: bool = False
 
@@ -192,9 +194,10 @@ class FlashAttnImpl(AttentionImpl):
         if attn_type != AttentionType.DECODER:
             kind = getattr(attn_type, "value", attn_type)
             raise UnsupportedError(f"expected attn_type 'decoder' but got '{kind}'")
-        if kv_cache_dtype not in _PLAIN:
+        if kv_cache_dtype not in _PLAIN and kv_cache_dtype not in _NARROW:
+            names = [f"'{name}'" for name in (*_PLAIN, *_NARROW)]
             raise UnsupportedError(
-                f"expected kv_cache_dtype 'auto', 'float16' or 'bfloat16' but got '{kv_cache_dtype}'"
+                f"expected kv_cache_dtype {', '.join(names[:-1])} or {names[-1]} but got '{kv_cache_dtype}'"
             )
         unknown = sorted(name for name, value in others.items() if value is not None)
         if unknown:
@@ -247,16 +250,20 @@ class FlashAttnImpl(AttentionImpl):
         self, layer: Any, key: Tensor, value: Tensor, kv_cache: Tensor, slot_mapping: Tensor
     ) -> None:
         """Writes new rows to their slots; -1 skips a row. There may be more rows than slots."""
-        keys, values = self._pools(kv_cache)
-        if key.is_cuda and keys.shape == values.shape:
+        if key.is_cuda and kv_cache.shape[-1] == 2 * self.head_size:
             from vllm._custom_ops import reshape_and_cache_flash
 
+            keys, values = self._halves(kv_cache)  # of the type that vLLM gave them
             reshape_and_cache_flash(
                 key, value, keys, values, slot_mapping, self.kv_cache_dtype, layer._k_scale, layer._v_scale
             )
         else:
+            keys, values = self._pools(kv_cache)
             count = slot_mapping.shape[0]
-            append(keys, values, key[:count], value[:count], slot_mapping=slot_mapping, layout="thd")
+            append(
+                keys, values, key[:count], value[:count], slot_mapping=slot_mapping, layout="thd",
+                **self._scales_of(layer),
+            )  # fmt: skip
 
     def forward(
         self,
@@ -279,7 +286,9 @@ class FlashAttnImpl(AttentionImpl):
         keys, values = self._pools(kv_cache)
         count = attn_metadata.num_actual_tokens
         q, out = query[:count], output[:count]
-        places: Dict[str, Any] = {"kv_len": attn_metadata.seq_lens, "page_table": attn_metadata.block_table}
+        places: Dict[str, Any] = {
+            "kv_len": attn_metadata.seq_lens, "page_table": attn_metadata.block_table, **self._scales_of(layer),
+        }  # fmt: skip
         if attn_metadata.is_decode:
             q, out = q.unsqueeze(1), out.unsqueeze(1)
             places["layout"] = "bshd"
@@ -319,6 +328,19 @@ class FlashAttnImpl(AttentionImpl):
         return output
 
     def _pools(self, kv_cache: Tensor) -> Any:
+        """Returns `_halves` in the type of the cache."""
+        dtype = _NARROW.get(self.kv_cache_dtype)
+        return self._halves(kv_cache if dtype is None else kv_cache.view(dtype))
+
+    def _scales_of(self, layer: Any) -> Dict[str, Tensor]:
+        """Returns the scales of a cache of 8 bits, one for all heads or one for each."""
+        if self.kv_cache_dtype not in _NARROW:
+            return {}
+        return {
+            "k_scale": layer._k_scale.float().reshape(1, -1), "v_scale": layer._v_scale.float().reshape(1, -1)
+        }  # fmt: skip
+
+    def _halves(self, kv_cache: Tensor) -> Any:
         """Returns the keys and the values in `[pages, Hkv, S, D + Dv]`, which may have any strides, as
         `[pages, S, Hkv, D]` and `[pages, S, Hkv, Dv]`."""
         both = kv_cache.transpose(1, 2)

@@ -183,7 +183,7 @@ func.func @element(%q: memref<?x?x?x64xf32>, %k: memref<?x?x?x64xf32>, %n: index
   %space = flashattn.dense_space(%n, %n, %n) axes(batch, head, query_tile)
   flashattn.program (%b, %h, %t) in %space
       schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) {
-    // expected-error @+1 {{expected elements of f16 or bf16, which tensor copies require, but got 'memref<?x?x?x64xf32>' and 'vector<64x64xf32>'}}
+    // expected-error @+1 {{expected elements of f16, bf16 or 8 bits, which tensor copies require, but got 'memref<?x?x?x64xf32>' and 'vector<64x64xf32>'}}
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf32> -> vector<64x64xf32>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
       %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf32> -> vector<32x64xf32>
@@ -1525,5 +1525,29 @@ func.func @pages_of_another_step(%q: !mem, %k: !pool, %o: memref<2x4x?x32xf32>, 
     }
     flashattn.store_tile %r to %o[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : vector<64x32xf32>, memref<2x4x?x32xf32>
   }
+  return
+}
+
+// -----
+
+// Warps that convert tiles of 8 bits (F1) cannot signal that the queries of the next group may be loaded.
+func.func @eight_bits_one_slot(%q: memref<1x1x64x128xf16>, %k: memref<1x1x256x128xf8E4M3FN>, %o: memref<1x1x64x128xf16>) {
+  // expected-error @+1 {{'flashattn.program' op expected tiles of 16 bits with dynamic_scheduler and q_stages 1 but got 8 bits}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16,
+      mapping = hopper<consumers = 1, along = query_tile, registers = 200, producer_registers = 56, rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 1, dynamic_scheduler = 1>>)
+      ins(%q, %k, %k : memref<1x1x64x128xf16>, memref<1x1x256x128xf8E4M3FN>, memref<1x1x256x128xf8E4M3FN>)
+      outs(%o : memref<1x1x64x128xf16>)
+  return
+}
+
+// -----
+
+// Scales of rows have no row map of compacted keys.
+func.func @eight_bits_compact(%q: memref<1x1x64x128xf16>, %k: memref<1x1x256x128xf8E4M3FN>, %o: memref<1x1x64x128xf16>) {
+  // expected-error @+1 {{'flashattn.program' op expected tiles of 16 bits with compact_kv but got 8 bits}}
+  flashattn.attention mask(#flashattn.any_of<[#flashattn.window<left = 100, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)
+      schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f16, mapping = hopper<consumers = 1, along = query_tile, registers = 200, producer_registers = 56, rescale_threshold = 1, l2_head_group = 1, blocks_per_sm = 1, compact_kv = 1>>)
+      ins(%q, %k, %k : memref<1x1x64x128xf16>, memref<1x1x256x128xf8E4M3FN>, memref<1x1x256x128xf8E4M3FN>)
+      outs(%o : memref<1x1x64x128xf16>)
   return
 }

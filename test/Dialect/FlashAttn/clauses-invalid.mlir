@@ -13,7 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 func.func @unknown(%q: tensor<1x2x8x16xf32>) {
-  // expected-error@+1 {{expected one of the clauses mask, scale, softcap, align, layout, invariant, schedule, ins, bias, attn_mask, sink_logits, kv_len, q_len, cu_seqlens_q, cu_seqlens_k, min_seqlen_q, max_seqlen_q, page_table, leftpad_k, offset, per_sequence, per_query, per_key, score_mod or outs but got 'maks'; did you mean 'mask'?}}
+  // expected-error@+1 {{expected one of the clauses mask, scale, softcap, align, layout, invariant, schedule, ins, bias, attn_mask, sink_logits, kv_len, q_len, cu_seqlens_q, cu_seqlens_k, min_seqlen_q, max_seqlen_q, page_table, leftpad_k, k_scale, v_scale, offset, per_sequence, per_query, per_key, score_mod or outs but got 'maks'; did you mean 'mask'?}}
   %r = flashattn.attention maks(causal) ins(%q, %q, %q : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
       outs(%q : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
   return

@@ -350,7 +350,7 @@ func.func @f(%x: f32) {
 
 func.func @f(%q: tensor<2x4x8x16xf32>) {
   // expected-error@+1 {{expected at most 1 score_mod but got 2}}
-  %r = "flashattn.attention"(%q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0>}> ({
+  %r = "flashattn.attention"(%q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0>}> ({
       ^bb0(%s: f32, %b: index, %h: index, %p: index, %k: index):
         flashattn.yield %s : f32
       }, {

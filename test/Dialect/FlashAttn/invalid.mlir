@@ -454,7 +454,7 @@ func.func @f(%q: tensor<1x2x8x16xf64>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x
 // -----
 
 func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf16>, %o: tensor<1x2x8x16xf32>) {
-  // expected-error@+1 {{expected 'v' with element type 'f32' as in 'q' but got 'f16'}}
+  // expected-error@+1 {{expected 'v' with element type 'f32' as in 'q', f8E4M3FN, f8E5M2 or i8 but got 'f16'}}
   %r = flashattn.attention
       ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf16>)
       outs(%o : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>

@@ -92,7 +92,7 @@ func.func @f(%q: !q, %x: tensor<2xi64>) {
 !q = tensor<2x4x8x16xf32>
 func.func @f(%q: !q, %x: tensor<2xi32>, %n: index) {
   // expected-error@+1 {{expected one offset but got an index and 'tensor<2xi32>'}}
-  %r = "flashattn.attention"(%q, %q, %q, %n, %x, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 1, 0>}>
+  %r = "flashattn.attention"(%q, %q, %q, %n, %x, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 1, 0>}>
       : (!q, !q, !q, index, tensor<2xi32>, !q) -> !q
   return
 }

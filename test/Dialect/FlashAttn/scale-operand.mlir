@@ -79,7 +79,7 @@ func.func @out_of_range(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 func.func @both(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>, %s: f32) {
   // expected-error@+1 {{expected one scale but got an attribute, 0.5, and an operand}}
   "flashattn.attention"(%q, %q, %q, %s, %o) <{
-    scale = 0.5 : f32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0>
+    scale = 0.5 : f32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0>
   }> : (memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, f32, memref<?x?x?x64xf16>) -> ()
   return
 }

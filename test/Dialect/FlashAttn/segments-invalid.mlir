@@ -4,7 +4,7 @@
 
 func.func @f(%q: memref<1x2x8x16xf32>, %n: memref<1xi32>) {
   // expected-error@+1 {{expected 1 operand 'v' in 'operandSegmentSizes' but got 0}}
-  "flashattn.attention"(%q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0>}>
+  "flashattn.attention"(%q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0>}>
     : (memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>) -> ()
   return
 }
@@ -14,7 +14,7 @@ func.func @f(%q: memref<1x2x8x16xf32>, %n: memref<1xi32>) {
 // The last required operand, behind which none is.
 func.func @f(%q: memref<1x2x8x16xf32>) {
   // expected-error@+1 {{expected 1 operand 'oInit' in 'operandSegmentSizes' but got 0}}
-  "flashattn.attention"(%q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>}>
+  "flashattn.attention"(%q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>}>
     : (memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>) -> ()
   return
 }
@@ -23,7 +23,7 @@ func.func @f(%q: memref<1x2x8x16xf32>) {
 
 func.func @f(%q: memref<1x2x8x16xf32>) {
   // expected-error@+1 {{expected 1 operand 'q' in 'operandSegmentSizes' but got 2}}
-  "flashattn.attention"(%q, %q, %q, %q, %q) <{operandSegmentSizes = array<i32: 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0>}>
+  "flashattn.attention"(%q, %q, %q, %q, %q) <{operandSegmentSizes = array<i32: 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0>}>
     : (memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>) -> ()
   return
 }
@@ -33,7 +33,7 @@ func.func @f(%q: memref<1x2x8x16xf32>) {
 // In 32 bits they add up to 4.
 func.func @f(%q: memref<1x2x8x16xf32>) {
   // expected-error@+1 {{operand count (4) does not match with the total size (4294967300)}}
-  "flashattn.attention"(%q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 2147483647, 2147483647, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0>}>
+  "flashattn.attention"(%q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 2147483647, 2147483647, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0>}>
     : (memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>) -> ()
   return
 }
@@ -42,7 +42,7 @@ func.func @f(%q: memref<1x2x8x16xf32>) {
 
 func.func @f(%q: memref<1x2x8x16xf32>) {
   // expected-error@+1 {{attribute cannot have negative elements}}
-  "flashattn.attention"(%q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, -1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0>}>
+  "flashattn.attention"(%q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, -1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0>}>
     : (memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>) -> ()
   return
 }
@@ -61,7 +61,7 @@ func.func @f(%q: memref<1x2x8x16xf32>) {
 // Of an optional operand there is one at most.
 func.func @f(%q: memref<1x2x8x16xf32>, %b: memref<1x2x8x8xf32>) {
   // expected-error@+1 {{operand group starting at #3 requires 0 or 1 element, but found 2}}
-  "flashattn.attention"(%q, %q, %q, %b, %b, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0>}>
+  "flashattn.attention"(%q, %q, %q, %b, %b, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0>}>
     : (memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x8xf32>, memref<1x2x8x8xf32>, memref<1x2x8x16xf32>) -> ()
   return
 }
@@ -90,7 +90,7 @@ func.func @f(%op: memref<3x2x8x1x64xf32>, %lp: memref<3x2x8x1xf32>, %o: memref<2
 
 func.func @f(%m: memref<4x64xf32>, %i: index) {
   // expected-error@+1 {{expected 1 operand 'source' in 'operandSegmentSizes' but got 0}}
-  %t = "flashattn.load_tile"(%i, %i) <{dims = array<i64: 0, 1>, inBounds = array<i1: true, true>, operandSegmentSizes = array<i32: 0, 2, 0>}>
+  %t = "flashattn.load_tile"(%i, %i) <{dims = array<i64: 0, 1>, inBounds = array<i1: true, true>, operandSegmentSizes = array<i32: 0, 2, 0, 0>}>
     : (index, index) -> vector<16x64xf32>
   return
 }

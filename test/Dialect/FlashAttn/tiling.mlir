@@ -98,3 +98,32 @@ module attributes {transform.with_named_sequence} {
     transform.yield
   }
 }
+
+// -----
+
+// Scales follow the batches and key/value heads of their rows (F1).
+
+// CHECK-LABEL: func @scales
+// CHECK-SAME: %[[KS:[a-z0-9]+]]: tensor<2x2x1x1xf32>, %[[VS:[a-z0-9]+]]: tensor<1x2x64x2xf32>
+// CHECK: scf.forall (%[[B:.*]], %[[H:.*]]) in (2, 8)
+// CHECK: %[[HKV:.*]] = affine.apply
+// CHECK: %[[KST:.*]] = tensor.extract_slice %[[KS]][%[[B]], %[[HKV]], 0, 0] [1, 1, 1, 1]
+// CHECK: %[[VST:.*]] = tensor.extract_slice %[[VS]][0, %[[HKV]], 0, 0] [1, 1, 64, 2]
+// CHECK: flashattn.attention {{.*}} k_scale(%[[KST]] : tensor<1x1x1x1xf32>) v_scale(%[[VST]] : tensor<1x1x64x2xf32>)
+module attributes {transform.with_named_sequence} {
+  func.func @scales(%q: tensor<2x8x32x32xf16>, %k: tensor<2x2x64x32xf8E4M3FN>, %v: tensor<2x2x64x32xi8>,
+                    %ks: tensor<2x2x1x1xf32>, %vs: tensor<1x2x64x2xf32>) -> tensor<2x8x32x32xf16> {
+    %r = flashattn.attention
+        ins(%q, %k, %v : tensor<2x8x32x32xf16>, tensor<2x2x64x32xf8E4M3FN>, tensor<2x2x64x32xi8>)
+        k_scale(%ks : tensor<2x2x1x1xf32>) v_scale(%vs : tensor<1x2x64x2xf32>)
+        outs(%q : tensor<2x8x32x32xf16>) -> tensor<2x8x32x32xf16>
+    return %r : tensor<2x8x32x32xf16>
+  }
+  transform.named_sequence @__transform_main(%root: !transform.any_op {transform.readonly}) {
+    %op = transform.structured.match ops{["flashattn.attention"]} in %root
+        : (!transform.any_op) -> !transform.any_op
+    %tiled, %loop = transform.structured.tile_using_forall %op tile_sizes [1, 1]
+        : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.yield
+  }
+}

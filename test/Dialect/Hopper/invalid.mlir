@@ -1,6 +1,6 @@
 // RUN: flash-opt %s -split-input-file -verify-diagnostics
 
-// expected-error @+1 {{expected element type f16 or bf16 but got 'f32'}}
+// expected-error @+1 {{expected element type f16, bf16, f8E4M3FN, f8E5M2 or i8 but got 'f32'}}
 func.func private @map(!hopper.tensor_map<80x64xf32>)
 
 // -----
@@ -79,7 +79,7 @@ func.func @stride(%m: memref<80x64xf16, strided<[64, ?]>>) {
 
 !bars = memref<4xi64, #gpu.address_space<workgroup>>
 func.func @no_tile(%m: !hopper.tensor_map<80x64xf16>, %t: memref<2x80x64xf16>, %b: !bars, %i: index) {
-  // expected-error @+1 {{expected 'tile' to be a contiguous tile in shared memory, of panels x rows x 16, 32 or 64 elements of f16 or bf16, with a multiple of 8 rows if there are several panels, of 262144 bytes at most but got 'memref<2x80x64xf16>'}}
+  // expected-error @+1 {{expected 'tile' to be a contiguous tile in shared memory, of panels x rows x 16, 32 or 64 elements of f16 or bf16, or 32, 64 or 128 elements of 8 bits, with a multiple of 8 rows if there are several panels, of 262144 bytes at most but got 'memref<2x80x64xf16>'}}
   hopper.tma_load %m[%i, %i] to %t, %b[%i] : !hopper.tensor_map<80x64xf16> to memref<2x80x64xf16>, !bars
   return
 }
@@ -616,7 +616,7 @@ func.func @mixed_wait(%x: vector<32xf32>, %y: vector<64x64xf32>) {
 // -----
 
 func.func @store_no_tile(%m: !hopper.tensor_map<64x64xf16>, %t: memref<2x64x64xf16>, %i: index) {
-  // expected-error @+1 {{expected 'tile' to be a contiguous tile in shared memory, of panels x rows x 16, 32 or 64 elements of f16 or bf16, with a multiple of 8 rows if there are several panels, of 262144 bytes at most but got 'memref<2x64x64xf16>'}}
+  // expected-error @+1 {{expected 'tile' to be a contiguous tile in shared memory, of panels x rows x 16, 32 or 64 elements of f16 or bf16, or 32, 64 or 128 elements of 8 bits, with a multiple of 8 rows if there are several panels, of 262144 bytes at most but got 'memref<2x64x64xf16>'}}
   hopper.tma_store %t to %m[%i, %i] : memref<2x64x64xf16> to !hopper.tensor_map<64x64xf16>
   return
 }
@@ -669,7 +669,7 @@ func.func @store_six_coordinates(%m: !hopper.tensor_map<64x64xf16>, %t: !tile, %
 // -----
 
 func.func @load_tile_memory(%t: memref<2x64x64xf16>) {
-  // expected-error @+1 {{expected 'tile' to be a contiguous tile in shared memory, of panels x rows x 16, 32 or 64 elements of f16 or bf16, with a multiple of 8 rows if there are several panels, of 262144 bytes at most but got 'memref<2x64x64xf16>'}}
+  // expected-error @+1 {{expected 'tile' to be a contiguous tile in shared memory, of panels x rows x 16, 32 or 64 elements of f16 or bf16, or 32, 64 or 128 elements of 8 bits, with a multiple of 8 rows if there are several panels, of 262144 bytes at most but got 'memref<2x64x64xf16>'}}
   %0 = hopper.load_tile %t : memref<2x64x64xf16> -> vector<64x128xf16>
   return
 }
@@ -686,7 +686,7 @@ func.func @load_tile_rows(%t: !tile) {
 // -----
 
 func.func @store_tile_memory(%x: vector<64x128xf16>, %t: memref<2x64x64xf16>) {
-  // expected-error @+1 {{expected 'tile' to be a contiguous tile in shared memory, of panels x rows x 16, 32 or 64 elements of f16 or bf16, with a multiple of 8 rows if there are several panels, of 262144 bytes at most but got 'memref<2x64x64xf16>'}}
+  // expected-error @+1 {{expected 'tile' to be a contiguous tile in shared memory, of panels x rows x 16, 32 or 64 elements of f16 or bf16, or 32, 64 or 128 elements of 8 bits, with a multiple of 8 rows if there are several panels, of 262144 bytes at most but got 'memref<2x64x64xf16>'}}
   hopper.store_tile %x to %t : vector<64x128xf16>, memref<2x64x64xf16>
   return
 }
@@ -694,7 +694,7 @@ func.func @store_tile_memory(%x: vector<64x128xf16>, %t: memref<2x64x64xf16>) {
 // -----
 
 func.func @store_part_memory(%x: vector<64xf16>, %t: memref<2x64x64xf16>) {
-  // expected-error @+1 {{expected 'tile' to be a contiguous tile in shared memory, of panels x rows x 16, 32 or 64 elements of f16 or bf16, with a multiple of 8 rows if there are several panels, of 262144 bytes at most but got 'memref<2x64x64xf16>'}}
+  // expected-error @+1 {{expected 'tile' to be a contiguous tile in shared memory, of panels x rows x 16, 32 or 64 elements of f16 or bf16, or 32, 64 or 128 elements of 8 bits, with a multiple of 8 rows if there are several panels, of 262144 bytes at most but got 'memref<2x64x64xf16>'}}
   hopper.store_tile %x to %t : vector<64xf16>, memref<2x64x64xf16>
   return
 }

@@ -30,7 +30,7 @@ func.func private @ring(!hopper.ring<9223372036854775807x2x80x64xf16>)
 
 // -----
 
-// expected-error @+1 {{expected element type f16 or bf16 but got 'f32'}}
+// expected-error @+1 {{expected element type f16, bf16, f8E4M3FN, f8E5M2 or i8 but got 'f32'}}
 func.func private @ring(!hopper.ring<3x1x80x64xf32>)
 
 // -----

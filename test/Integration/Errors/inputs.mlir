@@ -76,7 +76,22 @@
 
 // RUN: sed -e "s/<f4/<c8/" %t.npy > %t.complex.npy
 // RUN: not %{run} --input=@%t.complex.npy 2>&1 | FileCheck %s --check-prefix=DTYPE
-// DTYPE: expected elements of type <f2, <f4, <f8, <u2 (bf16), |b1, |i1, <i4 or <i8 but got <c8: save the array as one of these types, as with .astype(numpy.float32)
+// DTYPE: expected elements of type <f2, <f4, <f8, <u2 (bf16), |u1 (f8), |b1, |i1, <i4 or <i8 but got <c8: save the array as one of these types, as with .astype(numpy.float32)
+
+// NumPy lacks floats of 8 bits: a file has their bits, or values that they can hold.
+// RUN: sed -e "s/<f4/|u1/" %t.npy > %t.bits.npy
+// RUN: not %{run} --input=@%t.bits.npy 2>&1 | FileCheck %s --check-prefix=BITS
+// BITS: expected elements of type {{.*}} but got |u1 for a tensor of f32: save the array
+// RUN: flash-run %s --device=cpu --function=eight --input="4xf8E5M2=0.5 -1.25 inf 57344" --output=@%t.eight.npy
+// RUN: flash-run %s --device=cpu --function=eight --input=@%t.eight.npy --expected-output=@%t.eight.npy | FileCheck %s --check-prefix=EIGHT
+// EIGHT: output 0: 4xf8E5M2, {{.*}}, 1 not finite, values 0.5000 -1.2500 INF 57344.0000
+// EIGHT: expected-output 0: max error 0.0{{.*}}: PASS
+// RUN: flash-run %s --device=cpu --function=wide --input="4xf32=0.5 -1.25 57344 3" --output=@%t.wide.npy
+// RUN: flash-run %s --device=cpu --function=eight --input=@%t.wide.npy | FileCheck %s --check-prefix=HELD
+// HELD: output 0: 4xf8E5M2, {{.*}} values 0.5000 -1.2500 57344.0000 3.0000
+// RUN: flash-run %s --device=cpu --function=wide --input="4xf32=0.5 -1.25 57344 3.1" --output=@%t.wide.npy
+// RUN: not flash-run %s --device=cpu --function=eight --input=@%t.wide.npy 2>&1 | FileCheck %s --check-prefix=NOT-HELD
+// NOT-HELD: but the file holds 4xf32, whose values f8E5M2 cannot all hold: write their bits as uint8
 
 // RUN: sed -e "s/<f4/<i4/" %t.npy > %t.int.npy
 // RUN: not %{run} --input=@%t.int.npy 2>&1 | FileCheck %s --check-prefix=FILE-TYPE
@@ -165,4 +180,12 @@ func.func @complex(%x: memref<4xcomplex<f32>>) {
 
 func.func @strided(%x: memref<4x4xf32, strided<[8, 1]>>) {
   return
+}
+
+func.func @eight(%x: tensor<4xf8E5M2>) -> tensor<4xf8E5M2> {
+  return %x : tensor<4xf8E5M2>
+}
+
+func.func @wide(%x: tensor<4xf32>) -> tensor<4xf32> {
+  return %x : tensor<4xf32>
 }

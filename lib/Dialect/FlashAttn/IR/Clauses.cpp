@@ -121,8 +121,8 @@ static constexpr llvm::StringLiteral kAttention[] = {
     "mask",      "scale",        "softcap",      "align",        "layout",       "invariant",
     "schedule",  "ins",          "bias",         "attn_mask",    "sink_logits",  "kv_len",
     "q_len",     "cu_seqlens_q", "cu_seqlens_k", "min_seqlen_q", "max_seqlen_q", "page_table",
-    "leftpad_k", "offset",       "per_sequence", "per_query",    "per_key",      "score_mod",
-    "outs"};
+    "leftpad_k", "k_scale",      "v_scale",      "offset",       "per_sequence", "per_query",
+    "per_key",   "score_mod",    "outs"};
 
 static constexpr llvm::StringLiteral kAttentionBackward[] = {
     "mask",     "scale",  "softcap",      "align",        "layout",    "deterministic",

@@ -158,6 +158,27 @@ static LogicalResult verifyPages(AttentionOpInterface op, const OperandSizes &si
   return success();
 }
 
+/// F1.
+static LogicalResult verifyScales(AttentionOpInterface op) {
+  for (auto [name, scale, of, rows] :
+       {std::tuple("k_scale", Value(op.getKScale()), "k", Value(op.getK())),
+        std::tuple("v_scale", Value(op.getVScale()), "v", Value(op.getV()))}) {
+    if (!scale)
+      continue;
+    auto type = cast<ShapedType>(rows.getType());
+    if (!isNarrow(type.getElementType()))
+      return op->emitOpError() << "expected no '" << name << "' with '" << of << "' of "
+                               << type.getElementType() << " but got one";
+    int64_t columns = type.getShape().back(),
+            blocks = cast<ShapedType>(scale.getType()).getShape().back();
+    if (!mayHaveScales(columns, blocks))
+      return op->emitOpError() << "expected '" << name << "' with one scale of a row of " << columns
+                               << ", or scales of blocks of a multiple of " << kScaleBlock
+                               << " elements, but got " << blocks << " scales";
+  }
+  return success();
+}
+
 /// S7.
 static LogicalResult verifyLimits(AttentionOpInterface op) {
   std::optional<int64_t> least = op.getLeastQueries(), most = op.getMostQueries();
@@ -223,7 +244,7 @@ static LogicalResult verifyAttention(AttentionOpInterface op, OperandSizes &size
                                                   : "";
         value && !other.empty())
       return op->emitOpError() << "expected no '" << name << "' with " << other << " but got one";
-  if (failed(verifyPages(op, sizes)) || failed(verifyLimits(op)))
+  if (failed(verifyPages(op, sizes)) || failed(verifyScales(op)) || failed(verifyLimits(op)))
     return failure();
   // A mask attribute of another dialect may return invalid sets.
   SmallVector<IntegerSet> sets = op.getVisibleSets();

@@ -18,12 +18,14 @@ using Rule = OperandRule;
 
 /// Y1, Y2.
 static constexpr unsigned kSymbol = Rule::Optional | Rule::Broadcasts | Rule::Variadic;
+/// F1.
+static constexpr unsigned kScale = Rule::Optional | Rule::Broadcasts | Rule::FollowsLayout;
 
 ArrayRef<OperandRule> AttentionOp::getOperandRules() {
   static constexpr OperandRule rules[] = {
       {"q", ElementRule::Float, "BHND", Rule::FollowsLayout},
-      {"k", ElementRule::LikeFirst, "BGKD", Rule::FollowsLayout},
-      {"v", ElementRule::LikeFirst, "BGKV", Rule::FollowsLayout},
+      {"k", ElementRule::LikeFirstOrNarrow, "BGKD", Rule::FollowsLayout},
+      {"v", ElementRule::LikeFirstOrNarrow, "BGKV", Rule::FollowsLayout},
       {"bias", ElementRule::Float, "BHNK", Rule::Optional | Rule::Broadcasts},
       {"attn_mask", ElementRule::I1, "BHNK", Rule::Optional | Rule::Broadcasts},
       {"sink_logits", ElementRule::F32, "H", Rule::Optional},
@@ -33,6 +35,8 @@ ArrayRef<OperandRule> AttentionOp::getOperandRules() {
       {"cu_seqlens_k", ElementRule::I32, "C", Rule::Optional, /*limit=*/'K'},
       {"page_table", ElementRule::I32, "BT", Rule::Optional, /*limit=*/'L'},
       {"leftpad_k", ElementRule::I32, "B", Rule::Optional, /*limit=*/'K'},
+      {"k_scale", ElementRule::F32, "BGKX", kScale},
+      {"v_scale", ElementRule::F32, "BGKY", kScale},
       {"offset", ElementRule::Position, "", Rule::Optional},
       {"offsets", ElementRule::I32, "B", Rule::Optional},
       {"scale", ElementRule::Factor, "", Rule::Optional},
@@ -93,6 +97,14 @@ ArrayRef<OperandRule> ProjectOp::getOperandRules() {
   return rules;
 }
 
+bool flashattn::isNarrow(Type element) {
+  return isa<Float8E4M3FNType, Float8E5M2Type>(element) || element.isSignlessInteger(8);
+}
+
+bool flashattn::mayHaveScales(int64_t columns, int64_t scales) {
+  return scales == 1 || (scales > 1 && columns % (scales * kScaleBlock) == 0);
+}
+
 bool OperandRule::hasRows() const {
   return !dims.empty() && StringRef("DVEK").contains(dims.back());
 }
@@ -121,6 +133,9 @@ llvm::StringLiteral flashattn::getSizeName(char dim) {
     return "number of starts";
   case 'T':
     return "number of pages of a sequence";
+  case 'X':
+  case 'Y':
+    return "number of scales of a row";
   case 'Z':
     return "page size";
   case 'L':
@@ -162,6 +177,13 @@ flashattn::collectOperandRoles(ArrayRef<OperandRule> rules, Layout layout,
     role.value = value;
     role.name = name;
     role.dims = rule.dims.str();
+    auto type = role.value ? dyn_cast<ShapedType>(role.value.getType()) : nullptr;
+    bool isBSHD = layout == Layout::BSHD && rule.is(OperandRule::FollowsLayout);
+    // F1: a scale for all rows of a sequence belongs to the sequence, wherever its rows are.
+    if (size_t row = isBSHD ? 1 : 2; rule.is(OperandRule::Broadcasts) &&
+                                     rule.is(OperandRule::FollowsLayout) && type &&
+                                     type.getRank() > 2 && type.getDimSize(row) == 1)
+      role.dims[2] = '1';
     if (StringRef(role.dims).starts_with("B") &&
         StringRef(role.dims).find_first_of(packed) != StringRef::npos)
       role.dims[0] = 'P';
@@ -173,9 +195,8 @@ flashattn::collectOperandRoles(ArrayRef<OperandRule> rules, Layout layout,
       role.dims[0] = 'L';
       llvm::replace(role.dims, 'K', 'Z');
     }
-    if (layout == Layout::BSHD && rule.is(OperandRule::FollowsLayout))
+    if (isBSHD)
       std::swap(role.dims[1], role.dims[2]);
-    auto type = role.value ? dyn_cast<ShapedType>(role.value.getType()) : nullptr;
     if (type && type.hasRank())
       for (auto [dim, size] : llvm::zip(role.dims, type.getShape()))
         dim = size == 1 && rule.broadcasts(dim) ? '1' : dim;
@@ -301,10 +322,14 @@ static LogicalResult verifyElement(KernelOpInterface op, const OperandRole &role
   case ElementRule::Float:
   case ElementRule::LikeFirst:
   case ElementRule::LikeFirstOrF32:
+  case ElementRule::LikeFirstOrNarrow:
     break;
   }
+  if (rule == ElementRule::LikeFirstOrNarrow && isNarrow(found))
+    return success();
   if (!isFloat)
-    return fail("f16, bf16 or f32");
+    return fail(rule == ElementRule::LikeFirstOrNarrow ? "f16, bf16, f32, f8E4M3FN, f8E5M2 or i8"
+                                                       : "f16, bf16 or f32");
   if (rule == ElementRule::Float)
     return success();
   Type expected = cast<ShapedType>(first.value.getType()).getElementType();
@@ -312,7 +337,10 @@ static LogicalResult verifyElement(KernelOpInterface op, const OperandRole &role
   if (found == expected || (mayBeF32 && found.isF32()))
     return success();
   return op->emitOpError() << "expected '" << role.getName() << "' with element type " << expected
-                           << " as in '" << first.getName() << (mayBeF32 ? "' or f32" : "'")
+                           << " as in '" << first.getName()
+                           << (mayBeF32                                 ? "' or f32"
+                               : rule == ElementRule::LikeFirstOrNarrow ? "', f8E4M3FN, f8E5M2 or i8"
+                                                                        : "'")
                            << " but got " << found;
 }
 
@@ -347,7 +375,7 @@ LogicalResult flashattn::verifyOperands(KernelOpInterface op, OperandSizes &size
     if (failed(verifyElement(op, role, type.getElementType(), first)))
       return failure();
     // The lengths D and Dv of the rows of Q, K, V and O are compile-time constants.
-    bool isStatic = StringRef("DV").contains(role.dims.back());
+    bool isStatic = StringRef("DVXY").contains(role.dims.back());
     if (isStatic && ShapedType::isDynamic(type.getShape().back()))
       return op->emitOpError() << "expected a static last dimension of '" << role.getName()
                                << "' but got " << type;

@@ -41,7 +41,9 @@ template <typename AccessOp> static LogicalResult verifyAccess(AccessOp op, bool
   if (tile.getRank() > 2)
     return op.emitOpError() << "expected a tile of rank 1 (rows) or 2 (rows and columns) but got "
                             << tile;
-  if (tile.getElementType() != memref.getElementType())
+  bool mayConvert = isa<LoadTileOp>(op) && isNarrow(memref.getElementType()) &&
+                    isa<FloatType>(tile.getElementType());
+  if (tile.getElementType() != memref.getElementType() && !mayConvert)
     return op.emitOpError() << "expected a tile of " << memref.getElementType() << " but got "
                             << tile;
   ArrayRef<int64_t> dims = op.getDims();
@@ -98,6 +100,30 @@ SmallVector<RowSegment> LoadTileOp::getSegments() {
   return getRowMap() ? getRowMap().getSegments() : SmallVector<RowSegment>();
 }
 
+/// F1.
+static LogicalResult verifyTileScales(LoadTileOp op) {
+  if (!op.getScales())
+    return success();
+  MemRefType memref = op.getMemRefType();
+  auto scales = cast<MemRefType>(op.getScales().getType());
+  auto fail = [&](const llvm::Twine &expected) {
+    return op.emitOpError() << "expected " << expected << " but got " << scales;
+  };
+  if (!op.converts())
+    return fail("no scales of a tile with the element type of the memref");
+  if (!scales.getElementType().isF32() || scales.getRank() != memref.getRank())
+    return fail("scales of f32 with rank " + llvm::Twine(memref.getRank()));
+  int64_t last = memref.getRank() - 1, columns = memref.getDimSize(last),
+          blocks = scales.getDimSize(last);
+  if (op.getDims().size() != 2 || op.getDims().back() != last || !op.getRowDim())
+    return fail("scales only of rows along one dimension and columns along the last dimension");
+  if (ShapedType::isDynamic(blocks) || ShapedType::isDynamic(columns) ||
+      !mayHaveScales(columns, blocks))
+    return fail("1 scale for the columns, or scales for blocks of a multiple of " +
+                llvm::Twine(kScaleBlock) + " of " + llvm::Twine(columns) + " columns,");
+  return success();
+}
+
 LogicalResult LoadTileOp::verify() {
   if (failed(verifyAccess(*this, /*mayRepeat=*/true)))
     return failure();
@@ -121,6 +147,8 @@ LogicalResult LoadTileOp::verify() {
                            << getTileType();
     }
   }
+  if (failed(verifyTileScales(*this)))
+    return failure();
   if (!getOnes())
     return success();
   int64_t last = getMemRefType().getRank() - 1;
@@ -148,6 +176,32 @@ LogicalResult StoreTileOp::verify() {
                : map.getEnd()   ? "'below'"
                : map.getPages() ? "pages"
                                 : "segments");
+  return success();
+}
+
+LogicalResult ConvertElementsOp::verify() {
+  auto source = cast<MemRefType>(getSource().getType()),
+       target = cast<MemRefType>(getTarget().getType());
+  auto from = dyn_cast<VectorType>(source.getElementType()),
+       to = dyn_cast<VectorType>(target.getElementType());
+  if (!from || from.getRank() != 1 || !isNarrow(from.getElementType()))
+    return emitOpError() << "expected a source of vectors of f8E4M3FN, f8E5M2 or i8 but got "
+                         << source;
+  Type element = to ? to.getElementType() : Type();
+  if (!to || to.getShape() != from.getShape() ||
+      (!element.isF16() && !element.isBF16() && !element.isF32()))
+    return emitOpError() << "expected a target of vectors of " << from.getNumElements()
+                         << " f16, bf16 or f32 but got " << target;
+  for (MemRefType type : {source, target})
+    if (type.getRank() != 1)
+      return emitOpError() << "expected memrefs of rank 1 but got " << type;
+  size_t count = getIndices().size();
+  if (count == 0 || getTargetIndices().size() != count ||
+      (!getScales().empty() && getScales().size() != count))
+    return emitOpError() << "expected one source, one target and at most one scale for each vector "
+                            "but got "
+                         << count << ", " << getTargetIndices().size() << " and "
+                         << getScales().size();
   return success();
 }
 

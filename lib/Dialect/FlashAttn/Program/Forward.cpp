@@ -198,9 +198,9 @@ ForwardBuilder::Queries ForwardBuilder::getQueries(const Sequence &sequence, Val
 
 /// Returns the tiles of `columns` keys that the mask shows to `queries`. See Operands::findKeys for
 /// `tile`.
-SmallVector<TileInterval> ForwardBuilder::getIntervals(const Sequence &sequence,
-                                                       const Queries &queries, int64_t columns,
-                                                       std::optional<Operands::RowTile> tile) const {
+SmallVector<TileInterval>
+ForwardBuilder::getIntervals(const Sequence &sequence, const Queries &queries, int64_t columns,
+                             std::optional<Operands::RowTile> tile) const {
   // A tile without a query sees no key.
   Value keys = sequence.keys;
   if (op.hasPackedSequences() || op.getQLen())
@@ -237,8 +237,7 @@ void ForwardBuilder::makeLists(Value heads, Value queryTiles) {
   Value attnMask = op.getAttnMask(), numbers = ceilDiv(queryTiles, together);
   if (attnMask && AttentionOp::isBroadcastDim(attnMask, 2) && !op.getMask())
     numbers = index(1);
-  auto [batches, ofHeads] =
-      countLists(op, operands, TileAxis::Queries, ceilDiv(heads, listHeads));
+  auto [batches, ofHeads] = countLists(op, operands, TileAxis::Queries, ceilDiv(heads, listHeads));
   auto find = [&](ValueRange place, Value tile) {
     auto [sequence, first] = programs.locate(operands, all, place);
     // A list for several heads knows none of their own values.
@@ -285,6 +284,7 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
                          : operands.buildRowMap(rows, compact.segments);
   };
   Value keyRows = buildMap(existing), valueRows = buildMap(seen);
+  Value keyScale = operands.loadScale(op.getKScale(), at);
   SmallVector<Value> place;
   if (lists)
     place = getListPlace(at);
@@ -294,12 +294,16 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
   b.setInsertionPointToStart(loop.getBody());
   RowState inner = state.with(SmallVector<Value>(loop.getState().begin(), loop.getState().end()));
   Value tile = loop.getTile(), key = mul(tile, schedule.getTileN());
-  Value k = operands.loadKeys(op.getK(), at, tile, keyRows);
+  Value k = operands.loadKeys(op.getK(), at, tile, keyRows, /*ones=*/false, op.getKScale());
   Value products = scores.multiply(q, k);
+  if (keyScale)
+    products = arith::MulFOp::create(b, loc, products,
+                                     broadcast(cast<VectorType>(products.getType()), keyScale));
   StageOp::create(b, loc);
   Value shaped = scores.shape(products, {sequence, at.head, at.tile, tile, position, key, keyRows});
   SmallVector<Value> factors;
-  if (schedule.getMapping().rescalesLazily())
+  // Recomputed scores are products alone.
+  if (schedule.getMapping().rescalesLazily() && !keyScale)
     factors = {q, k};
   Value p = softmax.step(inner, shaped, factors, [&](ValueRange factors) {
     return scores.multiply(factors.front(), factors.back());
@@ -307,7 +311,8 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
   // With warp specialization, this product runs one step late. It is issued together with Q K^T of
   // the next step, on which it does not depend, and overlaps the softmax of that step.
   StageOp::create(b, loc, /*lag=*/schedule.getLag());
-  Value v = operands.loadKeys(op.getV(), at, tile, valueRows, schedule.sumsByProducts(op.getDv()));
+  Value v = operands.loadKeys(op.getV(), at, tile, valueRows, schedule.sumsByProducts(op.getDv()),
+                              op.getVScale());
   inner.out = product(p, v, inner.out);
   TileYieldOp::create(b, loc, inner.values());
   return state.with(loop.getResults());
@@ -362,6 +367,15 @@ void ForwardBuilder::buildProgram(ProgramPoint at, const ScoreBuilder &scores,
       return {};
     return memref::LoadOp::create(b, loc, op.getSinkLogits(), at.head);
   });
+  if (Value scale = operands.loadScale(op.getVScale(), at)) {
+    auto type = cast<VectorType>(finished.out.getType());
+    Value scaled = arith::MulFOp::create(b, loc, finished.out, broadcast(type, scale));
+    // A6: the scale may be NaN if a row sees no key.
+    Value isEmpty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, finished.base,
+                                          minusInf(f32Vector({type.getDimSize(0)})));
+    finished.out = arith::SelectOp::create(b, loc, alongRow(isEmpty, type.getDimSize(1)),
+                                           splat(type, 0), scaled);
+  }
   if (!to.type.isF32())
     finished.out = arith::TruncFOp::create(
         b, loc, VectorType::get(cast<VectorType>(finished.out.getType()).getShape(), to.type),

@@ -141,8 +141,8 @@ Sequence Operands::getSequence(const Sequence &all, Value batch, TileAxis axis) 
   if (Value given = op.getOffsets())
     own.offset = load(given, own.batch);
   for (Value given : op.getPerSequence())
-    own.symbols.push_back(load(given, AttentionOpInterface::isBroadcastDim(given, 0) ? index(0)
-                                                                                     : own.batch));
+    own.symbols.push_back(
+        load(given, AttentionOpInterface::isBroadcastDim(given, 0) ? index(0) : own.batch));
   if (op.getPageTable() && !op.hasPages()) {
     Value at[] = {own.batch, index(0)};
     own.slot = arith::IndexCastOp::create(b, loc, b.getIndexType(),
@@ -424,19 +424,56 @@ Value Operands::buildPageMap(const IndexRange &existing, const Sequence &sequenc
                              op.getPageTable(), sequence.batch, size, begins, ends);
 }
 
+/// Whether a scale serves all rows of a sequence, and all columns.
+static bool isOneScale(AttentionOpInterface op, Value scales) {
+  auto isOne = [&](unsigned dim) { return AttentionOpInterface::isBroadcastDim(scales, dim); };
+  return isOne(op.getSeqDim()) && isOne(3);
+}
+
+Value Operands::takeScales(Value scales, const Sequence &sequence) const {
+  if (!scales || isOneScale(op, scales))
+    return {};
+  auto type = cast<MemRefType>(scales.getType());
+  if (!AttentionOpInterface::isBroadcastDim(scales, op.getSeqDim()))
+    return takeRows(scales, TileAxis::Keys, sequence, /*exist=*/true).first;
+  if (type.getDimSize(0) == 1)
+    return scales;
+  // Scales of the sequence, whereas the load's first index may be that of a page.
+  SmallVector<OpFoldResult> lengths = memref::getMixedSizes(b, loc, scales);
+  SmallVector<OpFoldResult> offsets(4, b.getIndexAttr(0)), strides(4, b.getIndexAttr(1));
+  offsets[0] = sequence.batch;
+  lengths[0] = b.getIndexAttr(1);
+  return memref::SubViewOp::create(b, loc, scales, offsets, lengths, strides);
+}
+
+Value Operands::loadScale(Value scales, const ProgramPoint &at) const {
+  if (!scales || !isOneScale(op, scales))
+    return {};
+  SmallVector<Value> indices(4, index(0));
+  if (!AttentionOpInterface::isBroadcastDim(scales, 0))
+    indices[0] = at.sequence.batch;
+  if (!AttentionOpInterface::isBroadcastDim(scales, op.getHeadDim()))
+    indices[op.getHeadDim()] = at.kvHead;
+  return memref::LoadOp::create(b, loc, scales, indices);
+}
+
 Value Operands::loadRows(Value memref, TileAxis axis, const Sequence &sequence, Value head,
-                         Value tile, int64_t count, Value rows, bool ones) const {
+                         Value tile, int64_t count, Value rows, bool ones, Value scales) const {
   Value batch;
+  scales = takeScales(scales, sequence);
   std::tie(memref, batch) = takeRows(memref, axis, sequence, /*exist=*/true);
   int64_t columns = padColumns(getColumns(memref)) + (ones ? LoadTileOp::kOnes : 0);
-  auto type =
-      VectorType::get({count, columns}, cast<MemRefType>(memref.getType()).getElementType());
+  Type element = cast<MemRefType>(memref.getType()).getElementType();
+  if (isNarrow(element))
+    element = schedule.getDotType();
+  auto type = VectorType::get({count, columns}, element);
   SmallVector<Value> indices = {batch, head, tile, index(0)};
   if (op.getLayout() == Layout::BSHD)
     std::swap(indices[1], indices[2]);
   int64_t dims[] = {op.getSeqDim(), 3};
   bool inBounds[] = {false, columns == getColumns(memref)};
-  return toDotType(LoadTileOp::create(b, loc, type, memref, indices, dims, inBounds, rows, ones));
+  return toDotType(
+      LoadTileOp::create(b, loc, type, memref, indices, dims, inBounds, rows, ones, scales));
 }
 
 Value Operands::loadQueries(const ProgramPoint &at, bool exist) const {
@@ -491,10 +528,10 @@ bool Operands::leavesRowHalfUnused() const {
   });
 }
 
-Value Operands::loadKeys(Value memref, const ProgramPoint &at, Value tile, Value rows,
-                         bool ones) const {
+Value Operands::loadKeys(Value memref, const ProgramPoint &at, Value tile, Value rows, bool ones,
+                         Value scales) const {
   return loadRows(memref, TileAxis::Keys, at.sequence, at.kvHead, tile, schedule.getTileN(), rows,
-                  ones);
+                  ones, scales);
 }
 
 Value Operands::hideMissingQueries(Value rows, const ProgramPoint &at, double missing) const {

@@ -67,9 +67,9 @@ public:
   Sequence getAll() const;
   /// Returns the sequence of a program over tiles of `axis`, whose first coordinate is `batch`.
   Sequence getSequence(const Sequence &all, Value batch, TileAxis axis) const;
-  /// Y2: computes the ranges of the mask's symbols in tiles of `queries` queries and of `keys` keys,
-  /// before any program. `all` is the result of getAll. With `copiesKeys`, the symbols per key are
-  /// copied to tiles.
+  /// Y2: computes the ranges of the mask's symbols in tiles of `queries` queries and of `keys`
+  /// keys, before any program. `all` is the result of getAll. With `copiesKeys`, the symbols per
+  /// key are copied to tiles.
   void makeRanges(const Sequence &all, int64_t queries, int64_t keys, bool copiesKeys);
   /// Returns the ranges per key, which makeRanges has made.
   const SymbolRanges &getKeyRanges() const { return *keyRanges; }
@@ -114,7 +114,8 @@ public:
     return createProgram(axis, heads, tiles, rows, rows, of);
   }
   /// Returns the tiles of `columns` keys, or the pieces of compacted keys, that the mask shows to
-  /// `queries`. With `keys`, a tile, only this tile may be in the result, which then is right for it.
+  /// `queries`. With `keys`, a tile, only this tile may be in the result, which then is right for
+  /// it.
   SmallVector<TileInterval> findKeys(const Sequence &sequence, const RowTile &queries,
                                      int64_t columns, std::optional<RowTile> keys = {}) const;
   /// Returns the tiles of `columns` queries to which the mask shows `keys`. `queries` is as above.
@@ -134,9 +135,9 @@ public:
                      ArrayRef<TileInterval> pages) const;
   /// Loads tile `tile` of `count` rows of `sequence` in a memref like `q` or `k`, at a head, in the
   /// operand type of products. `rows` is their row map. With `ones`, columns of ones follow those
-  /// of the memref.
+  /// of the memref. `scales` are those of the memref, an operand of the op (F1).
   Value loadRows(Value memref, TileAxis axis, const Sequence &sequence, Value head, Value tile,
-                 int64_t count, Value rows = {}, bool ones = false) const;
+                 int64_t count, Value rows = {}, bool ones = false, Value scales = {}) const;
   /// Stores a tile of rows that has the memref's element type.
   void storeRows(Value rows, Value memref, TileAxis axis, const Sequence &sequence, Value head,
                  Value tile) const;
@@ -158,9 +159,12 @@ public:
   /// Whether there are statically so few queries that rows 8 to 15 of every 16 rows of a tile are
   /// unused.
   bool leavesRowHalfUnused() const;
-  /// Loads key tile `tile` of `k` or `v`. See loadRows for `rows` and `ones`.
-  Value loadKeys(Value memref, const ProgramPoint &at, Value tile, Value rows,
-                 bool ones = false) const;
+  /// F1: returns the scale of all of the program's keys, or values, for the operand `scales`; null
+  /// if it is omitted, or if rows, or blocks of a row, have scales of their own.
+  Value loadScale(Value scales, const ProgramPoint &at) const;
+  /// Loads key tile `tile` of `k` or `v`. See loadRows for the other arguments.
+  Value loadKeys(Value memref, const ProgramPoint &at, Value tile, Value rows, bool ones = false,
+                 Value scales = {}) const;
   /// Stores the output, a vector<MxDv> of the destination's type.
   void storeOutput(Value rows, const Destination &to, const ProgramPoint &at) const;
   /// Stores f32 values, vector<M>, to a memref like that of the log-sum-exps in `to`.
@@ -188,6 +192,9 @@ private:
   std::pair<Value, Value> takePackedRows(Value memref, unsigned rowDim, TileAxis axis,
                                          const Sequence &sequence, bool exist) const;
   Value toDotType(Value tile) const;
+  /// F1: returns `scales`, an operand of the op, as `flashattn.load_tile` takes them; null if they
+  /// are omitted, or if one for all rows is applied to the scores or to the output.
+  Value takeScales(Value scales, const Sequence &sequence) const;
   /// S7: returns `count`, the number of rows of a sequence of queries, or 0 if the op leaves this
   /// sequence out. Rows of no sequence, for which `isSequence` is false, are not left out.
   Value limitQueries(Value count, Value isSequence) const;

@@ -32,9 +32,16 @@ void HopperDialect::initialize() {
       >();
 }
 
-/// Whether a row of 16-bit elements has the width of a swizzle: 32, 64 or 128 bytes.
-static bool isSwizzledRow(int64_t columns) {
-  return columns == 16 || columns == 32 || columns == 64;
+/// Whether elements have 8 or 16 bits: floats, or integers of 8 bits.
+static bool isCopied(Type element) {
+  return element.isF16() || element.isBF16() || element.isInteger(8) ||
+         isa<Float8E4M3FNType, Float8E5M2Type>(element);
+}
+
+/// Whether a row has the width of a swizzle: 32, 64 or 128 bytes.
+static bool isSwizzledRow(int64_t columns, Type element) {
+  int64_t bytes = columns * (element.getIntOrFloatBitWidth() / 8);
+  return bytes == 32 || bytes == 64 || bytes == 128;
 }
 
 //===----------------------------------------------------------------------===//
@@ -62,12 +69,16 @@ void TensorMapType::print(AsmPrinter &printer) const {
 
 LogicalResult TensorMapType::verify(function_ref<InFlightDiagnostic()> emitError, int64_t rows,
                                     int64_t columns, Type elementType) {
-  if (!elementType.isF16() && !elementType.isBF16())
-    return emitError() << "expected element type f16 or bf16 but got " << elementType;
+  if (!isCopied(elementType))
+    return emitError() << "expected element type f16, bf16, f8E4M3FN, f8E5M2 or i8 but got "
+                       << elementType;
   if (rows < 1 || rows > 256)
     return emitError() << "expected 1 to 256 rows but got " << rows;
-  if (!isSwizzledRow(columns))
-    return emitError() << "expected 16, 32 or 64 columns but got " << columns;
+  if (!isSwizzledRow(columns, elementType))
+    return emitError() << "expected "
+                       << (elementType.getIntOrFloatBitWidth() == 8 ? "32, 64 or 128"
+                                                                    : "16, 32 or 64")
+                       << " columns but got " << columns;
   return success();
 }
 
@@ -106,7 +117,8 @@ LogicalResult RingType::verify(function_ref<InFlightDiagnostic()> emitError, int
   // A panel must be a valid box of a tensor map.
   if (failed(TensorMapType::verify(emitError, rows, columns, elementType)))
     return failure();
-  int64_t most = SharedTile::kMostBytes / (rows * columns * sizeof(uint16_t));
+  int64_t most =
+      SharedTile::kMostBytes / (rows * columns * (elementType.getIntOrFloatBitWidth() / 8));
   if (stages > most || panels > most / stages)
     return emitError() << "expected tiles of " << SharedTile::kMostBytes
                        << " bytes at most but got " << stages << " stages of " << panels
@@ -139,10 +151,9 @@ std::optional<SharedTile> SharedTile::get(Type type) {
     return std::nullopt;
   SharedTile tile{memref.getDimSize(0), memref.getDimSize(1), memref.getDimSize(2),
                   /*panelStride=*/0, memref.getElementType()};
-  if ((!tile.elementType.isF16() && !tile.elementType.isBF16()) ||
-      !isSwizzledRow(tile.panelColumns) || tile.panels < 1 || tile.rows < 1 ||
-      tile.panels > SharedTile::kMostBytes || tile.rows > SharedTile::kMostBytes ||
-      tile.getBytes() > SharedTile::kMostBytes)
+  if (!isCopied(tile.elementType) || !isSwizzledRow(tile.panelColumns, tile.elementType) ||
+      tile.panels < 1 || tile.rows < 1 || tile.panels > SharedTile::kMostBytes ||
+      tile.rows > SharedTile::kMostBytes || tile.getBytes() > SharedTile::kMostBytes)
     return std::nullopt;
   SmallVector<int64_t> strides;
   int64_t offset;
@@ -165,6 +176,7 @@ FailureOr<SharedTile> SharedTile::verify(Operation *op, StringRef name, Value op
   return op->emitOpError()
          << "expected '" << name
          << "' to be a contiguous tile in shared memory, of panels x rows x 16, 32 or 64 elements "
-            "of f16 or bf16, with a multiple of 8 rows if there are several panels, of "
+            "of f16 or bf16, or 32, 64 or 128 elements of 8 bits, with a multiple of 8 rows if "
+            "there are several panels, of "
          << kMostBytes << " bytes at most but got " << operand.getType();
 }

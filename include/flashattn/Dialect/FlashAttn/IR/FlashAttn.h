@@ -71,6 +71,12 @@ bool addsToScore(AttentionOpInterface op);
 
 /// Whether an op of a score modification loads an element of a tensor or memref (rule A10).
 bool isScoreModLoad(Operation *op);
+/// Whether elements of the type are converted where tiles are loaded (F1): f8E4M3FN, f8E5M2 or i8.
+bool isNarrow(Type element);
+/// F1: a block of columns with a scale of its own is a multiple of this number of elements.
+inline constexpr int64_t kScaleBlock = 16;
+/// Whether a row of `columns` elements may have `scales` scales (F1).
+bool mayHaveScales(int64_t columns, int64_t scales);
 SmallVector<IntegerSet> getVisibleSets(AttentionOpInterface op);
 } // namespace mlir::flashattn
 

@@ -183,6 +183,10 @@ def FlashAttn_AttentionOpInterface
       "::mlir::TypedValue<::mlir::ShapedType>", "getPageTable">,
     InterfaceMethod<"The number of rows before the first key of each batch (rule P3).",
       "::mlir::TypedValue<::mlir::ShapedType>", "getLeftpadK">,
+    InterfaceMethod<"The scales of `k` (rule F1).",
+      "::mlir::TypedValue<::mlir::ShapedType>", "getKScale">,
+    InterfaceMethod<"The scales of `v` (rule F1).",
+      "::mlir::TypedValue<::mlir::ShapedType>", "getVScale">,
     InterfaceMethod<"Position of query 0.", "::mlir::TypedValue<::mlir::IndexType>", "getOffset">,
     InterfaceMethod<"Position of query 0 of each batch (rule A3).",
       "::mlir::TypedValue<::mlir::ShapedType>", "getOffsets">,
@@ -223,6 +227,13 @@ def FlashAttn_AttentionOpInterface
       return ::llvm::cast<::mlir::FloatType>($_op.getQ().getType().getElementType());
     }
 
+    /// Whether the elements of `k`, or of `v`, are converted where tiles are loaded (F1).
+    bool hasNarrowKeys() {
+      return ::mlir::flashattn::isNarrow($_op.getK().getType().getElementType());
+    }
+    bool hasNarrowValues() {
+      return ::mlir::flashattn::isNarrow($_op.getV().getType().getElementType());
+    }
     /// Whether queries or keys are packed sequences (S1).
     bool hasPackedSequences() { return $_op.getCuSeqlensQ() || $_op.getCuSeqlensK(); }
     /// Whether the numbers of queries and keys differ between batches (S4, A7).

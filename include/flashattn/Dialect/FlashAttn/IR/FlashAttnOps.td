@@ -55,8 +55,8 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
     | name | type |
     | --- | --- |
     | `q` | `[B, Hq, Nq, D]`, f16, bf16 or f32 |
-    | `k` | `[B, Hkv, Nk, D]`, the type of `q` |
-    | `v` | `[B, Hkv, Nk, Dv]`, the type of `q` |
+    | `k` | `[B, Hkv, Nk, D]`, the type of `q`, f8E4M3FN, f8E5M2 or i8 |
+    | `v` | `[B, Hkv, Nk, Dv]`, the type of `q`, f8E4M3FN, f8E5M2 or i8 |
     | `bias` (optional) | broadcastable to `[B, Hq, Nq, Nk]`, f16, bf16 or f32: added to scores |
     | `attn_mask` (optional) | broadcastable to `[B, Hq, Nq, Nk]`, i1: false hides a (query, key) pair |
     | `sink_logits` (optional) | `[Hq]`, f32: logits that enter only the softmax denominators |
@@ -66,6 +66,8 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
     | `cu_seqlens_k` (optional) | `[B+1]`, i32: first row of each sequence in `k` and `v` |
     | `page_table` (optional) | `[B, P]`, i32: pages of `k` and `v` that hold the keys of each batch |
     | `leftpad_k` (optional) | `[B]`, i32: number of rows of `k` and `v` before key 0 of each batch |
+    | `k_scale` (optional) | `[B or 1, Hkv or 1, Nk or 1, blocks of D]`, f32: scales of `k` |
+    | `v_scale` (optional) | `[B or 1, Hkv or 1, Nk or 1, blocks of Dv]`, f32: scales of `v` |
     | `offset` (optional) | index: position of query 0; or `[B]`, i32: one position for each batch |
     | `scale` (optional) | f32: scale factor of the scores, instead of the attribute |
     | `per_sequence` (any number) | `[B]` or `[1]`, i32: symbol of the mask with a value per batch |
@@ -74,8 +76,8 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
     | `o` | `[B, Hq, Nq, Dv]`, the type of `q`, or f32: rows are not rounded to the type of `q` |
     | `lse` (optional) | `[B, Hq, Nq]`, f32, natural logarithm |
 
-    With `layout(bshd)` the second and third dimensions of `q`, `k`, `v` and `o` are swapped; the
-    layout of the other operands does not change. B, H, Nq and Nk may be dynamic; the head
+    With `layout(bshd)` the second and third dimensions of `q`, `k`, `v`, their scales and `o` are
+    swapped; the layout of the other operands does not change. B, H, Nq and Nk may be dynamic; the head
     dimensions D and Dv are static. A dimension of `bias` or `attn_mask` is broadcast if its static
     size is 1; otherwise its size must be that of the scores.
 
@@ -164,6 +166,20 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
       these rows, and Nk is at most the number of rows that follow. Rows of padding have no effect.
     - P4: with a `page_table` of one column, S may be dynamic: `page_table[b, 0]` is the index of
       batch `b` in `k` and `v`.
+    - F1: `k` and `v` may have elements of 8 bits, each of its own type. An element of `k` stands for the
+      stored number times its scale in `k_scale` or, without that operand, for the stored number;
+      likewise for `v`. A row of D elements has one scale, or one for each of several blocks of equal size, a
+      multiple of 16. If the scales have one row, statically, it
+      serves all keys of batch or sequence `b`; if their first size is 1, of all of them. Otherwise
+      scales are arranged like the rows of `k`:
+      packed with `cu_seqlens_k` (S1), and in the pages of `k` with `page_table` (P1). A scale may
+      be any number, such as 0 or NaN. Scales of rows that have no effect (A7, P2, P3) have no effect
+      either.
+    - F2: scores, `lse`, `softcap` and `score_mod` are computed from the scaled elements. On GPUs, one
+      scale for all rows and columns of a sequence multiplies the scores or the output, in f32. Other
+      scales multiply elements in f32, and the products are rounded to the type of `q`; the caller is
+      responsible for products within its range. If one scale for all rows is infinite, or if a
+      scaled element exceeds f32, the result is that of this product: 0, an infinity or NaN.
     - M3, M4: only key tiles that contain a visible pair are visited, and full tiles, whose pairs
       are all visible, are computed without code for the mask. A remark reports a mask for which
       other tiles may be visited too: a mask with a set whose keys are further apart than a tile, as
@@ -193,8 +209,8 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
     The clauses may be written in any order, each at most once, and are printed in this order:
     `mask`, `scale`, `softcap`, `align`, `layout`, `invariant`, `schedule`, `ins`, `bias`,
     `attn_mask`, `sink_logits`, `kv_len`, `q_len`, `cu_seqlens_q`, `cu_seqlens_k`, `min_seqlen_q`,
-    `max_seqlen_q`, `page_table`, `leftpad_k`, `offset`, `per_sequence`, `per_query`, `per_key`,
-    `score_mod`, `outs`. Only `ins` and `outs` are required.
+    `max_seqlen_q`, `page_table`, `leftpad_k`, `k_scale`, `v_scale`, `offset`, `per_sequence`,
+    `per_query`, `per_key`, `score_mod`, `outs`. Only `ins` and `outs` are required.
 
     On tensors the op implements upstream's `ShardingInterface`. Batches, heads and queries can be
     sharded freely. Query heads are sharded together with their key/value heads (A4); a single
@@ -249,7 +265,8 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
     Optional<FlashAttn_Shaped>:$sinkLogits, Optional<FlashAttn_Shaped>:$kvLen,
     Optional<FlashAttn_Shaped>:$qLen, Optional<FlashAttn_Shaped>:$cuSeqlensQ,
     Optional<FlashAttn_Shaped>:$cuSeqlensK, Optional<FlashAttn_Shaped>:$pageTable,
-    Optional<FlashAttn_Shaped>:$leftpadK, Optional<Index>:$offset,
+    Optional<FlashAttn_Shaped>:$leftpadK, Optional<FlashAttn_Shaped>:$kScale,
+    Optional<FlashAttn_Shaped>:$vScale, Optional<Index>:$offset,
     Optional<FlashAttn_Shaped>:$offsets, Optional<F32>:$scaleValue,
     Variadic<FlashAttn_Shaped>:$perSequence, Variadic<FlashAttn_Shaped>:$perQuery,
     Variadic<FlashAttn_Shaped>:$perKey,
@@ -388,6 +405,9 @@ def FlashAttn_AttentionBackwardOp : FlashAttn_DestinationOp<"attention_backward"
     /// Gradients of pools are not supported (P1, P3).
     ::mlir::TypedValue<::mlir::ShapedType> getPageTable() { return {}; }
     ::mlir::TypedValue<::mlir::ShapedType> getLeftpadK() { return {}; }
+    /// Operands of 8 bits are not supported (F1).
+    ::mlir::TypedValue<::mlir::ShapedType> getKScale() { return {}; }
+    ::mlir::TypedValue<::mlir::ShapedType> getVScale() { return {}; }
   }];
 
   let hasVerifier = 1;

@@ -368,6 +368,11 @@ def FlashAttn_LoadTileOp : FlashAttn_TileAccessOp<"load_tile", [
     than the memref, which are 1 in every row, so that a product with the tile also computes row
     sums.
 
+    A tile of floats may be loaded from elements of 8 bits (F1), which are converted. `scales` is
+    a memref of f32 with the rank of `source`. Its last dimension has a factor for each block of the
+    columns, and every other dimension is that of `source`, or has static size 1 and is broadcast.
+    Each element is multiplied by its factor, and the product is rounded to the type of the tile.
+
     Examples:
 
     ```mlir
@@ -376,23 +381,28 @@ def FlashAttn_LoadTileOp : FlashAttn_TileAccessOp<"load_tile", [
         in_bounds [false, true] : memref<?x?x?x128xf16> -> vector<64x128xf16>
     %bias = flashattn.load_tile %added[%b, %c0, %c0, %j] dims [-1, 3] in_bounds [true, false]
         : memref<?x1x1x?xf16> -> vector<64x64xf16>
+    %v = flashattn.load_tile %values[%b, %h, %j, %c0] dims [2, 3] rows %rows
+        scales %factors : memref<?x?x?x4xf32>
+        in_bounds [false, true] : memref<?x?x?x128xf8E4M3FN> -> vector<64x128xf16>
     ```
   }];
   let arguments = (ins Arg<AnyMemRef, "", [MemRead]>:$source, Variadic<Index>:$indices,
-                       Optional<FlashAttn_Rows>:$rows, DenseI64ArrayAttr:$dims,
+                       Optional<FlashAttn_Rows>:$rows,
+                       Arg<Optional<AnyMemRef>, "", [MemRead]>:$scales, DenseI64ArrayAttr:$dims,
                        DenseBoolArrayAttr:$inBounds,
                        UnitAttr:$ones);
   let results = (outs FlashAttn_TileVector:$tile);
   let assemblyFormat = [{
-    $source `[` $indices `]` `dims` $dims (`rows` $rows^)? `in_bounds` $inBounds (`ones` $ones^)?
-    attr-dict `:` type($source) `->` type($tile)
+    $source `[` $indices `]` `dims` $dims (`rows` $rows^)? (`scales` $scales^ `:` type($scales))?
+    `in_bounds` $inBounds (`ones` $ones^)? attr-dict `:` type($source) `->` type($tile)
   }];
   let builders = [OpBuilder<(ins "::mlir::Type":$tile, "::mlir::Value":$source,
                                  "::mlir::ValueRange":$indices, "::llvm::ArrayRef<int64_t>":$dims,
                                  "::llvm::ArrayRef<bool>":$inBounds,
                                  CArg<"::mlir::Value", "{}">:$rows,
-                                 CArg<"bool", "false">:$ones), [{
-    build($_builder, $_state, tile, source, indices, rows, dims, inBounds, ones);
+                                 CArg<"bool", "false">:$ones,
+                                 CArg<"::mlir::Value", "{}">:$scales), [{
+    build($_builder, $_state, tile, source, indices, rows, scales, dims, inBounds, ones);
   }]>];
   let extraClassDeclaration = segments # accessDeclaration # [{
     /// Returns the begin and the end of the rows of memory that exist; null if it is that of the
@@ -405,6 +415,10 @@ def FlashAttn_LoadTileOp : FlashAttn_TileAccessOp<"load_tile", [
     ::llvm::SmallVector<::mlir::flashattn::RowSegment> getSegments();
     /// Returns the pages of the row map.
     ::std::optional<::mlir::flashattn::PageMap> getPages();
+    /// Whether elements of 8 bits are converted to the type of the tile.
+    bool converts() {
+      return getTileType().getElementType() != getMemRefType().getElementType();
+    }
     /// Number of columns that `ones` appends to the columns of the memref: the smallest number that
     /// matrix products support.
     static constexpr int64_t kOnes = 8;
@@ -458,6 +472,33 @@ def FlashAttn_StoreTileOp : FlashAttn_TileAccessOp<"store_tile", [
 }
 
 def FlashAttn_Adjacent : ConfinedAttr<I64Attr, [IntPositivePowerOf2, IntMaxValue<4>]>;
+
+def FlashAttn_ConvertElementsOp : FlashAttn_ProgramLevelOp<"convert_elements", [OperandSegments]> {
+  let summary = "convert elements of 8 bits in memory";
+  let description = [{
+    Loads vectors of f8E4M3FN, f8E5M2 or i8 from `source`, and stores their elements to `target`,
+    whose vectors are of as many floats (F1). There is an index of each vector in both. With
+    `scales`, one for each vector, each element is multiplied by its scale, and the product is
+    rounded. All vectors are loaded before any is stored. Each thread runs the op for itself. The
+    machine decides about the instructions: chips from sm_89 on convert pairs of f8.
+
+    Example:
+
+    ```mlir
+    flashattn.convert_elements %bytes[%i, %j] scales(%s, %t) to %halves[%k, %l]
+        : memref<1024xvector<8xf8E4M3FN>, 3>, memref<1024xvector<8xf16>, 3>
+    ```
+  }];
+  let arguments = (ins Arg<AnyMemRef, "", [MemRead]>:$source, Variadic<Index>:$indices,
+                       Variadic<F32>:$scales,
+                       Arg<AnyMemRef, "", [MemWrite]>:$target, Variadic<Index>:$targetIndices);
+  let assemblyFormat = [{
+    $source `[` $indices `]` (`scales` `(` $scales^ `)`)? `to` $target `[` $targetIndices `]`
+    attr-dict `:` type($source) `,` type($target)
+  }];
+  let extraClassDeclaration = segments;
+  let hasVerifier = 1;
+}
 
 def FlashAttn_AddTileOp : FlashAttn_ProgramLevelOp<"add_tile", [
     MemoryEffects<[MemRead, MemWrite]>, OperandSegments]> {

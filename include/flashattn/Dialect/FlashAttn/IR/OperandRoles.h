@@ -24,6 +24,7 @@ enum class ElementRule {
   Float,          ///< f16, bf16 or f32
   LikeFirst,      ///< the type of the op's first operand, which is a Float
   LikeFirstOrF32, ///< the type of the op's first operand, or f32
+  LikeFirstOrNarrow, ///< the type of the op's first operand, or f8E4M3FN, f8E5M2 or i8 (rule F1)
   F32,
   I1,
   I32,
@@ -55,7 +56,8 @@ struct OperandRule {
   /// same size. C is the number of starts of B packed sequences, B + 1 (S1): it packs the rows
   /// whose letter is `limit`. R are packed rows beside N queries of each sequence, and N if no rows
   /// are packed. T is the number of pages of a sequence: keys are then in pages of Z
-  /// rows in pools of L pages (P1). Empty for a scalar.
+  /// rows in pools of L pages (P1). X and Y are the numbers of scales of a row of `k` and `v` (F1).
+  /// Empty for a scalar.
   llvm::StringLiteral dims;
   unsigned flags = 0;
   /// For integers: the letter of the size to which values are clamped. 0: values are not clamped.

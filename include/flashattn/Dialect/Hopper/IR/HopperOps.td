@@ -282,12 +282,17 @@ def Hopper_RingInitOp : Hopper_RingOp<"ring_init"> {
   let summary = "initialize the mbarriers of a ring for a number of consumers";
   let description = [{
     `consumers` is the number of `hopper.ring_release` arrivals that empty a stage. One thread
-    executes the op, as for `hopper.barrier_init`.
+    executes the op, as for `hopper.barrier_init`. `producers` is the number of arrivals that fill a
+    stage: 1 for `hopper.ring_put`, or the number of warps that write a tile and arrive by
+    `hopper.publish`.
 
     Example: `hopper.ring_init %ring, 3 : !hopper.ring<3x2x80x64xf16>`
   }];
-  let arguments = (ins Hopper_AnyRing:$ring, I64Attr:$consumers);
-  let assemblyFormat = "$ring `,` $consumers attr-dict `:` type($ring)";
+  let arguments = (ins Hopper_AnyRing:$ring, I64Attr:$consumers,
+                       DefaultValuedAttr<ConfinedAttr<I64Attr, [IntPositive]>, "1">:$producers);
+  let assemblyFormat = [{
+    $ring `,` $consumers (`producers` $producers^)? attr-dict `:` type($ring)
+  }];
 }
 
 def Hopper_RingPutOp : Hopper_RingOp<"ring_put", [OperandSegments]> {

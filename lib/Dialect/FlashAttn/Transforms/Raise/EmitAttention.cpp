@@ -488,7 +488,8 @@ bool AttentionEmitter::run() {
   auto op =
       AttentionOp::create(rewriter, loc, types, q, k, v, bias, attnMask, sinks, makeLengths(),
                           /*qLen=*/Value(), /*cuSeqlensQ=*/Value(), /*cuSeqlensK=*/Value(),
-                          /*pageTable=*/Value(), /*leftpadK=*/Value(), makeOffset(),
+                          /*pageTable=*/Value(), /*leftpadK=*/Value(), /*kScale=*/Value(),
+                          /*vScale=*/Value(), makeOffset(),
                           /*offsets=*/Value(), scaleValue, makeSymbols(RaisedMask::PerSequence),
                           makeSymbols(RaisedMask::PerQuery), makeSymbols(RaisedMask::PerKey), init,
                           lseInit, cast_or_null<MaskAttrInterface>(mask.mask), scale, softcap,

@@ -1,0 +1,41 @@
+// ptxas compiles kernels that convert elements of 8 bits without a spill and without giving up wgmma or setmaxnreg.
+// REQUIRES: ptxas
+// UNSUPPORTED: asan
+// RUN: rm -rf %t && flash-run %s --function=few --chip=sm_90a --emit=ptx --dump-dir=%t -o %t.ptx
+// RUN: cat %t/*.ptxas.txt %t.ptx | FileCheck %s --check-prefixes=CHECK,PAIRS,HOPPER
+// RUN: rm -rf %t && flash-run %s --function=rows --chip=sm_90a --emit=ptx --dump-dir=%t -o %t.ptx
+// RUN: cat %t/*.ptxas.txt %t.ptx | FileCheck %s --check-prefixes=CHECK,PAIRS,HOPPER
+// RUN: rm -rf %t && flash-run %s --function=many --chip=sm_90a --emit=ptx --dump-dir=%t -o %t.ptx
+// RUN: cat %t/*.ptxas.txt %t.ptx | FileCheck %s --check-prefixes=CHECK,PAIRS,HOPPER
+// RUN: rm -rf %t && flash-run %s --function=many --chip=sm_89 --emit=ptx --dump-dir=%t -o %t.ptx
+// RUN: cat %t/*.ptxas.txt %t.ptx | FileCheck %s --check-prefixes=CHECK,PAIRS
+// RUN: rm -rf %t && flash-run %s --function=many --chip=sm_80 --emit=ptx --dump-dir=%t -o %t.ptx
+// RUN: cat %t/*.ptxas.txt %t.ptx | FileCheck %s --check-prefixes=CHECK
+// CHECK: 0 bytes spill stores, 0 bytes spill loads
+// CHECK-NOT: {{[1-9][0-9]*}} bytes spill
+// CHECK-NOT: C75
+// HOPPER: setmaxnreg.dec
+// PAIRS: cvt.rn.f16x2.e4m3x2
+
+!q = memref<64x32x1x128xbf16>
+!k = memref<64x8x?x128xf8E4M3FN>
+func.func @few(%q: !q, %k: !k, %v: !k, %n: memref<64xi32>, %s: memref<64x8x1x1xf32>, %o: !q) {
+  flashattn.attention ins(%q, %k, %v : !q, !k, !k) kv_len(%n : memref<64xi32>)
+      k_scale(%s : memref<64x8x1x1xf32>) v_scale(%s : memref<64x8x1x1xf32>) outs(%o : !q)
+  return
+}
+
+!scales = memref<64x8x?x1xf32>
+func.func @rows(%q: !q, %k: !k, %v: !k, %n: memref<64xi32>, %ks: !scales, %vs: !scales, %o: !q) {
+  flashattn.attention ins(%q, %k, %v : !q, !k, !k) kv_len(%n : memref<64xi32>)
+      k_scale(%ks : !scales) v_scale(%vs : !scales) outs(%o : !q)
+  return
+}
+
+!qs = memref<1x8x?x64xf16>
+!ks = memref<1x2x?x64xf8E4M3FN>
+func.func @many(%q: !qs, %k: !ks, %v: !ks, %s: memref<1x2x?x2xf32>, %o: !qs) {
+  flashattn.attention mask(#flashattn.causal) ins(%q, %k, %v : !qs, !ks, !ks)
+      v_scale(%s : memref<1x2x?x2xf32>) outs(%o : !qs)
+  return
+}
