@@ -39,7 +39,7 @@ struct ThreadView {
 enum AccessFlags : int32_t { kReads = 0, kWrites = 1, kShared = 2, kAtomic = 4 };
 
 /// Element types of matrix products.
-enum class ProductElement : int32_t { F16 = 0, BF16 = 1, TF32 = 2 };
+enum class ProductElement : int32_t { F16 = 0, BF16 = 1, TF32 = 2, F8E4M3FN = 3, F8E5M2 = 4 };
 
 /// The mode of a shuffle, as in gpu.shuffle.
 enum class ShuffleMode : int32_t { Xor = 0, Up = 1, Down = 2, Idx = 3 };

@@ -285,15 +285,26 @@ template <typename Op> static void convertGroup(Op op, ModelKernel &kernel, Stri
 // Products
 //===----------------------------------------------------------------------===//
 
+static ProductElement getElement(Type type) {
+  return llvm::TypeSwitch<Type, ProductElement>(type)
+      .Case([](Float8E4M3FNType) { return ProductElement::F8E4M3FN; })
+      .Case([](Float8E5M2Type) { return ProductElement::F8E5M2; })
+      .Case([](Float16Type) { return ProductElement::F16; })
+      .Default([](Type) { return ProductElement::BF16; });
+}
+
 /// Appends an operand's SharedOperand (lib/Runtime/Model/Product.h). The model adds the address.
-static void addOperand(SmallVectorImpl<int64_t> &words, std::optional<WgmmaOperand> operand) {
+/// `value` is the operand or, if it has a part in registers, that part.
+static void addOperand(SmallVectorImpl<int64_t> &words, std::optional<WgmmaOperand> operand,
+                       Value value) {
+  auto element = static_cast<int64_t>(getElement(getElementTypeOrSelf(value.getType())));
   if (!operand) {
-    words.append(4, 0);
+    words.append({0, 0, 0, 0, element});
     return;
   }
   words.append({0, static_cast<int64_t>(operand->getFields()),
                 operand->getStepsPerPanel() | operand->getStepBytes() << 32,
-                operand->tile.getPanelStrideBytes() | int64_t(operand->transposed) << 32});
+                operand->tile.getPanelStrideBytes() | int64_t(operand->transposed) << 32, element});
 }
 
 static void convert(WgmmaOp op, ModelKernel &kernel) {
@@ -304,8 +315,8 @@ static void convert(WgmmaOp op, ModelKernel &kernel) {
   if (std::optional<SharedTile> tile = SharedTile::get(op.getA().getType()))
     a = WgmmaOperand{*tile, op.getTransposedA()};
   SmallVector<int64_t> words;
-  addOperand(words, a);
-  addOperand(words, right);
+  addOperand(words, a, op.getA());
+  addOperand(words, right, op.getB());
   auto type = cast<VectorType>(op.getD().getType());
   int64_t bytes = type.getNumElements() * sizeof(float);
   // Scratch memory: results, accumulators, registers of A, then the words.
@@ -323,11 +334,10 @@ static void convert(WgmmaOp op, ModelKernel &kernel) {
   for (auto [i, word] : llvm::enumerate(words))
     kernel.spill(b, loc, constant(b, loc, word), offset + i * sizeof(int64_t));
   Value operands = kernel.getScratch(b, loc, words.size() * sizeof(int64_t), offset);
-  auto element = right.tile.elementType.isF16() ? ProductElement::F16 : ProductElement::BF16;
   kernel.call(b, op, "Product",
               {constant(b, loc, op.getColumns(), 32), constant(b, loc, op.getContraction(), 32),
-               constant(b, loc, heldColumns, 32), constant(b, loc, int64_t(element), 32), operands,
-               left, registers, kernel.getPointer(b, loc, op.getB()), accumulator, result});
+               constant(b, loc, heldColumns, 32), operands, left, registers,
+               kernel.getPointer(b, loc, op.getB()), accumulator, result});
   op.replaceAllUsesWith(LLVM::LoadOp::create(b, loc, type, result, /*alignment=*/4).getResult());
 }
 

@@ -2,8 +2,9 @@
 
 #include "InlinePTX.h"
 #include "flashattn/Dialect/Hopper/IR/WgmmaOperand.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace mlir::flashattn::hopper;
@@ -12,11 +13,25 @@ using namespace mlir::flashattn::hopper;
 // Registers
 //===----------------------------------------------------------------------===//
 
-/// Unpacks a 1-D vector into 32-bit registers: one per f32, one i32 per pair of 16-bit elements.
+/// Returns the elements of 8 bits in the order of registers: each holds four elements of a row, two
+/// from each of two groups of 8 columns. The order of fragments exchanges the middle pairs of eight
+/// elements, and the exchange is its own inverse.
+static Value exchangePairs(OpBuilder &builder, Location loc, Value vector) {
+  SmallVector<int32_t> order;
+  for (int32_t i = 0; i < cast<VectorType>(vector.getType()).getNumElements(); i += 8)
+    order.append({i, i + 1, i + 4, i + 5, i + 2, i + 3, i + 6, i + 7});
+  return LLVM::ShuffleVectorOp::create(builder, loc, vector, vector, order);
+}
+
+/// Unpacks a 1-D vector into 32-bit registers: one per f32, one i32 per pair of 16-bit elements, or
+/// per four elements of 8 bits.
 static SmallVector<Value> unpackRegisters(OpBuilder &builder, Location loc, Value vector) {
   auto type = cast<VectorType>(vector.getType());
+  int64_t bits = type.getElementTypeBitWidth();
+  if (bits == 8)
+    vector = exchangePairs(builder, loc, vector);
   if (!type.getElementType().isF32()) {
-    type = VectorType::get(type.getNumElements() / 2, builder.getI32Type());
+    type = VectorType::get(type.getNumElements() * bits / 32, builder.getI32Type());
     vector = LLVM::BitcastOp::create(builder, loc, type, vector);
   }
   SmallVector<Value> registers;
@@ -30,13 +45,26 @@ static SmallVector<Value> unpackRegisters(OpBuilder &builder, Location loc, Valu
 /// Packs `registers` into a vector of `type`; the inverse of `unpackRegisters`.
 static Value packRegisters(OpBuilder &builder, Location loc, VectorType type,
                            ValueRange registers) {
+  if (type.getElementTypeBitWidth() == 8)
+    type = type.clone(builder.getI8Type());
   auto unpacked = VectorType::get(registers.size(), registers.front().getType());
   Value vector = LLVM::PoisonOp::create(builder, loc, unpacked);
   for (auto [i, value] : llvm::enumerate(registers)) {
     Value at = LLVM::ConstantOp::create(builder, loc, builder.getI32IntegerAttr(i));
     vector = LLVM::InsertElementOp::create(builder, loc, vector, value, at);
   }
-  return unpacked == type ? vector : LLVM::BitcastOp::create(builder, loc, type, vector);
+  if (unpacked != type)
+    vector = LLVM::BitcastOp::create(builder, loc, type, vector);
+  return type.getElementTypeBitWidth() == 8 ? exchangePairs(builder, loc, vector) : vector;
+}
+
+/// Returns the name of an element type in the names of instructions.
+static StringRef getPTXName(Type element) {
+  return llvm::TypeSwitch<Type, StringRef>(element)
+      .Case([](Float16Type) { return "f16"; })
+      .Case([](Float8E4M3FNType) { return "e4m3"; })
+      .Case([](Float8E5M2Type) { return "e5m2"; })
+      .Default([](Type) { return "bf16"; });
 }
 
 /// Returns "{$3, $4, ...}": `count` placeholders from `first`.
@@ -76,8 +104,8 @@ struct WgmmaLowering : ConvertOpToLLVMPattern<WgmmaOp> {
                                 ConversionPatternRewriter &rewriter) const override {
     Location loc = op.getLoc();
     auto type = cast<VectorType>(op.getD().getType());
-    int64_t n = op.getColumns(), steps = op.getContraction() / kWgmmaDepth;
     WgmmaOperand b{*SharedTile::get(op.getB().getType()), op.getTransposed()};
+    int64_t n = op.getColumns(), depth = b.getDepth(), steps = op.getContraction() / depth;
     std::optional<WgmmaOperand> a;
     if (std::optional<SharedTile> tile = SharedTile::get(op.getA().getType()))
       a = WgmmaOperand{*tile, op.getTransposedA()};
@@ -101,7 +129,8 @@ struct WgmmaLowering : ConvertOpToLLVMPattern<WgmmaOp> {
     if (op.getAcc())
       tied = unpackRegisters(rewriter, loc, adaptor.getAcc());
 
-    StringRef element = b.tile.elementType.isF16() ? "f16" : "bf16";
+    StringRef aElement = getPTXName(getElementTypeOrSelf(op.getA().getType())),
+              bElement = getPTXName(b.tile.elementType);
     std::string registers = placeholders(0, results);
     std::string text = "{\n.reg .pred accumulate, overwrite;\n.reg .b64 da, db;\n"
                        "setp.eq.b32 accumulate, 0, 0;\nsetp.ne.b32 overwrite, 0, 0;\n"
@@ -114,14 +143,18 @@ struct WgmmaLowering : ConvertOpToLLVMPattern<WgmmaOp> {
         text += llvm::formatv("add.s64 da, ${0}, {1};\n", bPlace - 1, a->getStep(step));
       text += llvm::formatv("add.s64 db, ${0}, {1};\n", bPlace, b.getStep(step));
       // After the predicate: A and B are not negated (1, 1); then whether each is transposed. A in
-      // registers has no transpose operand.
+      // registers has no transpose operand, and f8 has none at all.
+      std::string transposed;
+      if (b.tile.elementType.getIntOrFloatBitWidth() == 16)
+        transposed = llvm::formatv("{0}, {1}",
+                                   isHeld                ? ""
+                                   : op.getTransposedA() ? ", 1"
+                                                         : ", 0",
+                                   op.getTransposed() ? 1 : 0);
       text += llvm::formatv(
-          "wgmma.mma_async.sync.aligned.m64n{0}k16.f32.{1}.{1} {2}, {3}, db, {4}, 1, 1{5}, {6};\n",
-          n, element, registers, aText, step || op.getAcc() ? "accumulate" : "overwrite",
-          isHeld                ? ""
-          : op.getTransposedA() ? ", 1"
-                                : ", 0",
-          op.getTransposed() ? 1 : 0);
+          "wgmma.mma_async.sync.aligned.m64n{0}k{1}.f32.{2}.{3} {4}, {5}, db, {6}, 1, 1{7};\n", n,
+          depth, aElement, bElement, registers, aText,
+          step || op.getAcc() ? "accumulate" : "overwrite", transposed);
     }
     text += "wgmma.commit_group.sync.aligned;\n}";
 
@@ -178,8 +211,8 @@ struct PinLowering : ConvertOpToLLVMPattern<PinOp> {
     SmallVector<Value> tied = unpackRegisters(rewriter, loc, adaptor.getValue());
     SmallVector<Type> types = llvm::map_to_vector(tied, [](Value v) { return v.getType(); });
     // ptxas also sinks the computation of a value, unless a side effect depends on it. This side
-    // effect is a performance monitor event, which changes nothing that a program can observe. It is
-    // triggered only if all bits of the or of all registers are set, which is rare.
+    // effect is a performance monitor event, which changes nothing that a program can observe. It
+    // is triggered only if all bits of the or of all registers are set, which is rare.
     std::string text = "{\n.reg .b32 t;\n.reg .pred p;\nmov.b32 t, $0;\n";
     llvm::raw_string_ostream os(text);
     for (size_t i = 1; i < tied.size(); i += 2)

@@ -11,19 +11,20 @@
 using namespace mlir::flashattn;
 using namespace mlir::flashattn::model;
 
-constexpr int kRows = 64, kStep = 16, kChunkBytes = 16, kChunkElements = 8;
+constexpr int kRows = 64, kStep = 16, kStepBytes = 32, kChunkBytes = 16;
 
 uint32_t SharedOperand::getOffset(uint32_t row, uint32_t k) const {
   // "Matrix descriptor" of the PTX ISA; distances are in units of 16 bytes.
   uint32_t leading = (fields >> 16 & 0x3fff) * kChunkBytes;
   uint32_t stride = (fields >> 32 & 0x3fff) * kChunkBytes;
   uint32_t rowBytes = 256 >> (fields >> 62);
-  uint32_t step = k / kStep, inner = k % kStep;
+  uint32_t steps = transposed ? kStep : kStepBytes / getElementBytes();
+  uint32_t step = k / steps, inner = k % steps;
   uint32_t offset = stepsPerPanel
                         ? step / stepsPerPanel * panelBytes + step % stepsPerPanel * stepBytes
                         : step * stepBytes;
   if (!transposed)
-    return offset + row / 8 * stride + row % 8 * rowBytes + inner * 2;
+    return offset + row / 8 * stride + row % 8 * rowBytes + inner * getElementBytes();
   uint32_t perPanel = rowBytes / 2;
   return offset + row / perPanel * leading + inner / 8 * stride + inner % 8 * rowBytes +
          row % perPanel * 2;
@@ -68,9 +69,10 @@ public:
   bool read(const SharedOperand &operand, int rows, float *to, int rowStride, int kStride,
             int from = 0) {
     uint32_t base = operand.base - block.shared;
+    const int perChunk = kChunkBytes / operand.getElementBytes();
     for (int outer = 0; outer < (operand.transposed ? product.depth : rows); ++outer)
       for (int inner = from; inner < (operand.transposed ? rows : product.depth);
-           inner += kChunkElements) {
+           inner += perChunk) {
         int row = operand.transposed ? inner : outer, k = operand.transposed ? outer : inner;
         uint32_t offset = operand.swizzle(base + operand.getOffset(row, k));
         if (offset + kChunkBytes > block.launch->sharedBytes) {
@@ -80,12 +82,10 @@ public:
           return false;
         }
         chunks.set(offset / kChunkBytes);
-        uint16_t elements[kChunkElements];
-        float wide[kChunkElements];
-        std::memcpy(elements, block.shared + offset, kChunkBytes);
-        widen(wide, elements, kChunkElements, product.element);
+        float wide[kChunkBytes];
+        widen(wide, block.shared + offset, perChunk, operand.element);
         int stride = operand.transposed ? rowStride : kStride;
-        for (int i = 0; i < kChunkElements; ++i)
+        for (int i = 0; i < perChunk; ++i)
           to[row * rowStride + k * kStride + i * stride] = wide[i];
       }
     return true;
@@ -127,12 +127,17 @@ void perform(Block &block, Product &product) {
   if (product.a.fields && !reader.read(product.a, kRows, a.data(), depth, 1, product.held))
     return;
   int mine = product.held / 2;
+  bool areF8 = isF8(product.a.element);
   std::vector<float> wide(mine);
   for (unsigned thread = 0; mine && thread < kGroupThreads; ++thread) {
-    widen(wide.data(), &product.registers[thread * mine], mine, product.element);
+    widen(wide.data(), &product.registers[thread * mine * product.a.getElementBytes()], mine,
+          product.a.element);
     for (int i = 0; i < mine; ++i) {
       Element element(thread, i);
-      a[element.row * depth + element.column] = wide[i];
+      // f8 in registers are multiplied in accumulator order; see hopper.wgmma.
+      int column = areF8 ? element.column / 16 * 16 + thread % 4 * 4 + i / 4 % 2 * 2 + i % 2
+                         : element.column;
+      a[element.row * depth + column] = wide[i];
     }
   }
   if (!reader.read(product.b, columns, b.data(), 1, columns) || !reader.check())
@@ -149,7 +154,7 @@ void perform(Block &block, Product &product) {
       d[element.row * columns + element.column] = values[i];
     }
   }
-  multiply(d.data(), a.data(), b.data(), kRows, columns, depth);
+  (areF8 ? multiplyF8 : multiply)(d.data(), a.data(), b.data(), kRows, columns, depth);
   for (unsigned thread = 0; thread < kGroupThreads; ++thread)
     for (int i = 0; i < held; ++i) {
       Element element(thread, i);
@@ -158,7 +163,7 @@ void perform(Block &block, Product &product) {
   product.isDone = true;
   product.begins = std::max(product.begins, block.productsUntil);
   block.productsUntil = product.ends =
-      product.begins + int64_t(kRows) * columns * depth / Costs::kProductsPerCycle;
+      product.begins + int64_t(kRows) * columns * depth / (Costs::kProductsPerCycle * (areF8 ? 2 : 1));
   if (const int32_t *at = product.first->view.block; block.statistics && !at[0] && !at[1] && !at[2])
     block.statistics->addSpan(
         {Span::kProducts, product.place, /*waits=*/false, product.begins, product.ends});
@@ -210,8 +215,8 @@ Product &joinProduct(Thread &thread, int32_t columns, int32_t depth) {
 }
 
 void product(Thread *thread, int32_t place, int32_t columns, int32_t depth, int32_t held,
-             int32_t element, const SharedOperand *operands, const void *a, const void *registers,
-             const void *b, const float *accumulator, float *result) {
+             const SharedOperand *operands, const void *a, const void *registers, const void *b,
+             const float *accumulator, float *result) {
   thread->enter(place);
   Block &block = *thread->block;
   Product &product = joinProduct(*thread, columns, depth);
@@ -221,9 +226,8 @@ void product(Thread *thread, int32_t place, int32_t columns, int32_t depth, int3
   if (product.arrived == 0) {
     product.a = both[0];
     product.b = both[1];
-    product.element = static_cast<ProductElement>(element);
     product.held = held;
-    product.registers.resize(kGroupThreads * held / 2);
+    product.registers.resize(kGroupThreads * held / 2 * product.a.getElementBytes());
   } else if (product.place != thread->place || product.a.base != both[0].base ||
              product.b.base != both[1].base) {
     block.fail(*thread, "expected all threads of a warpgroup to begin the same product but got "
@@ -238,8 +242,8 @@ void product(Thread *thread, int32_t place, int32_t columns, int32_t depth, int3
   product.begins = std::max(product.begins, thread->time);
   product.begun.join(thread->known.passed);
   product.begun.set(thread->index, thread->now++, block.agents.count());
-  if (held)
-    std::memcpy(&product.registers[index * held / 2], registers, held);
+  if (size_t bytes = held / 2 * product.a.getElementBytes())
+    std::memcpy(&product.registers[index * bytes], registers, bytes);
   int sums = columns / 2;
   if (accumulator) {
     if (isTicket(accumulator))

@@ -125,6 +125,39 @@ func.func @shared_transposed_32(%a: memref<2x64x16xf16, #gpu.address_space<workg
   return %d : vector<4xf32>
 }
 
+// f8: steps of 32 columns, 32 bytes, and no transpose operands. Types may differ.
+// CHECK-LABEL: func @f8
+// CHECK: llvm.inline_asm has_side_effects
+// CHECK-SAME: add.s64 da, $4, 0;\0Aadd.s64 db, $5, 0;\0Awgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e5m2 {$0, $1, $2, $3}, da, db, overwrite, 1, 1;\0A
+// CHECK-SAME: add.s64 da, $4, 6;\0Aadd.s64 db, $5, 6;
+// CHECK-SAME: add.s64 da, $4, 512;\0Aadd.s64 db, $5, 64;
+// CHECK-SAME: da, db, accumulate, 1, 1;\0A
+// CHECK-SAME: commit_group
+func.func @f8(%a: memref<2x64x128xf8E4M3FN, #gpu.address_space<workgroup>>,
+              %b: memref<2x8x128xf8E5M2, #gpu.address_space<workgroup>>) -> vector<4xf32> {
+  %d = hopper.wgmma %a, %b depth(160) : memref<2x64x128xf8E4M3FN, #gpu.address_space<workgroup>>,
+    memref<2x8x128xf8E5M2, #gpu.address_space<workgroup>> -> vector<4xf32>
+  return %d : vector<4xf32>
+}
+
+// Each register holds the elements of one row in two groups of 8 columns, also through a wait.
+// CHECK-LABEL: func @f8_registers
+// CHECK-SAME: (%[[P:.*]]: vector<16xf8E4M3FN>,
+// CHECK: %[[BYTES:.*]] = builtin.unrealized_conversion_cast %[[P]] : vector<16xf8E4M3FN> to vector<16xi8>
+// CHECK: %[[ROWS:.*]] = llvm.shufflevector %[[BYTES]], %[[BYTES]] [0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15] : vector<16xi8>
+// CHECK: %[[WORDS:.*]] = llvm.bitcast %[[ROWS]] : vector<16xi8> to vector<4xi32>
+// CHECK-COUNT-4: llvm.extractelement %[[WORDS]]
+// CHECK: m64n8k32.f32.e4m3.e4m3 {$0, $1, $2, $3}, {$4, $5, $6, $7}, db, overwrite, 1, 1;
+// CHECK: llvm.shufflevector {{.*}} [0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15] : vector<16xi8>
+// CHECK: wgmma.wait_group.sync.aligned 0;", "=f,=f,=f,=f,=r,=r,=r,=r,0,1,2,3,4,5,6,7"
+// CHECK: llvm.shufflevector {{.*}} [0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15] : vector<16xi8>
+func.func @f8_registers(%p: vector<16xf8E4M3FN>, %v: memref<1x8x32xf8E4M3FN, #gpu.address_space<workgroup>>)
+    -> (vector<4xf32>, vector<16xf8E4M3FN>) {
+  %d = hopper.wgmma %p, %v : vector<16xf8E4M3FN>, memref<1x8x32xf8E4M3FN, #gpu.address_space<workgroup>> -> vector<4xf32>
+  %r:2 = hopper.wgmma_wait %d, %p : vector<4xf32>, vector<16xf8E4M3FN>
+  return %r#0, %r#1 : vector<4xf32>, vector<16xf8E4M3FN>
+}
+
 // Values go through the wait in their registers.
 // CHECK-LABEL: func @wait
 // CHECK-NOT: // held

@@ -400,7 +400,7 @@ func.func @bulk_load_barriers(%s: memref<?xf32>, %p: memref<3x64xf32, #gpu.addre
 // -----
 
 func.func @pinned_pairs(%x: vector<3xf16>) {
-  // expected-error @+1 {{'hopper.pin' op expected an even number of 16-bit elements but got 'vector<3xf16>'}}
+  // expected-error @+1 {{'hopper.pin' op expected a multiple of 2 elements of 16 bits but got 'vector<3xf16>'}}
   %0 = hopper.pin %x : vector<3xf16>
   return
 }
@@ -600,7 +600,7 @@ func.func @pending(%x: vector<32xf32>) {
 // -----
 
 func.func @pairs(%x: vector<3xf16>) {
-  // expected-error @+1 {{expected an even number of 16-bit elements but got 'vector<3xf16>'}}
+  // expected-error @+1 {{expected a multiple of 2 elements of 16 bits but got 'vector<3xf16>'}}
   %0 = hopper.wgmma_wait %x : vector<3xf16>
   return
 }
@@ -920,5 +920,40 @@ func.func @segments(%s: memref<8x1024xf32, #gpu.address_space<workgroup>>, %i: i
 func.func @segments(%v: vector<64x128xf32>, %s: memref<8x1024xf32, #gpu.address_space<workgroup>>, %t: memref<?x?x?x128xf32>, %i: index) {
   // expected-error @+1 {{expected 1 operand 'staging' in 'operandSegmentSizes' but got 0}}
   "hopper.add_tile"(%v, %t, %i, %i, %i, %i) <{operandSegmentSizes = array<i32: 1, 0, 1, 4, 0>}> : (vector<64x128xf32>, memref<?x?x?x128xf32>, index, index, index, index) -> ()
+  return
+}
+
+// -----
+
+!t = memref<1x64x128xf8E4M3FN, #gpu.address_space<workgroup>>
+func.func @f8_transposed(%a: !t, %b: !t) {
+  // expected-error @+1 {{expected neither transposed operands nor 'first' with 'f8E4M3FN' but got one}}
+  %d = hopper.wgmma %a, %b transposed depth(64) : !t, !t -> vector<64x128xf32>
+  return
+}
+
+// -----
+
+!t = memref<1x64x128xf8E4M3FN, #gpu.address_space<workgroup>>
+func.func @f8_depth(%a: !t, %b: !t) {
+  // expected-error @+1 {{expected a contraction over a multiple of 32 but got 48}}
+  %d = hopper.wgmma %a, %b depth(48) : !t, !t -> vector<64x64xf32>
+  return
+}
+
+// -----
+
+!t = memref<1x64x128xi8, #gpu.address_space<workgroup>>
+func.func @i8_product(%a: !t, %b: !t) {
+  // expected-error @+1 {{expected elements of f16, bf16, f8E4M3FN or f8E5M2 but got 'i8'}}
+  %d = hopper.wgmma %a, %b : !t, !t -> vector<64x64xf32>
+  return
+}
+
+// -----
+
+func.func @f8_registers(%x: vector<12xf8E5M2>) {
+  // expected-error @+1 {{expected a multiple of 8 elements of 8 bits but got 'vector<12xf8E5M2>'}}
+  %0 = hopper.wgmma_wait %x : vector<12xf8E5M2>
   return
 }

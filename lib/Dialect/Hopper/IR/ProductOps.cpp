@@ -5,6 +5,8 @@
 using namespace mlir;
 using namespace mlir::flashattn::hopper;
 
+static bool isF8(Type type) { return isa<Float8E4M3FNType, Float8E5M2Type>(type); }
+
 /// Returns the number of columns of a value with 64 rows: a whole tile, or the fragment that one of
 /// 128 threads holds.
 static int64_t getVectorColumns(VectorType type) {
@@ -55,10 +57,11 @@ static LogicalResult verifyFirst(Operation *op, Value first, Type element, int64
     return success();
   auto type = cast<VectorType>(first.getType());
   int64_t held = getVectorColumns(type);
-  if (type.getElementType() == element && held % kWgmmaDepth == 0 &&
+  int64_t depth = getWgmmaDepth(element);
+  if (type.getElementType() == element && held % depth == 0 &&
       (held < columns || (mayBeAll && held == columns)))
     return success();
-  return op->emitOpError() << "expected 'first' to be a multiple of " << kWgmmaDepth
+  return op->emitOpError() << "expected 'first' to be a multiple of " << depth
                            << " columns of " << element
                            << (mayBeAll ? ", at most " : ", fewer than ") << columns << ", but got "
                            << type;
@@ -97,15 +100,22 @@ LogicalResult WgmmaOp::verify() {
   if (getFirst() && (!isa<MemRefType>(getA().getType()) || getTransposedA()))
     return emitOpError()
            << "expected no 'first' columns unless 'a' is in shared memory and not transposed";
-  if (aElement != b->elementType)
+  bool areF8 = isF8(aElement) && isF8(b->elementType);
+  if (aElement != b->elementType && !areF8)
     return emitOpError() << "expected 'b' with element type " << aElement << " as in 'a' but got "
                          << b->elementType;
+  if (!areF8 && !aElement.isF16() && !aElement.isBF16())
+    return emitOpError() << "expected elements of f16, bf16, f8E4M3FN or f8E5M2 but got "
+                         << aElement;
+  if (areF8 && (getTransposed() || getTransposedA() || getFirst()))
+    return emitOpError() << "expected neither transposed operands nor 'first' with "
+                         << aElement << " but got one";
 
   int64_t n = getColumns(), k = getContraction();
   int64_t bDepth = getTransposed() ? b->rows : b->getColumns();
   int64_t bColumns = getTransposed() ? b->getColumns() : b->rows;
-  if (k < kWgmmaDepth || k % kWgmmaDepth != 0)
-    return emitOpError() << "expected a contraction over a multiple of " << kWgmmaDepth
+  if (int64_t depth = getWgmmaDepth(aElement); k < depth || k % depth != 0)
+    return emitOpError() << "expected a contraction over a multiple of " << depth
                          << " but got " << k;
   if (getDepth() ? k > aColumns || k > bDepth : k != bDepth)
     return emitOpError() << "expected a contraction of " << k << " but got " << aColumns
@@ -127,11 +137,14 @@ LogicalResult WgmmaWaitOp::inferReturnTypes(MLIRContext *, std::optional<Locatio
   return success();
 }
 
-/// Verifies that 16-bit elements fill whole registers, two in each.
-static LogicalResult verifyPairs(Operation *op, VectorType type) {
-  if (type.getElementType().isF32() || type.getNumElements() % 2 == 0)
+/// Verifies that elements of 8 and 16 bits fill whole registers. The registers of two groups of 8
+/// columns share elements of 8 bits.
+static LogicalResult verifyRegisters(Operation *op, VectorType type) {
+  int64_t bits = type.getElementTypeBitWidth(), count = bits == 8 ? 8 : 32 / bits;
+  if (type.getNumElements() % count == 0)
     return success();
-  return op->emitOpError() << "expected an even number of 16-bit elements but got " << type;
+  return op->emitOpError() << "expected a multiple of " << count << " elements of " << bits
+                           << " bits but got " << type;
 }
 
 LogicalResult WgmmaWaitOp::verify() {
@@ -141,7 +154,7 @@ LogicalResult WgmmaWaitOp::verify() {
     return emitOpError() << "expected 'pending' of 0 or more but got "
                          << static_cast<int64_t>(getPending());
   for (Value value : getValues())
-    if (failed(verifyPairs(*this, cast<VectorType>(value.getType()))))
+    if (failed(verifyRegisters(*this, cast<VectorType>(value.getType()))))
       return failure();
   return verifyVectors(*this, getValues());
 }
@@ -218,7 +231,7 @@ LogicalResult ReadTileOp::verify() {
 }
 
 LogicalResult PinOp::verify() {
-  if (failed(verifyPairs(*this, cast<VectorType>(getValue().getType()))))
+  if (failed(verifyRegisters(*this, cast<VectorType>(getValue().getType()))))
     return failure();
   return verifyVectors(*this, getValue());
 }

@@ -28,8 +28,9 @@ namespace mlir::flashattn::hopper {
 
 /// M of `wgmma`: rows of the result of one instruction.
 constexpr int64_t kWarpgroupRows = 64;
-/// K of `wgmma`: length of the contraction of one instruction, in 16-bit elements.
-constexpr int64_t kWgmmaDepth = 16;
+/// Returns K of `wgmma`, the length of the contraction of one instruction, in elements of this
+/// type: 32 bytes.
+inline int64_t getWgmmaDepth(Type element) { return 256 / element.getIntOrFloatBitWidth(); }
 /// Threads of a warpgroup.
 constexpr int64_t kWarpgroupThreads = 128;
 /// Size of a tensor map and its alignment as a kernel parameter, in bytes.

@@ -510,9 +510,10 @@ def Hopper_SetRegistersOp : Hopper_OrderedOp<"set_registers"> {
 //===----------------------------------------------------------------------===//
 
 def Hopper_F16Vector : VectorOfAnyRankOf<[F16, BF16]>;
+def Hopper_FactorVector : VectorOfAnyRankOf<[F16, BF16, F8E4M3FN, F8E5M2]>;
 def Hopper_F32Vector : VectorOfAnyRankOf<[F32]>;
-def Hopper_WgmmaA : AnyTypeOf<[AnyMemRef, Hopper_F16Vector]>;
-def Hopper_Accumulator : VectorOfAnyRankOf<[F16, BF16, F32]>;
+def Hopper_WgmmaA : AnyTypeOf<[AnyMemRef, Hopper_FactorVector]>;
+def Hopper_Accumulator : VectorOfAnyRankOf<[F16, BF16, F8E4M3FN, F8E5M2, F32]>;
 
 def Hopper_WgmmaOp : Hopper_OrderedOp<"wgmma", [OperandSegments]> {
   let summary = "issue an asynchronous matrix product of a warpgroup";
@@ -532,11 +533,22 @@ def Hopper_WgmmaOp : Hopper_OrderedOp<"wgmma", [OperandSegments]> {
     | `b` with `transposed` | K | N |
     | `acc`, `d` | 64 | N |
 
-    K is a multiple of 16 and equal in `a` and `b`; with `depth`, only the first `depth` elements of
+    K is a multiple of 16, or of 32 for elements of 8 bits, and equal in `a` and `b`; with `depth`, only the first `depth` elements of
     K are contracted. If `first` holds the first columns of `a` in registers, these columns are not
     read from shared memory. N is a multiple of 8 up to 256, and may be smaller than in `b`. On
     whole tiles, several warpgroups may share a product: each computes 64 of its rows or, if there
     are 64 rows in all, a range of the columns.
+
+    `a` and `b` have the same type, f16 or bf16, or each f8E4M3FN or f8E5M2. With f8:
+
+    - Nothing is transposed, and `first` is absent.
+    - If `a` is in registers, the columns of `b` are in accumulator order: in each group of 16
+      columns of `b`, column `8i + 2j + c` of the contraction is at `4j + 2i + c` (i, c below 2, j
+      below 4). In this order, a thread's fragment of an accumulator holds what the instruction
+      expects of the thread, so that no elements move between threads.
+    - Accumulators keep fewer bits than f32: the hardware aligns the accumulator and the products
+      of an instruction at the greatest exponent and keeps 14 bits of each (DeepSeek-V3 technical
+      report, section 3.5.2). Long sums need an accumulator of their own in f32.
 
     Examples:
 

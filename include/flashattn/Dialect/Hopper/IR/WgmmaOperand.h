@@ -18,6 +18,7 @@ struct WgmmaOperand {
 
   static constexpr int64_t kUnit = 16;
 
+  int64_t getDepth() const { return getWgmmaDepth(tile.elementType); }
   /// Returns the descriptor without the address. The stride byte offset is the distance from 8 rows
   /// to the next 8 rows. The leading byte offset is the distance from one panel to the next if
   /// panels are arranged along M or N, and unused otherwise.
@@ -28,11 +29,11 @@ struct WgmmaOperand {
     return leading << 16 | stride << 32 | swizzle << 62;
   }
 
-  /// Returns the number of K steps, of 16 elements each, in a panel. 0: all steps are in one panel.
-  int64_t getStepsPerPanel() const { return transposed ? 0 : tile.panelColumns / kWgmmaDepth; }
+  /// Returns the number of K steps, of 32 bytes each, in a panel. 0: all steps are in one panel.
+  int64_t getStepsPerPanel() const { return transposed ? 0 : tile.panelColumns / getDepth(); }
   /// Returns the distance in bytes from one K step to the next within a panel.
   int64_t getStepBytes() const {
-    return kWgmmaDepth * (transposed ? tile.getRowBytes() : tile.getRowBytes() / tile.panelColumns);
+    return getDepth() * (transposed ? tile.getRowBytes() : tile.getRowBytes() / tile.panelColumns);
   }
   /// Returns the increment of the descriptor for K step `step`.
   int64_t getStep(int64_t step) const {
