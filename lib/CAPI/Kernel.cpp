@@ -155,6 +155,8 @@ static int32_t getElementTypes(ElementRule rule) {
   case ElementRule::LikeFirst:
   case ElementRule::LikeFirstOrF32:
     return 1 << FLASHATTN_F16 | 1 << FLASHATTN_BF16 | 1 << FLASHATTN_F32;
+  case ElementRule::FloatOrF8:
+    return getElementTypes(ElementRule::Float) | 1 << FLASHATTN_F8E4M3FN | 1 << FLASHATTN_F8E5M2;
   case ElementRule::LikeFirstOrNarrow:
     return getElementTypes(ElementRule::LikeFirst) | 1 << FLASHATTN_F8E4M3FN |
            1 << FLASHATTN_F8E5M2 | 1 << FLASHATTN_I8;

@@ -75,8 +75,8 @@ SharedMemoryPlan flashattn::planStagedTiles(ArrayRef<TileShape> resident,
       plan.add(tile.name, {copies, tile.rows, tile.columns}, elementBytes, kLine);
   for (ArrayRef<TileShape> tiles : {resident, streamed})
     for (const TileShape &tile : tiles)
-      if (tile.narrowColumns)
-        plan.add(tile.name, {tile.rows, tile.narrowColumns}, /*elementBytes=*/1, kLine);
+      if (tile.isRewritten())
+        plan.add(tile.name, tile.source, /*elementBytes=*/1, kLine);
   return plan;
 }
 
@@ -98,7 +98,7 @@ static int64_t planRings(const WarpgroupBlock &block,
                          function_ref<unsigned(const TileShape &, int64_t, int64_t)> addTiles,
                          int64_t barriers, WarpgroupBlockPlan &plan) {
   for (const auto &[i, tile] : llvm::enumerate(block.streamed)) {
-    int64_t stages = tile.narrowColumns ? WarpgroupBlockPlan::kConvertedStages
+    int64_t stages = tile.isRewritten() ? WarpgroupBlockPlan::kRewrittenStages
                                         : block.stages + (!block.skews ? 0
                                                           : i == 0     ? 1
                                                                        : -1);
@@ -108,9 +108,9 @@ static int64_t planRings(const WarpgroupBlock &block,
   }
   for (const TileShape &tile : block.streamed) {
     std::optional<RingPlan> &source = plan.sources.emplace_back();
-    if (!tile.narrowColumns)
+    if (!tile.isRewritten())
       continue;
-    TileShape narrow{tile.name, tile.rows, tile.narrowColumns};
+    TileShape narrow{tile.name, tile.source[0], tile.source[1]};
     source = RingPlan{addTiles(narrow, block.stages, /*elementBytes=*/1), block.stages, barriers,
                       barriers + block.stages};
     barriers += 2 * block.stages;

@@ -93,13 +93,14 @@ public:
     if (!has(info.name))
       return;
     MLIRContext *ctx = type.getContext();
-    for (FloatType found : {FloatType(Float16Type::get(ctx)), FloatType(BFloat16Type::get(ctx)),
-                            FloatType(Float32Type::get(ctx))})
+    for (FloatType found :
+         {FloatType(Float16Type::get(ctx)), FloatType(BFloat16Type::get(ctx)),
+          FloatType(Float32Type::get(ctx)), FloatType(Float8E4M3FNType::get(ctx))})
       if (getTypeName(found) == given[info.name]) {
         type = found;
         return;
       }
-    failValue("f16, bf16 or f32", info.name);
+    failValue("f16, bf16, f32 or f8E4M3FN", info.name);
   }
   void operator()(const FieldInfo &info, std::optional<bool> &value) {
     known.push_back(info.name);

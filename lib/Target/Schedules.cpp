@@ -93,6 +93,9 @@ bool mlir::flashattn::hasCostlyMask(AttentionOpInterface op) {
 Candidates mlir::flashattn::getScheduleCandidates(AttentionOp op, const Machine &machine) {
   if (machine.isCPU())
     return cpu::getCandidates(op, machine);
+  // F3: no product of mma.sync takes f8.
+  if (isF8(op.getElementType()))
+    return warpgroups::getCandidates(op);
   Candidates candidates;
   if (machine.hasWarpgroups() && !op.getElementType().isF32() && !hasCostlyMask(op))
     candidates = warpgroups::getCandidates(op);
@@ -127,6 +130,35 @@ SharedMemoryPlan mlir::flashattn::planSharedMemory(ProjectOp op, ScheduleAttr sc
   return ampere::planSharedMemory(op, schedule);
 }
 
+/// F3: checks what products of f8 need.
+static std::string explainF8Refusal(AttentionOpInterface op, const Machine &machine) {
+  FloatType element = op.getElementType();
+  if (!isF8(element))
+    return "";
+  constexpr int64_t kMost = 128;
+  if (!machine.hasWarpgroups())
+    return llvm::formatv("expected q of f16, bf16 or f32 on {0} but got f8", machine.getName());
+  for (auto [name, operand] :
+       {std::pair("q", op.getQ()), std::pair("k", op.getK()), std::pair("v", op.getV())})
+    if (!isa<Float8E4M3FNType>(operand.getType().getElementType())) {
+      std::string text;
+      llvm::raw_string_ostream(text) << operand.getType().getElementType();
+      return llvm::formatv("expected {0} of f8E4M3FN for products of f8 but got {1}", name, text);
+    }
+  for (auto [name, value] : {std::pair("D", op.getD()), std::pair("Dv", op.getDv())})
+    if (value > kMost)
+      return llvm::formatv("expected {0} of at most {1} with q of f8 but got {2}", name, kMost,
+                           value);
+  for (auto [name, scale] :
+       {std::pair("k_scale", op.getKScale()), std::pair("v_scale", op.getVScale())})
+    if (scale && !(AttentionOpInterface::isBroadcastDim(scale, op.getSeqDim()) &&
+                   AttentionOpInterface::isBroadcastDim(scale, 3)))
+      return llvm::formatv("expected {0} with one scale for all rows and columns of a sequence "
+                           "beside q of f8 but got more",
+                           name);
+  return "";
+}
+
 std::string mlir::flashattn::explainRefusal(AttentionOpInterface op, const Machine &machine) {
   // The row lengths that tensor cores require.
   if (machine.isCPU())
@@ -134,7 +166,7 @@ std::string mlir::flashattn::explainRefusal(AttentionOpInterface op, const Machi
   for (auto [name, value] : {std::pair("D", op.getD()), std::pair("Dv", op.getDv())})
     if (value % 8 != 0 || value > 256)
       return llvm::formatv("expected {0} to be a multiple of 8 up to 256 but got {1}", name, value);
-  return "";
+  return explainF8Refusal(op, machine);
 }
 
 /// Rejects fields of the backward pass for other ops.

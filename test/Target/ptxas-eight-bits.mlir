@@ -1,4 +1,5 @@
-// ptxas compiles kernels that convert elements of 8 bits without a spill and without giving up wgmma or setmaxnreg.
+// ptxas compiles kernels that convert or multiply elements of 8 bits without a spill and without giving up wgmma or
+// setmaxnreg.
 // REQUIRES: ptxas
 // UNSUPPORTED: asan
 // RUN: rm -rf %t && flash-run %s --function=few --chip=sm_90a --emit=ptx --dump-dir=%t -o %t.ptx
@@ -11,11 +12,17 @@
 // RUN: cat %t/*.ptxas.txt %t.ptx | FileCheck %s --check-prefixes=CHECK,PAIRS
 // RUN: rm -rf %t && flash-run %s --function=many --chip=sm_80 --emit=ptx --dump-dir=%t -o %t.ptx
 // RUN: cat %t/*.ptxas.txt %t.ptx | FileCheck %s --check-prefixes=CHECK
+// RUN: rm -rf %t && flash-run %s --function=products128 --chip=sm_90a --emit=ptx --dump-dir=%t -o %t.ptx
+// RUN: cat %t/*.ptxas.txt %t.ptx | FileCheck %s --check-prefixes=CHECK,PRODUCTS
+// RUN: rm -rf %t && flash-run %s --function=products64 --chip=sm_90a --emit=ptx --dump-dir=%t -o %t.ptx
+// RUN: cat %t/*.ptxas.txt %t.ptx | FileCheck %s --check-prefixes=CHECK,PRODUCTS
 // CHECK: 0 bytes spill stores, 0 bytes spill loads
 // CHECK-NOT: {{[1-9][0-9]*}} bytes spill
 // CHECK-NOT: C75
 // HOPPER: setmaxnreg.dec
 // PAIRS: cvt.rn.f16x2.e4m3x2
+// PRODUCTS: wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3
+// PRODUCTS: cvt.rn.satfinite.e4m3x2.f32
 
 !q = memref<64x32x1x128xbf16>
 !k = memref<64x8x?x128xf8E4M3FN>
@@ -37,5 +44,20 @@ func.func @rows(%q: !q, %k: !k, %v: !k, %n: memref<64xi32>, %ks: !scales, %vs: !
 func.func @many(%q: !qs, %k: !ks, %v: !ks, %s: memref<1x2x?x2xf32>, %o: !qs) {
   flashattn.attention mask(#flashattn.causal) ins(%q, %k, %v : !qs, !ks, !ks)
       v_scale(%s : memref<1x2x?x2xf32>) outs(%o : !qs)
+  return
+}
+
+!q128 = memref<?x16x?x128xf8E4M3FN>
+!o128 = memref<?x16x?x128xbf16>
+func.func @products128(%q: !q128, %k: !q128, %v: !q128, %s: memref<?x16x1x1xf32>, %o: !o128) {
+  flashattn.attention mask(#flashattn.causal) ins(%q, %k, %v : !q128, !q128, !q128)
+      k_scale(%s : memref<?x16x1x1xf32>) v_scale(%s : memref<?x16x1x1xf32>) outs(%o : !o128)
+  return
+}
+
+!q64 = memref<?x16x?x64xf8E4M3FN>
+!o64 = memref<?x16x?x64xf16>
+func.func @products64(%q: !q64, %k: !q64, %v: !q64, %o: !o64) {
+  flashattn.attention ins(%q, %k, %v : !q64, !q64, !q64) outs(%o : !o64)
   return
 }

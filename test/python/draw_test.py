@@ -165,7 +165,7 @@ class LargeTest(unittest.TestCase):
     def test_what_is_sampled_is_called_an_estimate(self):
         mask, began = affine_set("(p, k)[nq, nk] : (k mod 64 == 0)"), time.process_time()
         picture = mask.draw(131072, 131072)
-        self.assertLess(time.process_time() - began, 2)
+        self.assertLess(time.process_time() - began, 5)
         self.assertLessEqual(len(picture), 200_000)
         legend = texts(picture)
         for text in ("partial: about 100.0 % of the tiles", "visible pairs: about 1.6 %",

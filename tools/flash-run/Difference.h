@@ -74,6 +74,7 @@ struct Difference {
   }
 
   double getFrobenius() const { return divideBySum(sumSquaredError); }
+  double getNaiveFrobenius() const { return divideBySum(sumSquaredNaive); }
 
   /// Returns the verdict on a gradient. `frobeniusBound`, the bound on the relative norm, is
   /// increased if cancellation is so strong that plain arithmetic exceeds it. There is no bound if
@@ -82,7 +83,7 @@ struct Difference {
     constexpr double kRounding = 1e-6;
     std::optional<double> bound;
     if (std::sqrt(sumSquared) > kRounding * std::sqrt(double(elements)))
-      bound = std::max(frobeniusBound, 2 * divideBySum(sumSquaredNaive));
+      bound = std::max(frobeniusBound, 2 * getNaiveFrobenius());
     double least = kLeastTolerance * std::max(1.0, maxReference);
     return judge(name, 3 * maxNaive + least, bound);
   }

@@ -84,7 +84,8 @@ static T computeScore(const AttentionProblem &problem, const RowPlace &place, in
   return T(float(score));
 }
 
-/// Computes o by rule A5 in T and returns lse. `round` is applied to P before the product with V.
+/// Computes o by rule A5 in T and returns lse. `round` returns P before the product with V, from an
+/// unnormalized probability of at most 1 and the sum of these.
 template <typename T, typename Round>
 static T computeRow(const AttentionProblem &problem, const RowPlace &place,
                     ArrayRef<KeyInterval> visible, const float *query, const float *keys,
@@ -108,7 +109,7 @@ static T computeRow(const AttentionProblem &problem, const RowPlace &place,
   const T *next = scores.data();
   for (KeyInterval interval : visible)
     for (int64_t k = interval.begin; k < interval.end; ++k) {
-      T weight = round(*next++ / sum);
+      T weight = round(*next++, sum);
       const float *value = values + k * problem.valueDim;
       for (int64_t d = 0; d < problem.valueDim; ++d)
         o[d] += weight * T(value[d]);
@@ -170,10 +171,16 @@ ReferenceRow flashattn::computeReferenceRow(const AttentionProblem &problem, Arr
   SmallVector<KeyInterval> visible = getShownKeys(problem, place);
   result.lse = computeRow<double>(
       problem, place, visible, query.data(), keys.getExact(), values.getExact(),
-      [](double p) { return p; }, result.o);
+      [](double p, double sum) { return p / sum; }, result.o);
   result.naiveLse = computeRow<float>(
       problem, place, visible, query.data(), keys.getNaive(), values.getNaive(),
-      [&](float p) { return roundTo(problem.scalar, p); }, result.naiveO);
+      [&](float p, float sum) {
+        // F3: f8 rounds unnormalized probabilities.
+        constexpr float kLargest = 256;
+        return isF8(problem.scalar) ? roundTo(Scalar::F8E4M3FN, kLargest * p) / (kLargest * sum)
+                                    : roundTo(problem.scalar, p / sum);
+      },
+      result.naiveO);
   for (float &value : result.naiveO)
     value = roundTo(problem.outputScalar, value);
   for (int64_t k : special)
@@ -197,7 +204,8 @@ ForwardRow flashattn::computeForwardRow(const AttentionProblem &problem, ArrayRe
   const HostTensor *sinkLogits = std::exchange(place.sinkLogits, nullptr);
   ForwardRow result;
   result.lse = computeRow<double>(
-      problem, place, some, query.data(), keys, values, [](double p) { return p; }, result.o);
+      problem, place, some, query.data(), keys, values,
+      [](double p, double sum) { return p / sum; }, result.o);
   result.lse += std::log(double(every));
   if (!sinkLogits)
     return result;

@@ -14,7 +14,8 @@ static bool hasRowScales(const AttentionProblem &problem, StringRef name) {
 
 bool flashattn::roundsScaled(const AttentionProblem &problem, StringRef name) {
   const HostTensor *scales = problem.getOperand(getScaleName(name));
-  return scales && problem.scalar != Scalar::F32 &&
+  // Only the CPU takes such scales beside f8, and computes in f32.
+  return scales && problem.scalar != Scalar::F32 && !isF8(problem.scalar) &&
          (hasRowScales(problem, name) || scales->getShape().back() > 1);
 }
 

@@ -121,11 +121,14 @@ struct ScoreErrors {
 /// products cancel, the error of a score exceeds its rounding: it is that of plain f32 arithmetic.
 /// For operands of 16 bits the tolerance is twice this error, as for o. On GPUs, the softcap of
 /// bf16 scores uses a tanh with 11 bits. Its error affects the largest score and hence lse. So does
-/// that of scaled keys that are rounded to the type of `q` (rule F2).
+/// that of scaled keys that are rounded to the type of `q` (rule F2). Scores of f8 are sums with 14
+/// bits.
 static double getLseTolerance(const Difference &lse, Scalar inputs, ScoreErrors errors) {
   constexpr double kBent = 1e-3; // 2^-10
   if (inputs == Scalar::F32)
     return kLeastTolerance;
+  if (isF8(inputs))
+    return kBent;
   double plain = 2 * lse.maxNaive + kLeastTolerance;
   bool isApproximate = errors.hasSoftcap && inputs == Scalar::BF16;
   if (errors.roundsKeys)
@@ -135,10 +138,11 @@ static double getLseTolerance(const Difference &lse, Scalar inputs, ScoreErrors 
 
 /// Compares rows of the results o and lse, as far as present, with `compute(b, h, i)`, unless they
 /// keep their values (S7). `load(b, h)` is called before the rows of a head. `bound` is that of the
-/// relative Frobenius norm of o.
+/// relative Frobenius norm of o; nullopt: both bounds are 1.5 times the errors of the plain
+/// computation, which rounds as much as products of f8 do (F3).
 static void compareRows(const ResultShape &shape, const OperandValues &values, Scalar inputs,
-                        double bound, ScoreErrors errors, double work, double maxWork,
-                        llvm::function_ref<bool(int64_t i)> keeps,
+                        std::optional<double> bound, ScoreErrors errors, double work,
+                        double maxWork, llvm::function_ref<bool(int64_t i)> keeps,
                         llvm::function_ref<void(int64_t b, int64_t h)> load,
                         llvm::function_ref<ReferenceRow(int64_t b, int64_t h, int64_t i)> compute,
                         llvm::function_ref<bool()> isFinite, Comparison &comparison) {
@@ -174,7 +178,10 @@ static void compareRows(const ResultShape &shape, const OperandValues &values, S
   comparison.work = rows.empty() ? 0 : work / comparison.allRows * rows.size();
   if (o) {
     Difference whole = sum(oDifferences);
-    Verdict verdict = whole.judge("o", 2 * whole.maxNaive + kLeastTolerance, bound);
+    constexpr double kFactor = 2, kFactorOfF8 = 1.5;
+    Verdict verdict =
+        whole.judge("o", (bound ? kFactor : kFactorOfF8) * whole.maxNaive + kLeastTolerance,
+                    bound ? *bound : kFactorOfF8 * whole.getNaiveFrobenius() + kLeastTolerance);
     // Rows outside the sample must at least be written.
     verdict.isUnwritten = comparison.rows < comparison.allRows && isFinite() && !isAllFinite(*o);
     comparison.verdicts.push_back(verdict);
@@ -192,7 +199,8 @@ static void compareAttention(const AttentionProblem &problem, const OperandValue
   double work = double(countVisiblePairs(problem)) * (problem.dim + problem.valueDim);
   compareRows(
       {problem.batch, problem.queryHeads, problem.numQueries, problem.valueDim, problem.isBSHD},
-      values, problem.scalar, getFrobeniusBound(problem.scalar),
+      values, problem.scalar,
+      isF8(problem.scalar) ? std::nullopt : std::optional(getFrobeniusBound(problem.scalar)),
       {problem.softcap.has_value(), roundsScaled(problem, "k")}, work, maxWork,
       [&](int64_t i) { return problem.keepsRow(i); },
       [&](int64_t b, int64_t h) { head.load(b, h); },

@@ -12,6 +12,7 @@
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/MathExtras.h"
 
+#include <array>
 #include <optional>
 #include <string>
 
@@ -68,9 +69,20 @@ private:
 struct TileShape {
   StringRef name; ///< name of its buffer, such as "q"
   int64_t rows, columns;
-  /// If elements of 8 bits are converted in shared memory (F1): the columns without those of ones.
-  int64_t narrowColumns = 0;
+  /// Rows and columns of the tile of 8-bit elements that is converted (F1) or transposed (F3) to
+  /// this tile in shared memory; 0: there is none.
+  std::array<int64_t, 2> source = {0, 0};
+
+  bool isRewritten() const { return source[1] != 0; }
 };
+
+/// Returns the shape of a tile of an operand that is converted in shared memory if `isNarrow`.
+inline TileShape makeTileShape(StringRef name, int64_t rows, int64_t columns, bool isNarrow) {
+  TileShape shape{name, rows, columns};
+  if (isNarrow)
+    shape.source = {rows, columns};
+  return shape;
+}
 
 /// Returns the plan of a block that loads tiles by asynchronous copies of 16 bytes (`cp.async`),
 /// with buffers memref<copies x rows x columns>: one copy of each resident tile, `stages` copies of
@@ -137,10 +149,10 @@ struct WarpgroupBlockPlan {
   /// into the buffers of the residents.
   bool overlaysStaging = false;
   SmallVector<RingPlan> rings; ///< one per streamed tile
-  /// For each ring of converted tiles, the ring of the narrow tiles that are converted (F1).
+  /// For each ring of converted or transposed tiles, the ring of their source tiles (F1, F3).
   SmallVector<std::optional<RingPlan>> sources;
-  /// Stages of a ring of converted tiles: products read one while the next is converted.
-  static constexpr int64_t kConvertedStages = 2;
+  /// Stages of a ring of rewritten tiles: products read one while the next is rewritten.
+  static constexpr int64_t kRewrittenStages = 2;
   SmallVector<unsigned> rows;           ///< each memref<stages x elements x f32>
   int64_t residentFull = 0;             ///< first of programs * slots mbarriers
   std::optional<int64_t> residentEmpty; ///< likewise, if persistent; nullopt: rings signal it

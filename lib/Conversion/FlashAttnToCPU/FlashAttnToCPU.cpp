@@ -3,6 +3,7 @@
 #include "ProgramOutlining.h"
 #include "TileProgramLowering.h"
 #include "flashattn/Conversion/Passes.h"
+#include "flashattn/Dialect/FlashAttn/Program/NarrowElements.h"
 #include "flashattn/Dialect/FlashAttn/Program/Spaces.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileLoops.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -136,6 +137,22 @@ struct ConvertFlashAttnToCPUPass
       if (failed(program.getScheduleAttr() ? convert(program, getSymbols(program))
                                            : runInParallel(program, getSymbols(program))))
         return signalPassFailure();
+    // F3: queries of f8.
+    getOperation().walk([&](arith::ExtFOp op) {
+      if (!isF8(getElementTypeOrSelf(op.getIn().getType())))
+        return;
+      rewriter.setInsertionPoint(op);
+      Value in = op.getIn();
+      auto vector = dyn_cast<VectorType>(in.getType());
+      if (!vector)
+        in = vector::BroadcastOp::create(rewriter, op.getLoc(), VectorType::get({1}, in.getType()),
+                                         in);
+      Value x = convertNarrow(rewriter, op.getLoc(), in, /*scale=*/Value(),
+                              cast<FloatType>(getElementTypeOrSelf(op.getType())));
+      if (!vector)
+        x = vector::ExtractOp::create(rewriter, op.getLoc(), x, 0);
+      rewriter.replaceOp(op, x);
+    });
   }
 };
 } // namespace

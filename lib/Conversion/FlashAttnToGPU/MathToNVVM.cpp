@@ -219,6 +219,33 @@ struct TruncatePairs : OpRewritePattern<arith::TruncFOp> {
   }
 };
 
+/// Converts pairs of f32 to f8E4M3FN (PTX ISA, `cvt.rn.satfinite.e4m3x2.f32`).
+struct TruncatePairsToF8 : OpRewritePattern<arith::TruncFOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(arith::TruncFOp op, PatternRewriter &rewriter) const override {
+    auto type = dyn_cast<VectorType>(op.getType());
+    if (!type || type.getRank() != 1 || type.getDimSize(0) % 2 != 0 ||
+        !isa<Float8E4M3FNType>(type.getElementType()) ||
+        !getElementTypeOrSelf(op.getIn().getType()).isF32())
+      return failure();
+    Location loc = op.getLoc();
+    auto elements = vector::ToElementsOp::create(rewriter, loc, op.getIn());
+    SmallVector<Value> pairs;
+    for (int64_t i = 0; i < type.getDimSize(0); i += 2)
+      // The first operand is the upper half.
+      pairs.push_back(LLVM::CallIntrinsicOp::create(
+                          rewriter, loc, rewriter.getI16Type(),
+                          rewriter.getStringAttr("llvm.nvvm.ff.to.e4m3x2.rn"),
+                          ValueRange{elements.getResult(i + 1), elements.getResult(i)})
+                          .getResult(0));
+    auto pairsType = VectorType::get({type.getDimSize(0) / 2}, rewriter.getI16Type());
+    Value joined = vector::FromElementsOp::create(rewriter, loc, pairsType, pairs);
+    rewriter.replaceOpWithNewOp<vector::BitCastOp>(op, type, joined);
+    return success();
+  }
+};
+
 /// Extends pairs of bf16, the upper halves of f32, by integer ops on the word. LLVM would keep each
 /// half in its own register from where the word is defined. This way, each half takes one
 /// instruction at its use.
@@ -463,8 +490,8 @@ struct ConvertMathToNVVMPass : flashattn::impl::ConvertMathToNVVMBase<ConvertMat
     patterns.add<ToIntrinsic<math::RoundEvenOp>>(ctx, "llvm.roundeven.f32");
     patterns.add<ToIntrinsic<math::SqrtOp>>(ctx, "llvm.nvvm.sqrt.rn.f");
     patterns.add<ToIntrinsic<math::TruncOp>>(ctx, "llvm.trunc.f32");
-    patterns.add<TanhToIntrinsic, ReciprocalToIntrinsic, CopySignToBits, TruncatePairs, ExtendPairs,
-                 SelectPairs, SelectByLogic, SelectByEither>(ctx);
+    patterns.add<TanhToIntrinsic, ReciprocalToIntrinsic, CopySignToBits, TruncatePairs,
+                 TruncatePairsToF8, ExtendPairs, SelectPairs, SelectByLogic, SelectByEither>(ctx);
     if (failed(applyPatternsGreedily(getOperation(), std::move(expansions))) ||
         failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       return signalPassFailure();

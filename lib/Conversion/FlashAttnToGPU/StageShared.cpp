@@ -374,7 +374,7 @@ static SmallVector<TileShape> getShapes(ArrayRef<LoadTileOp> loads) {
   return llvm::map_to_vector(loads, [](LoadTileOp load) {
     TileShape shape = getShape(load.getTile());
     if (load.converts())
-      shape.narrowColumns = shape.columns;
+      shape.source = {shape.rows, shape.columns};
     return shape;
   });
 }

@@ -5,6 +5,7 @@
 #include "flashattn/Runtime/ModelABI.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -355,6 +356,61 @@ static void convert(WgmmaWaitOp op, ModelKernel &kernel) {
     kernel.call(b, op, "ProductTake", {place, constant(b, loc, type.getNumElements())});
     result.replaceAllUsesWith(LLVM::LoadOp::create(b, loc, type, place, /*alignment=*/4));
   }
+}
+
+/// Each lane writes the words that it has on a GPU: of four rows, which are adjacent columns of
+/// `target`, in four columns.
+void mlir::flashattn::model::expandTranspose(RewriterBase &b, TransposeOp op) {
+  Location loc = op.getLoc();
+  b.setInsertionPoint(op);
+  SharedTile source = *SharedTile::get(op.getSource().getType()),
+             target = *SharedTile::get(op.getTarget().getType());
+  auto index = [&](int64_t v) -> Value { return arith::ConstantIndexOp::create(b, loc, v); };
+  auto add = [&](Value x, Value y) -> Value { return arith::AddIOp::create(b, loc, x, y); };
+  auto mul = [&](Value x, int64_t y) -> Value {
+    return arith::MulIOp::create(b, loc, x, index(y));
+  };
+  auto div = [&](Value x, int64_t y) -> Value {
+    return arith::DivUIOp::create(b, loc, x, index(y));
+  };
+  auto rem = [&](Value x, int64_t y) -> Value {
+    return arith::RemUIOp::create(b, loc, x, index(y));
+  };
+  auto toIndex = [&](Value x) -> Value {
+    return arith::IndexCastOp::create(b, loc, b.getIndexType(), x);
+  };
+  // The place of an element in the panels of a tile, whose 16-byte chunks are swizzled.
+  auto find = [&](const SharedTile &tile, Value row, Value column) {
+    constexpr int64_t kChunk = 16, kPeriod = 8;
+    int64_t chunks = tile.getRowBytes() / kChunk;
+    Value inPanel = rem(column, tile.panelColumns);
+    Value key = rem(div(row, kPeriod / chunks), chunks);
+    Value chunk = arith::XOrIOp::create(b, loc, div(inPanel, kChunk), key);
+    return SmallVector<Value>{div(column, tile.panelColumns), row,
+                              add(mul(chunk, kChunk), rem(inPanel, kChunk))};
+  };
+  Value lane = rem(gpu::ThreadIdOp::create(b, loc, gpu::Dimension::x), 32);
+  Value row = toIndex(op.getRow()), column = toIndex(op.getColumn()), inRow = rem(lane, 4);
+  Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(source.elementType));
+  for (int64_t ofColumn : {0, 1, 16, 17})
+    for (auto [place, ofRow] : llvm::enumerate(ArrayRef<int64_t>{0, 1, 8, 9})) {
+      Value fromRow = add(row, add(mul(inRow, 2), index(ofRow)));
+      Value fromColumn = add(column, add(mul(div(lane, 4), 2), index(ofColumn)));
+      Value element =
+          memref::LoadOp::create(b, loc, op.getSource(), find(source, fromRow, fromColumn));
+      if (op.getBegin()) {
+        auto compare = [&](arith::CmpIPredicate predicate, Value bound) {
+          return arith::CmpIOp::create(b, loc, predicate, fromRow, toIndex(bound));
+        };
+        Value isShown =
+            arith::AndIOp::create(b, loc, compare(arith::CmpIPredicate::sge, op.getBegin()),
+                                  compare(arith::CmpIPredicate::slt, op.getEnd()));
+        element = arith::SelectOp::create(b, loc, isShown, element, zero);
+      }
+      Value toColumn = add(row, add(mul(inRow, 4), index(place)));
+      memref::StoreOp::create(b, loc, element, op.getTarget(), find(target, fromColumn, toColumn));
+    }
+  b.eraseOp(op);
 }
 
 void mlir::flashattn::model::checkProductUses(ModelKernel &kernel) {

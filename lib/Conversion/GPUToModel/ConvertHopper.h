@@ -7,6 +7,9 @@
 
 namespace mlir::flashattn::model {
 
+/// Replaces the op by loads and stores of elements.
+void expandTranspose(RewriterBase &rewriter, hopper::TransposeOp op);
+
 /// Implements convertOp for ops of the hopper dialect.
 LogicalResult convertHopperOp(Operation *op, ModelKernel &kernel);
 

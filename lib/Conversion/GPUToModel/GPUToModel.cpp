@@ -1,6 +1,6 @@
 //===- GPUToModel.cpp - convert-flashattn-gpu-to-model --------------------===//
 
-#include "ModelKernel.h"
+#include "ConvertHopper.h"
 #include "flashattn/Conversion/Passes.h"
 #include "flashattn/Dialect/FlashAttn/Program/NarrowElements.h"
 #include "flashattn/Runtime/ModelABI.h"
@@ -271,6 +271,8 @@ struct ConvertGPUToModelPass : flashattn::impl::ConvertGPUToModelBase<ConvertGPU
   void runOnOperation() override {
     IRRewriter rewriter(&getContext());
     getOperation()->walk([&](ConvertElementsOp op) { expandConversion(rewriter, op); });
+    getOperation()->walk([&](arith::TruncFOp op) { expandTruncation(rewriter, op); });
+    getOperation()->walk([&](hopper::TransposeOp op) { expandTranspose(rewriter, op); });
     WalkResult result =
         getOperation()->walk([](ModuleOp module) { return WalkResult(Converter(module).run()); });
     if (result.wasInterrupted())

@@ -147,8 +147,11 @@ Value ModelKernel::spill(OpBuilder &b, Location loc, Value value, int64_t offset
                                        : type.getIntOrFloatBitWidth();
   Value address = getScratch(b, loc, llvm::divideCeil(bits, 8), offset);
   // LLVM has no floats of 8 bits.
-  if (isa<FloatType>(type) && bits == 8)
-    value = arith::BitcastOp::create(b, loc, b.getI8Type(), value);
+  if (isF8(getElementTypeOrSelf(type))) {
+    auto vector = dyn_cast<VectorType>(type);
+    Type bytes = vector ? Type(vector.clone(b.getI8Type())) : b.getI8Type();
+    value = arith::BitcastOp::create(b, loc, bytes, value);
+  }
   constexpr unsigned kAlignment = 4;
   LLVM::StoreOp::create(b, loc, value, address, kAlignment);
   return address;

@@ -327,10 +327,109 @@ struct ReadTileLowering : ConvertOpToLLVMPattern<ReadTileOp> {
     return success();
   }
 };
+
+/// Lowers to `ldmatrix`, byte permutations and `stmatrix`. Transposed, a lane's register holds two
+/// adjacent columns of two rows. The registers of rows 0 to 7 and 8 to 15 give a word of each of
+/// the two columns, which become rows of `target`. Lanes alternate in which of both words belongs
+/// to which matrix, so that the 8 rows of a matrix have 8 different swizzles.
+struct TransposeLowering : ConvertOpToLLVMPattern<TransposeOp> {
+  using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
+
+  LogicalResult matchAndRewrite(TransposeOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Location loc = op.getLoc();
+    SharedTile source = *SharedTile::get(op.getSource().getType()),
+               target = *SharedTile::get(op.getTarget().getType());
+    auto constant = [&](int64_t v) { return constantI32(rewriter, loc, v); };
+    auto add = [&](Value x, Value y) -> Value { return LLVM::AddOp::create(rewriter, loc, x, y); };
+    auto mul = [&](Value x, int64_t y) -> Value {
+      return LLVM::MulOp::create(rewriter, loc, x, constant(y));
+    };
+    auto bits = [&](Value v, int64_t shift, int64_t count) -> Value {
+      v = LLVM::LShrOp::create(rewriter, loc, v, constant(shift));
+      return LLVM::AndOp::create(rewriter, loc, v, constant((1 << count) - 1));
+    };
+    // The address of 16-byte chunk `chunk` of row `row`, counted through all panels. The row's
+    // swizzle is that of `period`, the row modulo 8.
+    auto getAddress = [&](const SharedTile &tile, Value memref, Value converted, Value row,
+                          Value chunk, Value period) {
+      int64_t chunks = tile.getRowBytes() / 16;
+      Value swizzle = bits(period, 3 - llvm::Log2_64(chunks), llvm::Log2_64(chunks));
+      Value inRow =
+          LLVM::XOrOp::create(rewriter, loc, bits(chunk, 0, llvm::Log2_64(chunks)), swizzle);
+      Value panel = LLVM::LShrOp::create(rewriter, loc, chunk, constant(llvm::Log2_64(chunks)));
+      Value at = createSharedAddress(rewriter, loc, *getTypeConverter(), memref, converted);
+      at = add(at, mul(panel, tile.getPanelStrideBytes()));
+      return add(at, add(mul(row, tile.getRowBytes()), mul(inRow, 16)));
+    };
+    Value lane = createLane(rewriter, loc), inMatrix = bits(lane, 0, 3);
+    // Matrices 0 and 1 have the first 16 columns, of rows 0 to 7 and 8 to 15; 2 and 3 the others.
+    Value row = add(adaptor.getRow(), add(mul(bits(lane, 3, 1), 8), inMatrix));
+    Value chunk = add(bits(adaptor.getColumn(), 4, 27), bits(lane, 4, 1));
+    Value from = getAddress(source, op.getSource(), adaptor.getSource(), row, chunk, inMatrix);
+    Type i32 = rewriter.getI32Type();
+    SmallVector<Value> held = createInlinePTX(
+        rewriter, loc, "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {$0, $1, $2, $3}, [$4];",
+        SmallVector<Type>(4, i32), from);
+    // Bytes 0 and 2 of both registers are the first column, bytes 1 and 3 the second one.
+    constexpr int64_t kFirst = 0x6420, kSecond = 0x7531;
+    Value isHigh =
+        LLVM::ICmpOp::create(rewriter, loc, LLVM::ICmpPredicate::ne, bits(lane, 4, 1), constant(0));
+    auto choose = [&](Value x, Value y) -> Value {
+      return LLVM::SelectOp::create(rewriter, loc, isHigh, x, y);
+    };
+    Value selectors[] = {choose(constant(kSecond), constant(kFirst)),
+                         choose(constant(kFirst), constant(kSecond))};
+    Value shown = op.getBegin() ? findShown(adaptor, lane, rewriter, loc) : Value();
+    SmallVector<Value> words;
+    for (int64_t half = 0; half < 2; ++half)
+      for (Value selector : selectors) {
+        Value word = LLVM::CallIntrinsicOp::create(
+                         rewriter, loc, i32, rewriter.getStringAttr("llvm.nvvm.prmt"),
+                         ValueRange{held[2 * half], held[2 * half + 1], selector})
+                         .getResult(0);
+        words.push_back(shown ? LLVM::AndOp::create(rewriter, loc, word, shown).getResult() : word);
+      }
+    // Row r of matrix m is column 2r, or 2r + 1 in odd matrices, of its 16; exchanged from r = 4
+    // on.
+    Value odd = LLVM::XOrOp::create(rewriter, loc, bits(lane, 3, 1), bits(lane, 2, 1));
+    Value place = add(mul(bits(lane, 4, 1), 16), add(mul(inMatrix, 2), odd));
+    Value to =
+        getAddress(target, op.getTarget(), adaptor.getTarget(), add(adaptor.getColumn(), place),
+                   bits(adaptor.getRow(), 4, 27), bits(place, 0, 3));
+    SmallVector<Value> inputs{to};
+    llvm::append_range(inputs, words);
+    createInlinePTX(rewriter, loc,
+                    "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};", {}, inputs);
+    rewriter.eraseOp(op);
+    return success();
+  }
+
+private:
+  /// Returns a word with all bits of the bytes whose rows are transposed: rows 2j, 2j + 1, 2j + 8
+  /// and 2j + 9, where j is the lane modulo 4.
+  static Value findShown(OpAdaptor adaptor, Value lane, OpBuilder &b, Location loc) {
+    Value first = LLVM::AndOp::create(b, loc, lane, constantI32(b, loc, 3));
+    first = LLVM::AddOp::create(b, loc, adaptor.getRow(),
+                                LLVM::MulOp::create(b, loc, first, constantI32(b, loc, 2)));
+    Value shown = constantI32(b, loc, 0);
+    for (auto [byte, row] : llvm::enumerate(ArrayRef<int64_t>{0, 1, 8, 9})) {
+      Value at = LLVM::AddOp::create(b, loc, first, constantI32(b, loc, row));
+      Value isBehind =
+          LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::sge, at, adaptor.getBegin());
+      Value isBefore = LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::slt, at, adaptor.getEnd());
+      Value isShown = LLVM::AndOp::create(b, loc, isBehind, isBefore);
+      Value ones = LLVM::SelectOp::create(
+          b, loc, isShown, constantI32(b, loc, int32_t(0xffu << 8 * byte)), constantI32(b, loc, 0));
+      shown = LLVM::OrOp::create(b, loc, shown, ones);
+    }
+    return shown;
+  }
+};
 } // namespace
 
 void mlir::flashattn::hopper::populateWgmmaToNVVMPatterns(LLVMTypeConverter &converter,
                                                           RewritePatternSet &patterns) {
-  patterns.add<WgmmaLowering, WgmmaWaitLowering, PinLowering, StoreTileLowering, ReadTileLowering>(
-      converter);
+  patterns.add<WgmmaLowering, WgmmaWaitLowering, PinLowering, StoreTileLowering, ReadTileLowering,
+               TransposeLowering>(converter);
 }

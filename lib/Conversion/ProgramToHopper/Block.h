@@ -62,8 +62,9 @@ struct BlockValues {
   SmallVector<Value> residents; ///< memref<held tiles x panels x rows x columns> each
   SmallVector<Value> outputs;   ///< the same shape, or one tile for each consumer
   SmallVector<Value> rings;
-  /// By stream: the ring of tiles of elements of 8 bits, and vectors of the elements of all stages
-  /// before and after the conversion, memref<N x vector> each; or null.
+  /// By stream: the ring of the source tiles of elements of 8 bits; or null. If they are converted,
+  /// vectors of the elements of all stages before and after the conversion, memref<N x vector>
+  /// each; if they are transposed, the tiles, memref<stages x panels x rows x columns>.
   struct Source {
     Value ring, from, to;
   };
@@ -294,7 +295,8 @@ private:
   Value warp; ///< i32, index among the spare warps
 };
 
-/// Builds the spare warps of the producer warpgroup, which convert tiles (Converter.cpp).
+/// Builds the spare warps of the producer warpgroup, which convert or transpose tiles
+/// (Converter.cpp).
 class ConverterBuilder : public BlockBuilder {
 public:
   using BlockBuilder::BlockBuilder;
@@ -305,7 +307,7 @@ public:
   void build();
 
 private:
-  /// A stream whose tiles are converted.
+  /// A stream whose tiles are converted or transposed.
   struct Stream {
     Stream(const BlockPlan &plan, unsigned number);
 
@@ -348,6 +350,7 @@ private:
   void convertUnits(const Stream &stream, ValueRange held, IRMapping &mapping,
                     const Stages &stages);
   void convertVectors(const Stream &stream, IRMapping &mapping, const Stages &stages);
+  void transpose(const Stream &stream, IRMapping &mapping, const Stages &stages);
   Stages findStages(const Stream &stream, Value now);
   Stages awaitStages(const Stream &stream, Value now);
   Stages convertTile(const Stream &stream, ValueRange held, IRMapping mapping, Value now);

@@ -448,9 +448,11 @@ static LogicalResult verifyPersistent(const BlockPlan &plan) {
 static WarpgroupBlockPlan planMemory(const BlockPlan &plan) {
   auto shapesOf = [](StringRef name, auto accesses) {
     return llvm::map_to_vector(accesses, [&](auto access) {
-      VectorType tile = access.getTileType(), copied = getCopiedType(access);
-      int64_t narrow = copied.getElementTypeBitWidth() == 8 ? copied.getDimSize(1) : 0;
-      return TileShape{name, tile.getDimSize(0), tile.getDimSize(1), narrow};
+      VectorType tile = getReadType(access), copied = getCopiedType(access);
+      TileShape shape{name, tile.getDimSize(0), tile.getDimSize(1)};
+      if (isRewritten(access))
+        shape.source = {copied.getDimSize(0), copied.getDimSize(1)};
+      return shape;
     });
   };
   WarpgroupBlock block;

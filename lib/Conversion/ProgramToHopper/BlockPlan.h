@@ -26,6 +26,18 @@ struct SumSplit {
   SmallVector<int64_t> clearedBy; ///< by stream: the consumer that sets missing rows to zero, or -1
 };
 
+/// Whether some contraction reduces over the rows of `load`. Rows out of bounds then contribute to
+/// the result even if their factor is 0, because 0 times an infinity or NaN in memory is not 0
+/// (A7). Along other dimensions they only produce rows and columns that are out of bounds too.
+bool sumsOverRows(LoadTileOp load);
+/// F3: whether the tiles of `load` are transposed in shared memory, because products of f8 sum over
+/// columns alone.
+inline bool isTransposed(LoadTileOp load) {
+  return load.getTileType().getElementTypeBitWidth() == 8 && sumsOverRows(load);
+}
+/// Whether spare warps convert or transpose the tiles of `load` in shared memory.
+inline bool isRewritten(LoadTileOp load) { return load.converts() || isTransposed(load); }
+
 /// The thread block that runs programs of `program`: a producer warpgroup, and consumer warpgroups
 /// that run one program each or share one.
 struct BlockPlan {
@@ -109,13 +121,11 @@ struct BlockPlan {
   /// Whether the first threads of two warps load one stream each, because a tile consists of pieces
   /// of pages. One thread issues their copies too slowly.
   bool splitsStreams() const;
-  /// Whether spare warps convert tiles of elements of 8 bits (F1).
-  bool converts() const {
-    return llvm::any_of(streams, [](LoadTileOp load) { return load.converts(); });
-  }
+  /// Whether spare warps rewrite tiles of elements of 8 bits (F1, F3).
+  bool rewrites() const { return llvm::any_of(streams, isRewritten); }
   /// Number of arrivals that free the slot of one program.
   int64_t countSlotReleases() const {
-    bool areBusy = getDqReduceStages() || converts();
+    bool areBusy = getDqReduceStages() || rewrites();
     int64_t spare = areBusy ? WarpgroupBlockPlan::kSpareWarps : splitsStreams() ? 1 : 0;
     constexpr int64_t kWarps = 4;
     return getConsumers() / getPrograms() * (reusesResidentBuffers() ? kWarps : 1) + spare;
@@ -137,13 +147,9 @@ struct BlockPlan {
 /// the op that prevents it.
 LogicalResult splitSums(BlockPlan &plan);
 
-/// Verifies that spare warps can convert the tiles of elements of 8 bits, if there are any (F1).
+/// Verifies that spare warps can rewrite the tiles of elements of 8 bits, if there are any (F1,
+/// F3).
 LogicalResult verifyConversion(const BlockPlan &plan);
-
-/// Whether some contraction reduces over the rows of `load`. Rows out of bounds then contribute to
-/// the result even if their factor is 0, because 0 times an infinity or NaN in memory is not 0
-/// (A7). Along other dimensions they only produce rows and columns that are out of bounds too.
-bool sumsOverRows(LoadTileOp load);
 
 /// Rows of `load` that must be read as zeros, because some contraction reduces over them or has
 /// them as its own rows: rows before `begin` and rows from `end` on. A null bound excludes no rows.
@@ -175,6 +181,14 @@ StageOp getStage(Operation *op);
 /// Returns the index of the stage of `op`, from 0.
 int64_t countStagesBefore(Operation *op);
 
+/// Returns the type of the tile that products read.
+inline VectorType getReadType(LoadTileOp load) {
+  VectorType tile = load.getTileType();
+  return isTransposed(load)
+             ? VectorType::get({tile.getDimSize(1), tile.getDimSize(0)}, tile.getElementType())
+             : tile;
+}
+
 /// Returns the type of the tile that a copy of `load` writes. That of elements of 8 bits, which are
 /// converted later, has no columns of ones (F1).
 inline VectorType getCopiedType(LoadTileOp load) {
@@ -185,6 +199,8 @@ inline VectorType getCopiedType(LoadTileOp load) {
   return VectorType::get({tile.getDimSize(0), columns}, load.getMemRefType().getElementType());
 }
 inline VectorType getCopiedType(StoreTileOp store) { return store.getTileType(); }
+inline VectorType getReadType(StoreTileOp store) { return store.getTileType(); }
+inline bool isRewritten(StoreTileOp) { return false; }
 
 /// Returns the number of columns in a panel of `tile` in shared memory.
 inline int64_t getPanelColumns(VectorType tile) {
@@ -214,7 +230,7 @@ inline int64_t countCopiedPanels(LoadTileOp load) {
 }
 
 inline bool BlockPlan::splitsStreams() const {
-  return streams.size() == 2 && !getDqReduceStages() && !converts() &&
+  return streams.size() == 2 && !getDqReduceStages() && !rewrites() &&
          (!isPersistent() || memory.residentEmpty.has_value()) &&
          llvm::all_of(streams, [](LoadTileOp load) { return load.getPages() && mayBeCut(load); });
 }

@@ -62,18 +62,23 @@ void ConsumerBuilder::clearMissingRows(LoadTileOp load, const LeftOut &missing, 
   auto partial = scf::IfOp::create(b, loc, any, /*withElseRegion=*/false);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(partial.thenBlock());
+  // Threads do not share a word of elements of 8 bits.
+  int64_t width = type.getElementTypeBitWidth() == 8 ? 4 : 1;
   Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(type.getElementType()));
   bool isShared = plan.sharesProgram() && !plan.splitsSums();
   int64_t threads = hopper::kWarpgroupThreads * (isShared ? plan.getConsumers() : 1);
   // Clears whole rows, so the swizzle, which permutes the elements of a row, does not matter.
   auto clear = [&](Value begin, Value end) {
-    auto loop = scf::ForOp::create(b, loc, add(begin, threadInGroup), end, index(threads));
+    Value first = add(begin, mul(threadInGroup, width));
+    auto loop = scf::ForOp::create(b, loc, first, end, index(threads * width));
     OpBuilder::InsertionGuard inLoop(b);
     b.setInsertionPointToStart(loop.getBody());
     Value at = div(loop.getInductionVar(), index(columns));
     Value column = sub(loop.getInductionVar(), mul(at, index(columns)));
     for (int64_t panel = 0; panel < panels; ++panel)
-      memref::StoreOp::create(b, loc, zero, tile, ValueRange{index(panel), at, column});
+      for (int64_t i = 0; i < width; ++i)
+        memref::StoreOp::create(b, loc, zero, tile,
+                                ValueRange{index(panel), at, i ? add(column, index(i)) : column});
   };
   if (before)
     clear(index(0), mul(min(before, index(rows)), index(columns)));
@@ -101,6 +106,14 @@ Value ConsumerBuilder::now(TileLoopOp loop, Value first, Value step) {
   return toI32(stepAt(loop, first, step));
 }
 
+/// Makes `product`, lhs[m,k] times rhs[k,n], one of lhs[m,k] times rhs[n,k].
+static void transposeRhs(OpBuilder &b, vector::ContractionOp product) {
+  SmallVector<AffineMap> maps = product.getIndexingMapsArray();
+  maps[1] = AffineMap::get(maps[1].getNumDims(), 0, {maps[1].getResult(1), maps[1].getResult(0)},
+                           b.getContext());
+  product.setIndexingMapsAttr(b.getAffineMapArrayAttr(maps));
+}
+
 /// Replaces the load of stream `number` by the tile in the stream's ring, which is released
 /// after its last use. `step` is the step of tile or list position `first`.
 void ConsumerBuilder::useStream(TileLoopOp loop, unsigned number, LoadTileOp load, Value first,
@@ -114,7 +127,9 @@ void ConsumerBuilder::useStream(TileLoopOp loop, unsigned number, LoadTileOp loa
   llvm::sort(users, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
   // A consumer that clears a tile for all that split sums may not need zeros itself.
   LeftOut missing;
-  if (!plan.consumer)
+  if (isTransposed(load))
+    missing = {}; // spare warps write zeros
+  else if (!plan.consumer)
     missing = getLeftOutInBlock(load);
   else if (plan.split.clearedBy[number] == *plan.consumer)
     missing = getRowBounds(load, /*inBlock=*/true);
@@ -135,8 +150,10 @@ void ConsumerBuilder::useStream(TileLoopOp loop, unsigned number, LoadTileOp loa
       Value tile = hopper::RingGetOp::create(b, loc, ring, now);
       if (clears && !held)
         clearMissingRows(load, missing, tile);
-      held = hopper::LoadTileOp::create(b, loc, load.getTileType(), tile);
+      held = hopper::LoadTileOp::create(b, loc, getReadType(load), tile);
     }
+    if (isTransposed(load))
+      transposeRhs(b, cast<vector::ContractionOp>(user));
     b.replaceUsesWithIf(load, held,
                         [&](OpOperand &use) { return user->isAncestor(use.getOwner()); });
   }

@@ -4,6 +4,7 @@
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
 #include "flashattn/Dialect/Hopper/IR/Hopper.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Matchers.h"
@@ -196,6 +197,19 @@ static void insertWait(RewriterBase &b, hopper::WgmmaOp product) {
   }
 }
 
+/// Moves the op that adds a tile's sums to those of a loop (F3) to the end of the loop's body, so
+/// that the product overlaps everything else. Threads lack the registers for wider sums.
+static void sinkSum(hopper::WgmmaOp product) {
+  auto loop = dyn_cast<scf::ForOp>(product->getParentOp());
+  auto sum = product->hasOneUse() ? dyn_cast<math::FmaOp>(*product->user_begin()) : math::FmaOp();
+  constexpr int64_t kWidest = 64;
+  if (!loop || !sum || product.getColumns() > kWidest || sum->getBlock() != loop.getBody())
+    return;
+  Operation *yield = loop.getBody()->getTerminator();
+  if (llvm::all_of(sum->getUsers(), [&](Operation *user) { return user == yield; }))
+    sum->moveBefore(yield);
+}
+
 namespace {
 struct ContractToWgmmaPass : flashattn::impl::ContractToWgmmaBase<ContractToWgmmaPass> {
   void runOnOperation() override {
@@ -214,6 +228,8 @@ struct ContractToWgmmaPass : flashattn::impl::ContractToWgmmaBase<ContractToWgmm
       if (!products.back())
         return signalPassFailure();
     }
+    for (hopper::WgmmaOp product : products)
+      sinkSum(product);
     // In reverse order: the wait of a later product may cover the products before it.
     for (hopper::WgmmaOp product : llvm::reverse(products))
       insertWait(rewriter, product);

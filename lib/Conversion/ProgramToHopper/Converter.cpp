@@ -1,9 +1,11 @@
-//===- Converter.cpp - spare warps that convert tiles ---------------------===//
+//===- Converter.cpp - spare warps that convert or transpose tiles --------===//
 //
 // F1: the producer thread loads tiles of elements of 8 bits into rings of their own. The other
 // warps of its warpgroup convert them, step by step, and write them to the rings that products
 // read. A thread converts vectors of 8 elements: 16 threads read a row of 128 bytes, and each group
 // of 8 writes one, so that no bank is accessed twice.
+//
+// F3: tiles over whose rows products of f8 sum are transposed in the same way.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +21,7 @@ static constexpr int64_t kWarps = WarpgroupBlockPlan::kSpareWarps, kThreads = kW
 static constexpr int64_t kAtOnce = 4;
 
 LogicalResult mlir::flashattn::verifyConversion(const BlockPlan &plan) {
-  if (!plan.converts())
+  if (!plan.rewrites())
     return success();
   ProgramOp program = plan.program;
   StringRef other = !plan.rows.empty()             ? "rows that are loaded with them"
@@ -34,6 +36,8 @@ LogicalResult mlir::flashattn::verifyConversion(const BlockPlan &plan) {
 
 ConverterBuilder::Stream::Stream(const BlockPlan &plan, unsigned number)
     : number(number), load(plan.streams[number]) {
+  if (isTransposed(load))
+    return;
   VectorType tile = getCopiedType(load);
   int64_t rows = tile.getDimSize(0);
   perRow = tile.getDimSize(1) / kElements;
@@ -255,6 +259,46 @@ void ConverterBuilder::convertVectors(const Stream &stream, IRMapping &mapping,
   }
 }
 
+/// Transposes the warp's parts of a tile of f8: 16 rows and 32 columns each. Keys that no query
+/// sees become zeros.
+void ConverterBuilder::transpose(const Stream &stream, IRMapping &mapping, const Stages &stages) {
+  constexpr int64_t kRows = 16, kColumns = 32;
+  LoadTileOp load = stream.load;
+  VectorType tile = getCopiedType(load);
+  int64_t perRow = tile.getDimSize(1) / kColumns, parts = tile.getDimSize(0) / kRows * perRow;
+  const BlockValues::Source &tiles = block.sources[stream.number];
+  Value source = tileAt(tiles.from, toIndex(stages.from)),
+        target = tileAt(tiles.to, toIndex(stages.to));
+  LeftOut seen = getLeftOutInBlock(load);
+  Value begin, end, isPartial;
+  if (seen.begin || seen.end) {
+    Value first =
+        toI32(mul(clone(load.getIndices()[*load.getRowDim()], mapping), load.getInnerRows()));
+    begin = seen.begin ? sub(toI32(clone(seen.begin, mapping)), first) : i32(0);
+    end = seen.end ? sub(toI32(clone(seen.end, mapping)), first) : i32(tile.getDimSize(0));
+    isPartial =
+        arith::OrIOp::create(b, loc, less(i32(0), begin), less(end, i32(tile.getDimSize(0))));
+  }
+  auto build = [&](Value from, Value to) {
+    auto loop = scf::ForOp::create(b, loc, getFirstUnit(stream), i32(parts), i32(kWarps));
+    keepRolled(loop);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    Value part = loop.getInductionVar();
+    Value row = mul(arith::DivUIOp::create(b, loc, part, i32(perRow)), i32(kRows)),
+          column = mul(arith::RemUIOp::create(b, loc, part, i32(perRow)), i32(kColumns));
+    hopper::TransposeOp::create(b, loc, source, row, column, from, to, target);
+  };
+  if (!isPartial)
+    return build(Value(), Value());
+  auto partial = scf::IfOp::create(b, loc, isPartial, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(partial.thenBlock());
+  build(begin, end);
+  b.setInsertionPointToStart(partial.elseBlock());
+  build(Value(), Value());
+}
+
 ConverterBuilder::Stages ConverterBuilder::findStages(const Stream &stream, Value now) {
   return {toI32(slotOf(now, plan.memory.sources[stream.number]->stages)),
           toI32(slotOf(now, plan.memory.rings[stream.number].stages))};
@@ -278,7 +322,9 @@ ConverterBuilder::Stages ConverterBuilder::awaitStages(const Stream &stream, Val
 ConverterBuilder::Stages ConverterBuilder::convertTile(const Stream &stream, ValueRange held,
                                                        IRMapping mapping, Value now) {
   Stages stages = awaitStages(stream, now);
-  if (stream.unitRows)
+  if (isTransposed(stream.load))
+    transpose(stream, mapping, stages);
+  else if (stream.unitRows)
     convertUnits(stream, held, mapping, stages);
   else
     convertVectors(stream, mapping, stages);
@@ -321,7 +367,7 @@ Value ConverterBuilder::convertInterval(IRMapping mapping, Value slot, Value int
                         : sharedRanges.read(slot, interval, /*byWarp=*/true);
   SmallVector<Stream> streams;
   for (auto [i, load] : llvm::enumerate(plan.streams))
-    if (LoadTileOp(load).converts())
+    if (isRewritten(load))
       streams.push_back(Stream(plan, i));
   const Stream *ahead = streams.size() > 1 ? &streams.front() : nullptr, &last = streams.back();
   Value one = index(1), final = sub(range.end, one);
@@ -330,7 +376,8 @@ Value ConverterBuilder::convertInterval(IRMapping mapping, Value slot, Value int
   };
   auto mapIfNeeded = [&](const Stream &stream, Value position) {
     LoadTileOp load = stream.load;
-    return load.getScales() && !stream.held ? mapTo(mapping, position) : mapping;
+    bool isNeeded = isTransposed(load) || (load.getScales() && !stream.held);
+    return isNeeded ? mapTo(mapping, position) : mapping;
   };
   auto stepOf = [&](Value position) { return toI32(add(sub(position, range.begin), step)); };
   // Without a tile, there may be no scale.

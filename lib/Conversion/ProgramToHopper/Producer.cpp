@@ -129,9 +129,9 @@ SmallVector<hopper::RingPutOp> ProducerBuilder::put(unsigned stream, IRMapping &
   const BlockValues::StreamMaps &maps = block.maps.streams[stream];
   SmallVector<Value> origin = getOrigin(load, mapping);
   IntegerAttr panels;
-  if (load.getOnes() && !load.converts())
+  if (load.getOnes() && !isRewritten(load))
     panels = b.getI64IntegerAttr(countCopiedPanels(load));
-  Value ring = load.converts() ? block.sources[stream].ring : block.rings[stream];
+  Value ring = isRewritten(load) ? block.sources[stream].ring : block.rings[stream];
   auto put = [&](Value map, ValueRange pieces, ValueRange pages = {}) {
     IntegerAttr along;
     if (!pieces.empty())
@@ -365,7 +365,7 @@ void ProducerBuilder::buildSpareWarps() {
   hopper::GroupBarrierOp::create(b, loc, i32(kBlockBarrier), plan.getThreads());
   if (plan.getDqReduceStages())
     AdderBuilder(b, plan, block).build();
-  else if (plan.converts())
+  else if (plan.rewrites())
     ConverterBuilder(b, plan, block).build();
   else
     buildSecondThread();
@@ -390,7 +390,7 @@ void ProducerBuilder::build() {
   hopper::SetRegistersOp::create(b, loc, hopper::RegisterChange::Decrease,
                                  plan.hopper.getProducerRegisters(), plan.hopper.getBlocksPerSM());
   OpBuilder::InsertionGuard guard(b);
-  if (plan.getDqReduceStages() || plan.converts() || plan.splitsStreams()) {
+  if (plan.getDqReduceStages() || plan.rewrites() || plan.splitsStreams()) {
     Value isSpare = compare(arith::CmpIPredicate::uge, block.thread, index(kWarpThreads));
     auto spare = scf::IfOp::create(b, loc, isSpare, /*withElseRegion=*/true);
     b.setInsertionPointToStart(spare.thenBlock());

@@ -191,8 +191,9 @@ int64_t LaunchBuilder::allocate() {
       continue;
     Type narrow = LoadTileOp(load).getMemRefType().getElementType();
     made.ring = makeRing(view(source->buffer, narrow), *source);
-    made.from = viewVectors(source->buffer, narrow);
-    made.to = viewVectors(ring.buffer, element);
+    bool isWhole = isTransposed(load);
+    made.from = isWhole ? view(source->buffer, narrow) : viewVectors(source->buffer, narrow);
+    made.to = isWhole ? view(ring.buffer, element) : viewVectors(ring.buffer, element);
   }
   for (unsigned number : planned.exchanged)
     values.exchanged.push_back(view(number, element));

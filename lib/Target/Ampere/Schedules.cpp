@@ -162,10 +162,10 @@ Candidates ampere::getCandidates(ProjectOp op) {
 
 SharedMemoryPlan ampere::planSharedMemory(AttentionOp op, ScheduleAttr schedule) {
   int64_t n = schedule.getTileN(), d = padded(op.getD()), dv = padded(op.getDv());
-  return planStagedTiles(
-      {{"q", schedule.getTileM(), d}},
-      {{"k", n, d, op.hasNarrowKeys() ? d : 0}, {"v", n, dv, op.hasNarrowValues() ? dv : 0}},
-      schedule.getStages(), getBytes(op.getElementType()));
+  return planStagedTiles({{"q", schedule.getTileM(), d}},
+                         {makeTileShape("k", n, d, op.hasNarrowKeys()),
+                          makeTileShape("v", n, dv, op.hasNarrowValues())},
+                         schedule.getStages(), getBytes(op.getElementType()));
 }
 
 SharedMemoryPlan ampere::planSharedMemory(ProjectOp op, ScheduleAttr schedule) {

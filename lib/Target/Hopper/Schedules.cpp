@@ -163,8 +163,33 @@ static void adaptToNarrow(AttentionOp op, Candidates &candidates) {
   }
 }
 
+/// F3: returns the schedules for q of f8.
+static Candidates getF8Candidates(AttentionOp op) {
+  // A consumer holds two sums of the output, the scores, and the probabilities.
+  constexpr int64_t kProducerRegisters = 40;
+  FloatType element = op.getElementType();
+  Candidates candidates;
+  HopperFields hopper =
+      completeHopper(/*consumers=*/2, /*blocksPerSM=*/1, element, kProducerRegisters);
+  hopper.rescaleThreshold = 0;
+  if (isDecode(op)) {
+    ScheduleFields few =
+        makeFields(/*tileN=*/128, /*stages=*/2, getDecodePack(op), hopper, element);
+    few.splits = kDecodeSplits;
+    few.minSplitTiles = 1;
+    few.getHopper()->consumers = 1;
+    candidates.push_back(ScheduleAttr::get(op.getContext(), few));
+  }
+  for (int64_t tileN : {128, 64, 32})
+    candidates.push_back(ScheduleAttr::get(
+        op.getContext(), makeFields(tileN, /*stages=*/2, /*pack=*/1, hopper, element)));
+  return candidates;
+}
+
 Candidates warpgroups::getCandidates(AttentionOp op) {
   FloatType element = op.getElementType();
+  if (isF8(element))
+    return getF8Candidates(op);
   int64_t d = std::max(op.getD(), op.getDv());
   Candidates candidates;
   HopperFields hopper;
@@ -286,12 +311,15 @@ static bool storesOutput(AttentionOp op, ScheduleAttr schedule) {
 SharedMemoryPlan warpgroups::planSharedMemory(AttentionOp op, ScheduleAttr schedule) {
   HopperAttr hopper = schedule.getHopper();
   int64_t m = schedule.getTileM(), n = schedule.getTileN();
-  int64_t d = llvm::alignTo(op.getD(), 16), dv = llvm::alignTo(op.getDv(), 16);
+  int64_t d = schedule.padColumns(op.getD()), dv = schedule.padColumns(op.getDv());
   WarpgroupBlock block;
   block.residents = {{"q", m, d}};
   int64_t ones = schedule.sumsByProducts(op.getDv()) ? LoadTileOp::kOnes : 0;
-  block.streamed = {{"k", n, d, op.hasNarrowKeys() ? d : 0},
-                    {"v", n, dv + ones, op.hasNarrowValues() ? dv : 0}};
+  block.streamed = {makeTileShape("k", n, d, op.hasNarrowKeys()),
+                    makeTileShape("v", n, dv, op.hasNarrowValues())};
+  block.streamed.back().columns += ones;
+  if (isF8(schedule.getDotType()))
+    block.streamed = {{"k", n, d}, {"v", dv, n, {n, dv}}};
   if (storesOutput(op, schedule))
     block.outputs = {{"o", m, dv}};
   block.elementBytes = op.getElementType().getIntOrFloatBitWidth() / 8;
@@ -318,6 +346,10 @@ std::string warpgroups::explainRowRefusal(StringRef name, Value operand) {
 static std::string explainNarrowRefusal(AttentionOpInterface op, ScheduleAttr schedule) {
   if (!op.hasNarrowKeys() && !op.hasNarrowValues())
     return "";
+  // The transposed tile of V consists of whole panels.
+  if (int64_t n = schedule.getTileN();
+      isF8(schedule.getDotType()) && n % getPanelColumns(n, /*elementBytes=*/1) != 0)
+    return llvm::formatv("expected tile_n to be 32, 64, 128 or 256 with q of f8 but got {0}", n);
   StringRef what = "k and v of 8 bits";
   if (!op.getPerKey().empty())
     return llvm::formatv("expected no per_key with {0} for warp specialization but got one", what);
@@ -337,7 +369,7 @@ std::string warpgroups::explainShapeRefusal(AttentionOpInterface op, ScheduleAtt
     return llvm::formatv("expected chip {0} for warp specialization but got {1}",
                          listChips(ChipInfo::kWarpgroups), machine.getName());
   if (op.getElementType().isF32())
-    return "expected element type f16 or bf16 for wgmma but got f32";
+    return "expected element type f16, bf16 or f8E4M3FN for wgmma but got f32";
   if (n % 16 != 0 || n > 256)
     return llvm::formatv("expected tile_n to be a multiple of 16 up to 256 but got {0}", n);
   if (hidesEveryPair(op.getVisibleSets(), op.getStaticQueries(), op.getStaticKeys()))
@@ -518,13 +550,15 @@ std::string warpgroups::explainRefusal(AttentionOp op, ScheduleAttr schedule,
   // addresses.
   int64_t n = schedule.getTileN();
   int64_t held = std::min(schedule.getHopper().getQRegisterColumns(), op.getD());
-  int64_t other = 28 + (op.getBias() ? n / 4 : 0) + (op.getAttnMask() ? n : 0);
+  int64_t other = (isF8(schedule.getDotType()) ? 24 : 28) + (op.getBias() ? n / 4 : 0) +
+                  (op.getAttnMask() ? n : 0);
   if (schedule.sumsByProducts(op.getDv()))
     other += LoadTileOp::kOnes / 2;
   return explainRegisterRefusal(op, schedule,
                                 {{"o", op.getDv() / 2},
+                                 {"tile's o", isF8(schedule.getDotType()) ? op.getDv() / 2 : 0},
                                  {"scores", n / 2},
-                                 {"weights", n / 4},
+                                 {"weights", n * schedule.getDotType().getWidth() / 64},
                                  {"queries", held / 4},
                                  {"other", other}});
 }

@@ -177,3 +177,37 @@ func.func @held(%x: vector<1xf32>) -> vector<1xf32> {
   %r = hopper.wgmma_wait %x {held} : vector<1xf32>
   return %r : vector<1xf32>
 }
+
+// Bytes 0 and 2 of the registers of 8 rows each are one column, bytes 1 and 3 the next. Lanes from 16 on exchange them.
+// CHECK-LABEL: func @transpose
+// CHECK-DAG: %[[FIRST:.*]] = llvm.mlir.constant(25632 : i32)
+// CHECK-DAG: %[[SECOND:.*]] = llvm.mlir.constant(30001 : i32)
+// CHECK: %[[R:.*]] = llvm.inline_asm has_side_effects "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {$0, $1, $2, $3}, [$4];"
+// CHECK-DAG: %[[R0:.*]] = llvm.extractvalue %[[R]][0]
+// CHECK-DAG: %[[R1:.*]] = llvm.extractvalue %[[R]][1]
+// CHECK-DAG: %[[A:.*]] = llvm.select %{{.*}}, %[[SECOND]], %[[FIRST]]
+// CHECK-DAG: %[[B:.*]] = llvm.select %{{.*}}, %[[FIRST]], %[[SECOND]]
+// CHECK: llvm.call_intrinsic "llvm.nvvm.prmt"(%[[R0]], %[[R1]], %[[A]])
+// CHECK: llvm.call_intrinsic "llvm.nvvm.prmt"(%[[R0]], %[[R1]], %[[B]])
+// CHECK-COUNT-2: llvm.call_intrinsic "llvm.nvvm.prmt"
+// CHECK-NOT: llvm.and %{{.*}} : vector
+// CHECK: "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};"
+func.func @transpose(%v: memref<1x128x64xf8E4M3FN, #gpu.address_space<workgroup>>,
+                     %t: memref<1x64x128xf8E4M3FN, #gpu.address_space<workgroup>>, %row: i32, %column: i32) {
+  hopper.transpose %v[%row, %column] to %t : memref<1x128x64xf8E4M3FN, #gpu.address_space<workgroup>>,
+    memref<1x64x128xf8E4M3FN, #gpu.address_space<workgroup>>
+  return
+}
+
+// Bytes of rows that are left out are zeros.
+// CHECK-LABEL: func @transpose_some
+// CHECK-SAME: %[[BEGIN:[a-z0-9]+]]: i32, %[[END:[a-z0-9]+]]: i32)
+// CHECK-COUNT-4: llvm.icmp "sge" %{{.*}}, %[[BEGIN]]
+// CHECK-COUNT-4: llvm.and %{{.*}} : i32
+// CHECK: stmatrix
+func.func @transpose_some(%v: memref<1x128x64xf8E4M3FN, #gpu.address_space<workgroup>>,
+                          %t: memref<1x64x128xf8E4M3FN, #gpu.address_space<workgroup>>, %row: i32, %begin: i32, %end: i32) {
+  hopper.transpose %v[%row, %row] rows(%begin, %end) to %t : memref<1x128x64xf8E4M3FN, #gpu.address_space<workgroup>>,
+    memref<1x64x128xf8E4M3FN, #gpu.address_space<workgroup>>
+  return
+}

@@ -314,7 +314,7 @@ func.func @f() attributes {m = #flashattn.hopper<consumers = 2, along = query_ti
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'dot_type' to be f16, bf16 or f32 but got 'f64'}}
+// expected-error@+1 {{expected schedule field 'dot_type' to be f16, bf16, f32 or f8E4M3FN but got 'f64'}}
 func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f64, mapping = mma_sync<warps = 4>>} { return }
 
 // -----
@@ -444,7 +444,7 @@ func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x
 // -----
 
 func.func @f(%q: tensor<1x2x8x16xf64>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<1x2x8x16xf32>) {
-  // expected-error@+1 {{expected 'q' with element type f16, bf16 or f32 but got 'f64'}}
+  // expected-error@+1 {{expected 'q' with element type f16, bf16, f32, f8E4M3FN or f8E5M2 but got 'f64'}}
   %r = flashattn.attention
       ins(%q, %k, %v : tensor<1x2x8x16xf64>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
       outs(%o : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>

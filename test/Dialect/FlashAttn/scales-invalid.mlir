@@ -29,15 +29,6 @@ func.func @other_than_q(%q: memref<2x4x?x64xf16>, %k: memref<2x2x?x64xbf16>, %v:
 
 // -----
 
-func.func @queries(%q: memref<2x4x?x64xf8E5M2>, %k: memref<2x2x?x64xf8E4M3FN>, %v: memref<2x2x?x64xi8>, %o: memref<2x4x?x64xf16>) {
-  // expected-error @+1 {{expected 'q' with element type f16, bf16 or f32 but got 'f8E5M2'}}
-  flashattn.attention ins(%q, %k, %v : memref<2x4x?x64xf8E5M2>, memref<2x2x?x64xf8E4M3FN>, memref<2x2x?x64xi8>)
-      outs(%o : memref<2x4x?x64xf16>)
-  return
-}
-
-// -----
-
 func.func @output(%q: memref<2x4x?x64xf16>, %k: memref<2x2x?x64xf8E4M3FN>, %v: memref<2x2x?x64xi8>, %o: memref<2x4x?x64xf8E5M2>) {
   // expected-error @+1 {{expected 'o' with element type f16, bf16 or f32 but got 'f8E5M2'}}
   flashattn.attention ins(%q, %k, %v : memref<2x4x?x64xf16>, memref<2x2x?x64xf8E4M3FN>, memref<2x2x?x64xi8>)
@@ -284,5 +275,41 @@ func.func @convert_rank(%from: memref<8x8xvector<8xi8>>, %to: memref<64xvector<8
 func.func @convert_counts(%from: memref<64xvector<8xi8>>, %to: memref<64xvector<8xf16>>, %i: index, %s: f32) {
   // expected-error @+1 {{expected one source, one target and at most one scale for each vector but got 2, 2 and 1}}
   flashattn.convert_elements %from[%i, %i] scales(%s) to %to[%i, %i] : memref<64xvector<8xi8>>, memref<64xvector<8xf16>>
+  return
+}
+
+// -----
+
+func.func @k_beside_f8(%q: memref<2x4x?x64xf8E4M3FN>, %k: memref<2x2x?x64xf16>, %o: memref<2x4x?x64xf16>) {
+  // expected-error @+1 {{expected 'k' with element type f8E4M3FN, f8E5M2 or i8, beside queries of f8E4M3FN, but got 'f16'}}
+  flashattn.attention ins(%q, %k, %k : memref<2x4x?x64xf8E4M3FN>, memref<2x2x?x64xf16>, memref<2x2x?x64xf16>)
+      outs(%o : memref<2x4x?x64xf16>)
+  return
+}
+
+// -----
+
+func.func @output_of_f8(%q: memref<2x4x?x64xf8E4M3FN>, %o: memref<2x4x?x64xf8E4M3FN>) {
+  // expected-error @+1 {{expected 'o' with element type f16, bf16 or f32 but got 'f8E4M3FN'}}
+  flashattn.attention ins(%q, %q, %q : memref<2x4x?x64xf8E4M3FN>, memref<2x4x?x64xf8E4M3FN>, memref<2x4x?x64xf8E4M3FN>)
+      outs(%o : memref<2x4x?x64xf8E4M3FN>)
+  return
+}
+
+// -----
+
+func.func @i8_queries(%q: memref<2x4x?x64xi8>, %o: memref<2x4x?x64xf16>) {
+  // expected-error @+1 {{expected 'q' with element type f16, bf16, f32, f8E4M3FN or f8E5M2 but got 'i8'}}
+  flashattn.attention ins(%q, %q, %q : memref<2x4x?x64xi8>, memref<2x4x?x64xi8>, memref<2x4x?x64xi8>)
+      outs(%o : memref<2x4x?x64xf16>)
+  return
+}
+
+// -----
+
+func.func @gradients_of_f8(%q: memref<1x1x?x64xf8E4M3FN>, %l: memref<1x1x?xf32>) {
+  // expected-error @+1 {{expected 'q' with element type f16, bf16 or f32 but got 'f8E4M3FN'}}
+  flashattn.attention_backward ins(%q, %q, %q, %q, %l, %q : memref<1x1x?x64xf8E4M3FN>, memref<1x1x?x64xf8E4M3FN>, memref<1x1x?x64xf8E4M3FN>, memref<1x1x?x64xf8E4M3FN>, memref<1x1x?xf32>, memref<1x1x?x64xf8E4M3FN>)
+      outs(%q, %q, %q : memref<1x1x?x64xf8E4M3FN>, memref<1x1x?x64xf8E4M3FN>, memref<1x1x?x64xf8E4M3FN>)
   return
 }

@@ -222,7 +222,7 @@ func.func @promised(%q: memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>> {
 
 //--- refused.mlir
 func.func @elements(%q: memref<?x?x?x64xf32>, %o: memref<?x?x?x64xf32>) {
-  // expected-error@+1 {{cannot be compiled for sm_90a with the schedule given: expected element type f16 or bf16 for wgmma but got f32}}
+  // expected-error@+1 {{cannot be compiled for sm_90a with the schedule given: expected element type f16, bf16 or f8E4M3FN for wgmma but got f32}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 80, stages = 2, dot_type = f32, mapping = hopper<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale_threshold = 8, l2_head_group = 1>>)
     ins(%q, %q, %q : memref<?x?x?x64xf32>, memref<?x?x?x64xf32>, memref<?x?x?x64xf32>)
     outs(%o : memref<?x?x?x64xf32>)

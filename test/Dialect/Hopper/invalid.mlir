@@ -957,3 +957,35 @@ func.func @f8_registers(%x: vector<12xf8E5M2>) {
   %0 = hopper.wgmma_wait %x : vector<12xf8E5M2>
   return
 }
+
+// -----
+
+func.func @transpose_types(%s: memref<1x64x64xf16, #gpu.address_space<workgroup>>, %i: i32) {
+  // expected-error @+1 {{expected tiles of the same elements of 8 bits but got}}
+  hopper.transpose %s[%i, %i] to %s : memref<1x64x64xf16, #gpu.address_space<workgroup>>, memref<1x64x64xf16, #gpu.address_space<workgroup>>
+  return
+}
+
+// -----
+
+func.func @transpose_source(%s: memref<1x24x64xf8E5M2, #gpu.address_space<workgroup>>, %t: memref<1x64x32xf8E5M2, #gpu.address_space<workgroup>>, %i: i32) {
+  // expected-error @+1 {{expected a source with a multiple of 16 rows and of 32 columns but got 'memref<1x24x64xf8E5M2}}
+  hopper.transpose %s[%i, %i] to %t : memref<1x24x64xf8E5M2, #gpu.address_space<workgroup>>, memref<1x64x32xf8E5M2, #gpu.address_space<workgroup>>
+  return
+}
+
+// -----
+
+func.func @transpose_target(%s: memref<1x128x64xf8E5M2, #gpu.address_space<workgroup>>, %t: memref<1x64x64xf8E5M2, #gpu.address_space<workgroup>>, %i: i32) {
+  // expected-error @+1 {{expected a target of at most 64 rows, a multiple of 32, and 128 columns but got 'memref<1x64x64xf8E5M2}}
+  hopper.transpose %s[%i, %i] to %t : memref<1x128x64xf8E5M2, #gpu.address_space<workgroup>>, memref<1x64x64xf8E5M2, #gpu.address_space<workgroup>>
+  return
+}
+
+// -----
+
+func.func @transpose_bounds(%s: memref<1x64x64xf8E5M2, #gpu.address_space<workgroup>>, %i: i32) {
+  // expected-error @+1 {{expected both ends of 'rows' but got one}}
+  "hopper.transpose"(%s, %i, %i, %i, %s) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1>}> : (memref<1x64x64xf8E5M2, #gpu.address_space<workgroup>>, i32, i32, i32, memref<1x64x64xf8E5M2, #gpu.address_space<workgroup>>) -> ()
+  return
+}

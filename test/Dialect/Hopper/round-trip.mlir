@@ -293,3 +293,14 @@ func.func @pieces(%ring: !hopper.ring<3x2x16x64xf16>, %m: !hopper.tensor_map<8x6
       : !hopper.ring<3x2x16x64xf16>, !hopper.tensor_map<8x64xf16>
   return
 }
+
+!ws_v = memref<1x128x64xf8E4M3FN, #gpu.address_space<workgroup>>
+!ws_vt = memref<1x64x128xf8E4M3FN, #gpu.address_space<workgroup>>
+// CHECK-LABEL: func @transpose
+func.func @transpose(%v: !ws_v, %t: !ws_vt, %row: i32, %column: i32) {
+  // CHECK: hopper.transpose %{{.*}}[%{{.*}}, %{{.*}}] to %{{.*}} : memref<1x128x64xf8E4M3FN, #gpu.address_space<workgroup>>, memref<1x64x128xf8E4M3FN, #gpu.address_space<workgroup>>
+  hopper.transpose %v[%row, %column] to %t : !ws_v, !ws_vt
+  // CHECK: hopper.transpose %{{.*}}[%{{.*}}, %{{.*}}] rows(%{{.*}}, %{{.*}}) to %{{.*}} :
+  hopper.transpose %v[%row, %column] rows(%row, %column) to %t : !ws_v, !ws_vt
+  return
+}

@@ -23,7 +23,7 @@ static constexpr unsigned kScale = Rule::Optional | Rule::Broadcasts | Rule::Fol
 
 ArrayRef<OperandRule> AttentionOp::getOperandRules() {
   static constexpr OperandRule rules[] = {
-      {"q", ElementRule::Float, "BHND", Rule::FollowsLayout},
+      {"q", ElementRule::FloatOrF8, "BHND", Rule::FollowsLayout},
       {"k", ElementRule::LikeFirstOrNarrow, "BGKD", Rule::FollowsLayout},
       {"v", ElementRule::LikeFirstOrNarrow, "BGKV", Rule::FollowsLayout},
       {"bias", ElementRule::Float, "BHNK", Rule::Optional | Rule::Broadcasts},
@@ -97,9 +97,9 @@ ArrayRef<OperandRule> ProjectOp::getOperandRules() {
   return rules;
 }
 
-bool flashattn::isNarrow(Type element) {
-  return isa<Float8E4M3FNType, Float8E5M2Type>(element) || element.isSignlessInteger(8);
-}
+bool flashattn::isF8(Type element) { return isa<Float8E4M3FNType, Float8E5M2Type>(element); }
+
+bool flashattn::isNarrow(Type element) { return isF8(element) || element.isSignlessInteger(8); }
 
 bool flashattn::mayHaveScales(int64_t columns, int64_t scales) {
   return scales == 1 || (scales > 1 && columns % (scales * kScaleBlock) == 0);
@@ -300,6 +300,12 @@ std::string flashattn::explainHeads(int64_t queryHeads, int64_t keyHeads) {
       .str();
 }
 
+static std::string getText(Type type) {
+  std::string text;
+  llvm::raw_string_ostream(text) << type;
+  return text;
+}
+
 /// Verifies the element type of an operand; `first` is the first operand of the op.
 static LogicalResult verifyElement(KernelOpInterface op, const OperandRole &role, Type found,
                                    const OperandRole &first) {
@@ -320,27 +326,37 @@ static LogicalResult verifyElement(KernelOpInterface op, const OperandRole &role
   case ElementRule::Factor:
     return success();
   case ElementRule::Float:
+  case ElementRule::FloatOrF8:
   case ElementRule::LikeFirst:
   case ElementRule::LikeFirstOrF32:
   case ElementRule::LikeFirstOrNarrow:
     break;
   }
-  if (rule == ElementRule::LikeFirstOrNarrow && isNarrow(found))
+  if ((rule == ElementRule::LikeFirstOrNarrow && isNarrow(found)) ||
+      (rule == ElementRule::FloatOrF8 && isF8(found)))
     return success();
+  if (rule == ElementRule::FloatOrF8 && !isFloat)
+    return fail("f16, bf16, f32, f8E4M3FN or f8E5M2");
   if (!isFloat)
     return fail(rule == ElementRule::LikeFirstOrNarrow ? "f16, bf16, f32, f8E4M3FN, f8E5M2 or i8"
                                                        : "f16, bf16 or f32");
-  if (rule == ElementRule::Float)
+  if (rule == ElementRule::Float || rule == ElementRule::FloatOrF8)
     return success();
   Type expected = cast<ShapedType>(first.value.getType()).getElementType();
+  if (isF8(expected)) {
+    if (rule == ElementRule::LikeFirstOrNarrow)
+      return fail("f8E4M3FN, f8E5M2 or i8, beside queries of " + getText(expected) + ",");
+    return success();
+  }
   bool mayBeF32 = rule == ElementRule::LikeFirstOrF32 && !expected.isF32();
   if (found == expected || (mayBeF32 && found.isF32()))
     return success();
   return op->emitOpError() << "expected '" << role.getName() << "' with element type " << expected
                            << " as in '" << first.getName()
-                           << (mayBeF32                                 ? "' or f32"
-                               : rule == ElementRule::LikeFirstOrNarrow ? "', f8E4M3FN, f8E5M2 or i8"
-                                                                        : "'")
+                           << (mayBeF32 ? "' or f32"
+                               : rule == ElementRule::LikeFirstOrNarrow
+                                   ? "', f8E4M3FN, f8E5M2 or i8"
+                                   : "'")
                            << " but got " << found;
 }
 

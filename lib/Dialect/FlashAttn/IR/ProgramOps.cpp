@@ -378,6 +378,8 @@ LogicalResult SoftmaxStepOp::verify() {
       return emitOpError() << "expected f32 values of " << rows << " rows to rescale but got "
                            << value;
   }
+  if (getThreshold() && getLog2Largest())
+    return emitOpError() << "expected no 'threshold' beside 'log2_largest' but got one";
   if (getRecompute().empty())
     return success();
   if (!getThreshold())

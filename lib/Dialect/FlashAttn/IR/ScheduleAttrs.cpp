@@ -7,7 +7,11 @@ using namespace mlir;
 using namespace mlir::flashattn;
 
 StringRef flashattn::getTypeName(FloatType type) {
-  return type.isF16() ? "f16" : type.isBF16() ? "bf16" : type.isF32() ? "f32" : "";
+  return type.isF16()                  ? "f16"
+         : type.isBF16()               ? "bf16"
+         : type.isF32()                ? "f32"
+         : isa<Float8E4M3FNType>(type) ? "f8E4M3FN"
+                                       : "";
 }
 
 std::string flashattn::formatFields(const ScheduleFields &fields) {
@@ -144,6 +148,13 @@ bool ScheduleAttr::sumsByProducts(int64_t dv) const {
          dv % kPanel == 0 && dv <= kMost;
 }
 
+int64_t ScheduleAttr::padColumns(int64_t columns) const {
+  // Columns of a product of f8.
+  constexpr int64_t kProductColumns = 32;
+  return isF8(getDotType()) ? llvm::alignTo(columns, kProductColumns)
+                            : getMapping().padColumns(columns);
+}
+
 int64_t ScheduleAttr::getConsumers() const {
   return isWarpSpecialized() ? getHopper().getConsumers() : 1;
 }
@@ -275,8 +286,9 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
     return emitError() << "expected schedule field 'tile_n' to be a multiple of " << threadsPerRow
                        << ", the threads that share a row, but got " << tileN;
   if (getTypeName(dotType).empty())
-    return emitError() << "expected schedule field 'dot_type' to be f16, bf16 or f32 but got "
-                       << dotType;
+    return emitError()
+           << "expected schedule field 'dot_type' to be f16, bf16, f32 or f8E4M3FN but got "
+           << dotType;
   if (splits == 1 && minSplitTiles != ScheduleFields().minSplitTiles)
     return emitError() << "expected no schedule field 'min_split_tiles' without splits but got "
                        << minSplitTiles;

@@ -63,8 +63,17 @@ Value SoftmaxStepExpander::reduceLanes(Value of, Value acc, vector::CombiningKin
                                              ArrayRef<bool>{false, true, false, true}, kind);
 }
 
-/// Returns the maximum of each row of `of` and of its old base: vector<M>.
+/// Returns the maximum of each row of `of` and of its old base: vector<M>. With `log2_largest`, the
+/// maximum of `of` is reduced first.
 Value SoftmaxStepExpander::reduceRows(Value of) {
+  if (std::optional<APFloat> largest = op.getLog2Largest()) {
+    Value max = vector::MultiDimReductionOp::create(
+        b, loc, of, minusInf(rows), ArrayRef<bool>{false, true}, vector::CombiningKind::MAXNUMF);
+    Value offset = arith::ConstantOp::create(b, loc, op.getLog2LargestAttr());
+    offset = b.createOrFold<arith::DivFOp>(loc, offset, op.getFactor());
+    max = arith::SubFOp::create(b, loc, max, broadcast(rows, offset));
+    return arith::MaxNumFOp::create(b, loc, op.getOld(), max);
+  }
   return vector::MultiDimReductionOp::create(b, loc, of, op.getOld(), ArrayRef<bool>{false, true},
                                              vector::CombiningKind::MAXNUMF);
 }

@@ -313,7 +313,7 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
   StageOp::create(b, loc, /*lag=*/schedule.getLag());
   Value v = operands.loadKeys(op.getV(), at, tile, valueRows, schedule.sumsByProducts(op.getDv()),
                               op.getVScale());
-  inner.out = product(p, v, inner.out);
+  softmax.addProduct(inner, p, v);
   TileYieldOp::create(b, loc, inner.values());
   return state.with(loop.getResults());
 }

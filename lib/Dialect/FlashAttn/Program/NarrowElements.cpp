@@ -53,6 +53,52 @@ Value mlir::flashattn::convertNarrow(OpBuilder &b, Location loc, Value elements,
   return to.isF32() ? x : arith::TruncFOp::create(b, loc, type.clone(to), x).getResult();
 }
 
+void mlir::flashattn::expandTruncation(RewriterBase &b, arith::TruncFOp op) {
+  auto type = dyn_cast<VectorType>(op.getType());
+  if (!type || !isa<Float8E4M3FNType>(type.getElementType()) ||
+      !getElementTypeOrSelf(op.getIn().getType()).isF32())
+    return;
+  Location loc = op.getLoc();
+  b.setInsertionPoint(op);
+  TileBuilder build(b, loc);
+  VectorType i32 = type.clone(b.getI32Type()), f32 = type.clone(b.getF32Type());
+  auto bits = [&](int64_t value) -> Value {
+    return arith::ConstantOp::create(b, loc,
+                                     DenseElementsAttr::get(i32, b.getI32IntegerAttr(value)));
+  };
+  constexpr int64_t kBits = 20, kBias = 127 - 7; // mantissa bits less than f32, bias less than f32
+  constexpr double kMost = 448, kLeastNormal = 0x1p-6, kSubnormals = 0x1p9, kToInteger = 0x1p23;
+  Value raw = arith::BitcastOp::create(b, loc, i32, op.getIn());
+  Value sign =
+      arith::AndIOp::create(b, loc, arith::ShRUIOp::create(b, loc, raw, bits(24)), bits(0x80));
+  Value magnitude = arith::AndIOp::create(b, loc, raw, bits(0x7fffffff));
+  Value isNaN =
+      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sgt, magnitude, bits(0x7f800000));
+  Value x = arith::MinNumFOp::create(b, loc, arith::BitcastOp::create(b, loc, f32, magnitude),
+                                     build.splat(f32, kMost));
+  Value number = arith::BitcastOp::create(b, loc, i32, x);
+  // To nearest even: adds half of the last place, less one if the bit above is even.
+  Value odd =
+      arith::AndIOp::create(b, loc, arith::ShRUIOp::create(b, loc, number, bits(kBits)), bits(1));
+  Value up = arith::AddIOp::create(b, loc, odd, bits((1 << (kBits - 1)) - 1));
+  Value normal =
+      arith::ShRUIOp::create(b, loc, arith::AddIOp::create(b, loc, number, up), bits(kBits));
+  normal = arith::SubIOp::create(b, loc, normal, bits(kBias << 3));
+  // Below the normal numbers, the sum with 2^23 rounds to an integer in the last bits.
+  Value scaled = arith::MulFOp::create(b, loc, x, build.splat(f32, kSubnormals));
+  scaled = arith::AddFOp::create(b, loc, scaled, build.splat(f32, kToInteger));
+  Value small =
+      arith::SubIOp::create(b, loc, arith::BitcastOp::create(b, loc, i32, scaled),
+                            arith::BitcastOp::create(b, loc, i32, build.splat(f32, kToInteger)));
+  Value isSmall =
+      arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, x, build.splat(f32, kLeastNormal));
+  Value found = arith::SelectOp::create(b, loc, isSmall, small, normal);
+  found = arith::SelectOp::create(b, loc, isNaN, bits(0x7f), found);
+  found = arith::OrIOp::create(b, loc, found, sign);
+  found = arith::TruncIOp::create(b, loc, type.clone(b.getI8Type()), found);
+  b.replaceOpWithNewOp<arith::BitcastOp>(op, type, found);
+}
+
 void mlir::flashattn::expandConversion(RewriterBase &b, ConvertElementsOp op, F8Converter toF16) {
   Location loc = op.getLoc();
   b.setInsertionPoint(op);

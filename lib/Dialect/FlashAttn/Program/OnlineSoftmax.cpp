@@ -85,7 +85,11 @@ OnlineSoftmax::OnlineSoftmax(OpBuilder &b, Location loc, ScheduleAttr schedule, 
       c(factor) {
   if (c.value)
     c = {1, scalar(c)};
-  if (std::optional<int64_t> growth = schedule.getMapping().getThresholdOfRescale())
+  // F3: the largest power of 2 in f8E4M3FN is 2^8. Two-level sums rescale at each step anyway.
+  constexpr float kLargestF8 = 8;
+  if (isF8(schedule.getDotType()))
+    log2Largest = b.getF32FloatAttr(kLargestF8);
+  else if (std::optional<int64_t> growth = schedule.getMapping().getThresholdOfRescale())
     threshold = b.getF32FloatAttr(*growth);
 }
 
@@ -116,8 +120,12 @@ Value OnlineSoftmax::stepInLane(RowState &state, Value scores) const {
 Value OnlineSoftmax::stepInLanes(RowState &state, Value scores, ValueRange factors,
                                  function_ref<Value(ValueRange)> multiply) const {
   SmallVector<Value> summed(llvm::drop_begin(state.values()));
+  bool hasTwoLevels = isF8(schedule.getDotType()) && state.out;
+  if (hasTwoLevels)
+    summed.back() = splat(f32Vector({m}), 1);
   auto weights =
       SoftmaxStepOp::create(b, loc, scores, state.max, scalar(c), threshold, lanes, summed);
+  weights.setLog2LargestAttr(log2Largest);
   if (!factors.empty()) {
     OpBuilder::InsertionGuard guard(b);
     weights.getFactorsMutable().assign(factors);
@@ -127,10 +135,24 @@ Value OnlineSoftmax::stepInLanes(RowState &state, Value scores, ValueRange facto
   }
   if (sumsWeights)
     state.sum = arith::AddFOp::create(b, loc, weights.getRescaled().front(), weights.getSums());
-  if (state.out)
+  if (hasTwoLevels)
+    state.rescale = weights.getRescaled().back();
+  else if (state.out)
     state.out = weights.getRescaled().back();
   state.max = weights.getBase();
   return weights.getWeights();
+}
+
+void OnlineSoftmax::addProduct(RowState &state, Value weights, Value values) const {
+  if (!state.rescale) {
+    state.out = product(weights, values, state.out);
+    return;
+  }
+  // Sums of f8 products keep few bits, so that each tile has sums of its own.
+  auto type = cast<VectorType>(state.out.getType());
+  Value sums = product(weights, values, splat(type, 0));
+  state.out =
+      math::FmaOp::create(b, loc, state.out, alongRow(state.rescale, type.getDimSize(1)), sums);
 }
 
 Value OnlineSoftmax::step(RowState &state, Value scores, ValueRange factors,

@@ -17,6 +17,9 @@ struct RowState {
   Value sum;
   /// vector<MxDv>: sum of the exponentials times v and the columns of ones after v. Null without v.
   Value out;
+  /// Within a step, with two-level sums (F3): the factor that `out` is not multiplied by yet, or
+  /// null.
+  Value rescale = {};
 
   SmallVector<Value> values() const {
     SmallVector<Value> all = {max};
@@ -99,11 +102,13 @@ public:
 
   RowState begin() const;
   /// Updates `state` with the scores of a key tile, except for the product with its values. Returns
-  /// the left-hand side of this product, vector<MxN>, which the caller adds to `state.out`.
+  /// the left-hand side of this product, vector<MxN>, which the caller passes to `addProduct`.
   ///
   /// With `factors`, `multiply` recomputes the same scores from them, for a full tile.
   Value step(RowState &state, Value scores, ValueRange factors = {},
              function_ref<Value(ValueRange)> multiply = nullptr) const;
+  /// Adds the product of `weights` from `step` and the tile's values, vector<NxDv>, to `state.out`.
+  void addProduct(RowState &state, Value weights, Value values) const;
   /// Divides by the row sum. If `loadSink` returns an f32 scalar, it enters the denominator like
   /// the logit of one more key whose value is 0.
   FinishedRows finish(RowState state, function_ref<Value()> loadSink) const;
@@ -127,7 +132,8 @@ private:
   int64_t ones;     ///< number of columns of ones after the values
   bool sumsWeights; ///< whether unrounded probabilities are summed
   Factor c;
-  FloatAttr threshold; ///< exponent above which the base is updated; null: always updated
+  FloatAttr threshold;   ///< exponent above which the base is updated; null: always updated
+  FloatAttr log2Largest; ///< exponent of the greatest probability of a row so far; null: 0
 };
 
 } // namespace mlir::flashattn

@@ -32,9 +32,7 @@ Operands::Operands(OpBuilder &b, AttentionOpInterface op)
     sizes.headTiles = ceilDiv(sizes.group, schedule.getPack());
 }
 
-int64_t Operands::padColumns(int64_t columns) const {
-  return schedule.getMapping().padColumns(columns);
-}
+int64_t Operands::padColumns(int64_t columns) const { return schedule.padColumns(columns); }
 
 void Operands::packHeads(Destination &destination) {
   q = splitHeads(op.getQ(), op.getHeadDim());
@@ -464,7 +462,7 @@ Value Operands::loadRows(Value memref, TileAxis axis, const Sequence &sequence, 
   std::tie(memref, batch) = takeRows(memref, axis, sequence, /*exist=*/true);
   int64_t columns = padColumns(getColumns(memref)) + (ones ? LoadTileOp::kOnes : 0);
   Type element = cast<MemRefType>(memref.getType()).getElementType();
-  if (isNarrow(element))
+  if (isNarrow(element) && axis == TileAxis::Keys)
     element = schedule.getDotType();
   auto type = VectorType::get({count, columns}, element);
   SmallVector<Value> indices = {batch, head, tile, index(0)};

@@ -61,10 +61,9 @@ static LogicalResult verifyFirst(Operation *op, Value first, Type element, int64
   if (type.getElementType() == element && held % depth == 0 &&
       (held < columns || (mayBeAll && held == columns)))
     return success();
-  return op->emitOpError() << "expected 'first' to be a multiple of " << depth
-                           << " columns of " << element
-                           << (mayBeAll ? ", at most " : ", fewer than ") << columns << ", but got "
-                           << type;
+  return op->emitOpError() << "expected 'first' to be a multiple of " << depth << " columns of "
+                           << element << (mayBeAll ? ", at most " : ", fewer than ") << columns
+                           << ", but got " << type;
 }
 
 LogicalResult WgmmaOp::verify() {
@@ -108,15 +107,15 @@ LogicalResult WgmmaOp::verify() {
     return emitOpError() << "expected elements of f16, bf16, f8E4M3FN or f8E5M2 but got "
                          << aElement;
   if (areF8 && (getTransposed() || getTransposedA() || getFirst()))
-    return emitOpError() << "expected neither transposed operands nor 'first' with "
-                         << aElement << " but got one";
+    return emitOpError() << "expected neither transposed operands nor 'first' with " << aElement
+                         << " but got one";
 
   int64_t n = getColumns(), k = getContraction();
   int64_t bDepth = getTransposed() ? b->rows : b->getColumns();
   int64_t bColumns = getTransposed() ? b->getColumns() : b->rows;
   if (int64_t depth = getWgmmaDepth(aElement); k < depth || k % depth != 0)
-    return emitOpError() << "expected a contraction over a multiple of " << depth
-                         << " but got " << k;
+    return emitOpError() << "expected a contraction over a multiple of " << depth << " but got "
+                         << k;
   if (getDepth() ? k > aColumns || k > bDepth : k != bDepth)
     return emitOpError() << "expected a contraction of " << k << " but got " << aColumns
                          << (getTransposedA() ? " rows" : " columns") << " of 'a' and " << bDepth
@@ -227,6 +226,30 @@ LogicalResult ReadTileOp::verify() {
     return emitOpError() << "expected 'from' to be a multiple of 16 from 0 to "
                          << tile->getColumns() - columns << ", for " << columns << " of "
                          << tile->getColumns() << " columns, but got " << from;
+  return success();
+}
+
+LogicalResult TransposeOp::verify() {
+  constexpr int64_t kRows = 16, kColumns = 32;
+  FailureOr<SharedTile> source = SharedTile::verify(*this, "source", getSource()),
+                        target = SharedTile::verify(*this, "target", getTarget());
+  if (failed(source) || failed(target))
+    return failure();
+  if (source->elementType.getIntOrFloatBitWidth() != 8 ||
+      source->elementType != target->elementType)
+    return emitOpError() << "expected tiles of the same elements of 8 bits but got "
+                         << getSource().getType() << " and " << getTarget().getType();
+  if (source->rows % kRows != 0 || source->getColumns() % kColumns != 0)
+    return emitOpError() << "expected a source with a multiple of " << kRows << " rows and of "
+                         << kColumns << " columns but got " << getSource().getType();
+  // The last columns of the source may fill a panel.
+  if (target->rows % kColumns != 0 || target->rows > source->getColumns() ||
+      target->getColumns() < source->rows)
+    return emitOpError() << "expected a target of at most " << source->getColumns()
+                         << " rows, a multiple of " << kColumns << ", and " << source->rows
+                         << " columns but got " << getTarget().getType();
+  if (!getBegin() != !getEnd())
+    return emitOpError() << "expected both ends of 'rows' but got one";
   return success();
 }
 

@@ -23,6 +23,7 @@ S9_AHEAD = ("split-ahead", "sm_90a")
 L9 = ("late", "sm_90a")
 A9 = ("added", "sm_90a")
 C9 = ("cleared", "sm_90a")
+P9 = ("f8", "sm_90a")
 
 DEADLOCK = r"deadlock: .*\n.* waits for parity . of barrier \d+, whose phase \d+ lacks"
 UNREADY = r"(race|use before any write): .* at hopper\.wgmma"
@@ -47,7 +48,25 @@ def released_by_one(barriers, arrivals):
 ONE_RELEASES_K = released_by_one((6, 7, 8), (0, 2, 4, 6, 8))
 ONE_RELEASES_V = released_by_one((12, 13, 14), (1, 3, 5, 7, 9))
 
+# Probabilities in the order of rows, as products of 16 bits have them, and not in that of accumulators.
+UNORDERED = ", ".join(str(i + j) for i in range(0, 32, 8) for j in (0, 1, 4, 5, 2, 3, 6, 7))
+
 FAULTS = [
+    # Products of f8, and the transposition of V.
+    ("f8: probabilities are in another order than V", P9,
+     [("hopper.wgmma#2", ("sub", r"(.*)hopper\.wgmma (%\w+), ",
+                          rf"%other = vector.shuffle \2, \2 [{UNORDERED}] : vector<32xf8E4M3FN>, "
+                          r"vector<32xf8E4M3FN>\n\1hopper.wgmma %other, "))], NUMBERS),
+    ("f8: no fence behind the transposition", P9, [("hopper.fence_async_shared#0", DROP)],
+     r"missing fence: .* at hopper\.wgmma"),
+    ("f8: V is transposed before it is loaded", P9, [("hopper.barrier_wait#0", DROP)],
+     r"(race|use before any write): "),
+    ("f8: V is transposed while products read the last tile", P9, [("hopper.barrier_wait#1", DROP)],
+     r"(race: |expected at most \d arrivals)"),
+    ("f8: the sums of a tile are lost", P9,
+     [("math.fma#4", ("sub", r"math\.fma (%\w+), (%\w+), \S+ ", r"arith.mulf \1, \2 "))], NUMBERS),
+    ("f8: the sums of a tile are added before the product is over", P9,
+     [("hopper.wgmma_wait#2", ("sub", " : ", " {pending = 1 : i64} : "))], IN_FLIGHT),
     # Barriers of rings.
     ("q: the wait for it has the wrong parity", F9,
      [("hopper.barrier_wait#2", ("sub", "%c0_i32", "%c1_i32"))], UNREADY + "|" + DEADLOCK),

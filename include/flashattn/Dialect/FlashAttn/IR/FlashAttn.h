@@ -73,6 +73,8 @@ bool addsToScore(AttentionOpInterface op);
 bool isScoreModLoad(Operation *op);
 /// Whether elements of the type are converted where tiles are loaded (F1): f8E4M3FN, f8E5M2 or i8.
 bool isNarrow(Type element);
+/// Whether `element` is f8E4M3FN or f8E5M2.
+bool isF8(Type element);
 /// F1: a block of columns with a scale of its own is a multiple of this number of elements.
 inline constexpr int64_t kScaleBlock = 16;
 /// Whether a row of `columns` elements may have `scales` scales (F1).

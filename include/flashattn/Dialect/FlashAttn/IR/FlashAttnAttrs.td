@@ -407,6 +407,8 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     /// computes the row sums, as sums of the rounded probabilities. The rounding error of a large
     /// bf16 probability then cancels, and probabilities may grow further; f16 does not need this.
     bool sumsByProducts(int64_t dv) const;
+    /// Returns the number of columns of a tile for rows of `columns` elements.
+    int64_t padColumns(int64_t columns) const;
     /// Whether programs over query tiles compact the keys that they see.
     bool compactsKV() const;
     /// Returns the number of keys that programs over query tiles visit or skip as a unit: those of

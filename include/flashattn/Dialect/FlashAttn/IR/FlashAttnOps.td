@@ -180,6 +180,12 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
       scales multiply elements in f32, and the products are rounded to the type of `q`; the caller is
       responsible for products within its range. If one scale for all rows is infinite, or if a
       scaled element exceeds f32, the result is that of this product: 0, an infinity or NaN.
+    - F3: `q` may have elements of f8E4M3FN or f8E5M2 beside `k` and `v` of 8 bits. `o` is then f16,
+      bf16 or f32. `k_scale` may include the scale of the queries, because both multiply the scores.
+      On CPUs, elements are converted. On sm_90a, `q`, `k` and `v` are f8E4M3FN and are multiplied as
+      such: `k_scale` and `v_scale` then have one scale for all rows and columns of a sequence.
+      Unnormalized probabilities are rounded to f8E4M3FN, in which the greatest one of a row so far
+      is 2^8. The products of a key tile are summed by the tensor cores, and added to sums in f32.
     - M3, M4: only key tiles that contain a visible pair are visited, and full tiles, whose pairs
       are all visible, are computed without code for the mask. A remark reports a mask for which
       other tiles may be visited too: a mask with a set whose keys are further apart than a tile, as

@@ -738,6 +738,10 @@ def FlashAttn_SoftmaxStepOp : FlashAttn_ProgramLevelOp<"softmax_step", [
     the accumulators relative to `old`, are multiplied by `exp2((old - base) factor)` and returned
     as `rescaled`.
 
+    With `log2_largest` e, `max` is replaced by `max - e / factor`, so that the greatest probability
+    of a row so far is 2^e and not 1: a short type then represents smaller probabilities. This
+    excludes `threshold`.
+
     `sums` contains partial row sums of P: `threads_per_row` threads share a row, and partial sum l
     adds columns 2 l and 2 l + 1 of every 2 `threads_per_row` columns.
 
@@ -768,6 +772,7 @@ def FlashAttn_SoftmaxStepOp : FlashAttn_ProgramLevelOp<"softmax_step", [
                        VectorOfRankAndType<[1], [F32]>:$old,
                        F32:$factor,
                        OptionalAttr<F32Attr>:$threshold,
+                       OptionalAttr<F32Attr>:$log2_largest,
                        ConfinedAttr<I64Attr, [IntPositive]>:$threads_per_row,
                        Variadic<FlashAttn_TileVector>:$values,
                        Variadic<FlashAttn_TileVector>:$factors);
@@ -778,6 +783,7 @@ def FlashAttn_SoftmaxStepOp : FlashAttn_ProgramLevelOp<"softmax_step", [
   let regions = (region MaxSizedRegion<1>:$recompute);
   let assemblyFormat = [{
     $scores `from` $old `factor` `(` $factor `)` (`threshold` $threshold^)?
+    (`log2_largest` $log2_largest^)?
     `threads_per_row` $threads_per_row
     (`rescale` `(` $values^ `:` type($values) `)`)? attr-dict
     `:` type($scores) `,` type($old) `->` type($sums)

@@ -21,9 +21,10 @@ enum class Layout : uint32_t;
 
 /// The element types that an operand may have.
 enum class ElementRule {
-  Float,          ///< f16, bf16 or f32
-  LikeFirst,      ///< the type of the op's first operand, which is a Float
-  LikeFirstOrF32, ///< the type of the op's first operand, or f32
+  Float,             ///< f16, bf16 or f32
+  FloatOrF8,         ///< a Float, f8E4M3FN or f8E5M2
+  LikeFirst,         ///< the type of the op's first operand, which is a Float
+  LikeFirstOrF32,    ///< the type of the op's first operand, or f32; any Float if that is f8
   LikeFirstOrNarrow, ///< the type of the op's first operand, or f8E4M3FN, f8E5M2 or i8 (rule F1)
   F32,
   I1,

@@ -1,6 +1,7 @@
 //===- NarrowElements.h - elements of 8 bits --------------------*- C++ -*-===//
 //
-// Rule F1: elements of 8 bits are converted to floats where a tile is loaded.
+// Rule F1: elements of 8 bits are converted to floats where a tile is loaded. Rule F3:
+// probabilities are converted to f8.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,6 +20,10 @@ using F8Converter = llvm::function_ref<Value(OpBuilder &builder, Location loc, V
 /// rounded, once. Without `toF16`, builds only arithmetic that every machine has.
 Value convertNarrow(OpBuilder &builder, Location loc, Value elements, Value scale, FloatType to,
                     F8Converter toF16 = {});
+
+/// Replaces a conversion of f32 vectors to f8E4M3FN, rounded to nearest even and clamped as by the
+/// GPU's instruction (PTX ISA, `cvt.rn.satfinite`), by integer arithmetic. Leaves others alone.
+void expandTruncation(RewriterBase &rewriter, arith::TruncFOp op);
 
 /// Replaces the op by loads, conversions (see convertNarrow) and stores of vectors.
 void expandConversion(RewriterBase &rewriter, ConvertElementsOp op, F8Converter toF16 = {});

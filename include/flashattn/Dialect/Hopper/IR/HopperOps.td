@@ -619,7 +619,7 @@ def Hopper_LoadTileOp : Hopper_Op<"load_tile", [MemoryEffects<[MemRead]>]> {
     ```
   }];
   let arguments = (ins AnyMemRef:$tile, Optional<Hopper_F16Vector>:$first);
-  let results = (outs Hopper_F16Vector:$result);
+  let results = (outs Hopper_FactorVector:$result);
   let assemblyFormat = [{
     $tile (`first` $first^)? attr-dict `:` type($tile) (`,` type($first)^)? `->` type($result)
   }];
@@ -680,9 +680,43 @@ def Hopper_PinOp : Hopper_OrderedOp<"pin", [AllTypesMatch<["value", "result"]>]>
 
     Example: `%p = hopper.pin %weights : vector<128x64xf16>`
   }];
-  let arguments = (ins Hopper_F16Vector:$value);
-  let results = (outs Hopper_F16Vector:$result);
+  let arguments = (ins Hopper_FactorVector:$value);
+  let results = (outs Hopper_FactorVector:$result);
   let assemblyFormat = "$value attr-dict `:` type($value)";
+}
+
+def Hopper_TransposeOp : Hopper_Op<"transpose", [
+    MemoryEffects<[MemRead, MemWrite]>, OperandSegments]> {
+  let summary = "transpose a part of a tile of 8-bit elements in shared memory";
+  let description = [{
+    A warp reads the part of `source` with 16 rows from `row` on, a multiple of 16, and 32 columns
+    from `column` on, a multiple of 32. It writes the columns as rows of `target`, where the 16 rows
+    are columns in accumulator order, as `hopper.wgmma` reads them beside f8 in registers: row
+    `8i + 2j + c` of the part becomes column `4j + 2i + c` (i, c below 2, j below 4). With `rows`,
+    only the rows from `begin` on and before `end` are transposed, and 0 is written for the others.
+
+    | | rows | columns |
+    | --- | --- | --- |
+    | `source` | a multiple of 16 | a multiple of 32 |
+    | `target` | the columns of `source` | the rows of `source` |
+
+    All threads of the warp execute the op, with the same operands.
+
+    Example:
+
+    ```mlir
+    hopper.transpose %v[%row, %column] rows(%begin, %end) to %vt
+        : memref<1x128x64xf8E4M3FN, #gpu.address_space<workgroup>>,
+          memref<1x64x128xf8E4M3FN, #gpu.address_space<workgroup>>
+    ```
+  }];
+  let arguments = (ins AnyMemRef:$source, I32:$row, I32:$column, Optional<I32>:$begin,
+                       Optional<I32>:$end, AnyMemRef:$target);
+  let assemblyFormat = [{
+    $source `[` $row `,` $column `]` (`rows` `(` $begin^ `,` $end `)`)? `to` $target attr-dict
+    `:` type($source) `,` type($target)
+  }];
+  let extraClassDeclaration = segments;
 }
 
 def Hopper_PublishOp : Hopper_BarrierOp<"publish"> {
