@@ -283,7 +283,7 @@ def attention(
     words.append(plan.scale_bits if scale is None else _module.scale_bits(scale))
     plan.kernel._used = _cache.clock()
     if out is None:
-        o = numpy.empty(plan.shapes[0], q.dtype)
+        o = numpy.empty(plan.shapes[0], plan.like[0])
         if return_lse:
             lse = numpy.empty(plan.shapes[1], numpy.float32)
             words[3:3] = o.__array_interface__["data"][0], lse.__array_interface__["data"][0]

@@ -132,8 +132,8 @@ def check_view(role: Role, view: View, q: View, layout: str) -> None:
             hint = "; pass dtype='bf16' if it holds the bits of bf16"
         if role.or_narrow and view.element == "uint8":
             hint = "; view it, as with .view(torch.float8_e4m3fn), if it holds the bits of another type"
-        if name == "q" and _is_narrow(view.element):
-            hint = "; only k and v may have 8 bits"
+        if name == "q" and view.element == "i8":
+            hint = "; only k and v may be int8"
         kind = UnsupportedError if len(names) > 1 else ArgumentError
         raise kind(f"expected {name!r} with element type {expected} but got {view.element}{hint}")
     or_f32 = role.or_f32 and q.element != "f32"

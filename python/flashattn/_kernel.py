@@ -294,7 +294,7 @@ class Kernel:
         outputs = {name: _plans.output_of(call, name, tensor) for name, tensor in given.items()}
         # The type of o is compiled in.
         element = problem.o_element or problem.element
-        outputs["o"] = outputs["o"]._replace(element=element, or_f32=False)
+        outputs["o"] = outputs["o"]._replace(element=element, others=())
         checked = _plans.check_outputs(call, outputs)
         if _module.ROWS.index(checked.rows) > _module.ROWS.index(problem.rows):
             raise ArgumentError(

@@ -190,8 +190,8 @@ class Output(NamedTuple):
     tensor: Any  #: the caller's tensor; None if it has to be allocated
     shape: Tuple[int, ...]
     element: str
-    like: Any  #: a tensor of the same library, and of the same type unless `element` is f32
-    or_f32: bool = False  #: whether the caller's tensor may be f32 instead
+    like: Any  #: a tensor of the same library, and of the same type unless `element` is f32, or it has 8 bits
+    others: Tuple[str, ...] = ()  #: other types that the caller's tensor may have
 
 
 def is_bf16(dtype: Any) -> bool:
@@ -237,8 +237,10 @@ def output_of(call: Call, name: str, tensor: Any) -> Output:
     """Returns an output, whose shape follows from the sizes of q, k and v."""
     role = call.roles[name]
     element = call.views["q"].element if role.like_first else role.elements[0]
-    or_f32 = role.or_f32 and element != "f32"
-    return Output(tensor, call.sizes.shape(role), element, call.q, or_f32)
+    others = ("f32",) if role.or_f32 and element != "f32" else ()
+    if element in _tensors.NARROW:  # rule F3
+        element, others = "bf16", ("f16", "f32")
+    return Output(tensor, call.sizes.shape(role), element, call.q, others)
 
 
 class _Checked(NamedTuple):
@@ -261,7 +263,7 @@ def check_outputs(call: Call, outputs: Mapping[str, Output]) -> _Checked:
         if tensor is None:
             tensor = _tensors.empty_like(name, q, output.like, output.shape, element)
         view = _tensors.view(name, tensor, call.bf16_bits and element != "f32", q.device)
-        elements = (element, "f32") if output.or_f32 else (element,)
+        elements = (element, *output.others)
         check_output(call.roles[name], view, output.shape, elements, q)
         tensors.append(tensor)
         views[name] = view

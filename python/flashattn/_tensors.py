@@ -301,12 +301,15 @@ def _producer(found: View) -> Any:
 
 def empty_like(name: str, like: View, original: Any, shape: Tuple[int, ...], element: str) -> Any:
     """Returns a new tensor of the library of `original`."""
+    is_narrow = hasattr(original, "dtype") and parse_element(original.dtype) in NARROW
     if is_torch(original):
         torch = sys.modules["torch"]
-        dtype = torch.float32 if element == "f32" else original.dtype
+        dtype = torch.float32 if element == "f32" else torch.bfloat16 if is_narrow else original.dtype
         return torch.empty(shape, dtype=dtype, device=original.device)
     if isinstance(original, numpy.ndarray):
-        return numpy.empty(shape, numpy.float32 if element == "f32" else original.dtype)
+        # The package that defines arrays of f8 defines bf16, too.
+        other = numpy.dtype("bfloat16") if is_narrow else original.dtype
+        return numpy.empty(shape, numpy.float32 if element == "f32" else other)
     cupy = sys.modules.get("cupy")
     if cupy is not None and isinstance(original, cupy.ndarray):
         with cupy.cuda.Device(like.device):

@@ -10,8 +10,9 @@ The first three rules of `flashattn.flash_attn.flash_attn_interface` hold here t
   to `c * (p // c) + c - 1`. Gradients are supported, unlike in FlashAttention-3.
 - k and v may have 8 bits: float8_e4m3fn, float8_e5m2 or int8. k_descale and v_descale, `[B, Hkv]`, f32, are
   their scales for each sequence and head, and sizes may be 1. New keys and values of a cache are divided
-  by them, rounded and clamped. q has 16 or 32 bits, unlike in FlashAttention-3.
-- qv and q_descale must be None: UnsupportedError names what is not.
+  by them, rounded and clamped. Without a cache, q may be float8_e4m3fn or float8_e5m2 beside such k and v,
+  with q_descale, `[B, Hkv]`; o is then bfloat16. On GPUs, this needs sm_90a, and q, k and v of float8_e4m3fn.
+- qv must be None, and so must q_descale with a cache: UnsupportedError names what is not.
 
 With `return_attn_probs=True`, functions return (o, softmax_lse).
 """
@@ -65,11 +66,11 @@ def flash_attn_func(
       o, `[B, Nq, Hq, Dv]`, or (o, softmax_lse) with return_attn_probs, where softmax_lse is `[B,
       Hq, Nq]`, f32.
     """
-    _core.refuse(qv=qv, q_descale=q_descale)
+    _core.refuse(qv=qv)
     o, lse = _core.attend(
         q, k, v, scale=softmax_scale, mask=_core.mask_of(causal, window_size, attention_chunk),
         softcap=softcap, deterministic=deterministic, return_lse=return_attn_probs,
-        k_descale=k_descale, v_descale=v_descale,
+        q_descale=q_descale, k_descale=k_descale, v_descale=v_descale,
     )  # fmt: skip
     return (o, lse) if return_attn_probs else o
 
@@ -143,12 +144,12 @@ def flash_attn_varlen_func(
       o, `[Tq, Hq, Dv]`, or (o, softmax_lse) with return_attn_probs, where softmax_lse is `[Hq,
       Tq]`, f32. Rows that do not count have o = 0 and softmax_lse = -inf.
     """
-    _core.refuse(qv=qv, q_descale=q_descale)
+    _core.refuse(qv=qv)
     o, lse = _core.attend(
         q, k, v, scale=softmax_scale, mask=_core.mask_of(causal, window_size, attention_chunk),
         softcap=softcap, deterministic=deterministic, return_lse=return_attn_probs,
         cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, seqused_q=seqused_q,
-        seqused_k=seqused_k, k_descale=k_descale, v_descale=v_descale,
+        seqused_k=seqused_k, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale,
     )  # fmt: skip
     return (o, lse) if return_attn_probs else o
 

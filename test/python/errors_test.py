@@ -118,12 +118,12 @@ CASES = [
     (
         lambda: attention(*(x.astype(numpy.float64) for x in (Q, K, K))),
         UnsupportedError,
-        "expected 'q' with element type f16, bf16 or f32 but got float64",
+        "expected 'q' with element type f16, bf16, f32, f8E4M3FN or f8E5M2 but got float64",
     ),
     (
         lambda: attention(*(x.astype(numpy.uint16) for x in (Q, K, K))),
         UnsupportedError,
-        "expected 'q' with element type f16, bf16 or f32 but got uint16; pass dtype='bf16' if",
+        "expected 'q' with element type f16, bf16, f32, f8E4M3FN or f8E5M2 but got uint16; pass dtype='bf16' if",
     ),
     (
         lambda: attention(Q, K.astype(numpy.float16), K),

@@ -107,6 +107,32 @@ class GraphTest(unittest.TestCase):
                 found = found[0] if layout == "bshd" else found[0].transpose(0, 1)
             close(found, other.grad, 2e-4 if DEVICE == "cpu" else 5e-2)
 
+    def test_queries_of_f8(self):
+        """On the CPU, or on a GPU with products of f8; and on the model of one, whose probabilities are f8."""
+        q8, q_scale = quantize(self.q[:, ::2], per="head")
+        v8, v_scale = quantize(self.v, per="head")
+        k8, k_scale = quantize(self.k, per="head")
+        wanted = attention(values_of(q8, q_scale), values_of(k8, k_scale), values_of(v8, v_scale), mask=causal)
+        scales = {"k_scale": k_scale * q_scale, "v_scale": v_scale}
+        for out in (None, *(torch.empty_like(wanted, dtype=t) for t in (torch.float32, torch.float16))):
+            for _ in range(2):  # with a plan, too
+                found = attention(q8, k8, v8, mask=causal, out=out, **scales)
+            self.assertEqual(found.dtype, torch.bfloat16 if out is None else out.dtype)
+            close(found, wanted, 6e-2 if DEVICE != "cpu" else 1e-2)
+        if DEVICE == "cpu":
+            modelled = attention(q8, k8, v8, mask=causal, device="model:sm_90a", **scales)
+            self.assertLess((modelled.float() - wanted).norm() / wanted.norm(), 0.04)
+        rows_of = [x.transpose(1, 2) for x in (q8, k8, v8)]
+        descales = {"k_descale": k_scale[..., 0, 0], "v_descale": v_scale[..., 0, 0]}
+        o = fa3.flash_attn_func(*rows_of, causal=True, q_descale=q_scale[..., 0, 0], **descales)
+        same_bits(o.transpose(1, 2).contiguous(), attention(q8, k8, v8, mask=causal, **scales))
+        starts = [torch.tensor([0, *(n * (i + 1) for i in range(2))], dtype=torch.int32, device=DEVICE) for n in (7, 11)]
+        packed = [x.flatten(0, 1) for x in rows_of]
+        o = fa3.flash_attn_varlen_func(
+            *packed, *starts, 7, 11, causal=True, q_descale=q_scale[..., 0, 0], **descales
+        )  # fmt: skip
+        close(o.unflatten(0, (2, 7)).transpose(1, 2), wanted, 6e-2 if DEVICE != "cpu" else 1e-2)
+
     def test_gradients_that_would_be_lost(self):
         leaf = self.k8.clone().requires_grad_()
         with self.assertRaisesRegex(UnsupportedError, "expected no gradient of 'k' of f8E4M3FN but got it with"):

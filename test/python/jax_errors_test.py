@@ -64,7 +64,7 @@ class ErrorTest(unittest.TestCase):
             ((Q[0], K, K), {}, ArgumentError, "expected 'q' of rank 4 but got rank 3"),
             ((Q, K.astype(numpy.float16), K), {}, ArgumentError,
              "expected 'k' with element type f32 as in 'q', f8E4M3FN, f8E5M2 or i8 but got f16"),
-            ((Q.astype(numpy.int32), K, K), {}, UnsupportedError, "expected 'q' with element type f16, bf16 or f32 but got i32"),
+            ((Q.astype(numpy.int32), K, K), {}, UnsupportedError, "f32, f8E4M3FN or f8E5M2 but got i32"),
             ((Q, K, K), {"bias": numpy.zeros((3, 9), numpy.float32)}, ArgumentError, "expected query length of 'bias' to be 1 or 5 but got 3"),
             ((Q, K, K), {"bias": numpy.zeros((1,) * 5, numpy.float32)}, ArgumentError, "expected 'bias' of rank 4 at most but got rank 5"),
             ((Q, K, K), {"attn_mask": numpy.zeros((5, 9), numpy.float32)}, ArgumentError, "expected 'attn_mask' with element type bool but got f32"),
@@ -162,7 +162,7 @@ class ErrorTest(unittest.TestCase):
             x = jnp.zeros((1, 1, 3, 16), jnp.float64)
             for call in (fj.attention, fj.dot_product_attention):
                 with self.assertRaisesRegex(
-                    UnsupportedError, "expected 'q' with element type f16, bf16 or f32 but got float64"
+                    UnsupportedError, "expected 'q' with element type f16, bf16, f32, f8E4M3FN or f8E5M2 but got float64"
                 ):
                     call(x, x, x)
 

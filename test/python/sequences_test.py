@@ -447,7 +447,7 @@ CASES = [
     ),
     (packed(cu_seqlens=[0, 12]), KeywordError, "unexpected keyword argument 'cu_seqlens'; expected cu_seqlens_"),
     (packed(seqused_q=[5, 7]), KeywordError, "unexpected keyword argument 'seqused_q'; expected q_len="),
-    (packed(q=Q.astype(float)), UnsupportedError, "expected 'q' with element type f16, bf16 or f32 but got float64"),
+    (packed(q=Q.astype(float)), UnsupportedError, "f32, f8E4M3FN or f8E5M2 but got float64"),
 ]
 
 

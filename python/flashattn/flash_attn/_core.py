@@ -25,7 +25,7 @@ from ..torch._ops import NARROW, cast_rows, refuse_narrow
 _REFUSED: Dict[str, Tuple[Any, str]] = {
     "dropout_p": (0, "pass 0.0, because dropout is not supported"),
     "qv": (None, "concatenate it to q, and the latent values to k"),
-    "q_descale": (None, "only k and v may have 8 bits; convert q to f16 or bf16 before the call"),
+    "q_descale": (None, "with a cache, only k and v may have 8 bits; convert q before the call"),
     "gather_kv_indices": (None, "gather the keys before the call"),
     "score_mod_bwd": (None, "the compiler differentiates score_mod"),
     "aux_tensors": (None, "pass score_mod, which reads them by batch and head"),
@@ -101,6 +101,7 @@ def attend(
     align: str = "bottom_right",
     page_table: Optional[Tensor] = None,
     max_seqlen_q: Optional[int] = None,
+    q_descale: Optional[Tensor] = None,
     k_descale: Optional[Tensor] = None,
     v_descale: Optional[Tensor] = None,
 ) -> Tuple[Tensor, Optional[Tensor]]:
@@ -114,7 +115,7 @@ def attend(
         "scale": scale,
         "softcap": softcap or None,
         "kv_len": seqused_k,
-        **scales_of(k, v, k_descale, v_descale),
+        **scales_of(k, v, k_descale, v_descale, q, q_descale),
     }
     if score_mod is not None:
         options["score_mod"] = score_mod
@@ -166,15 +167,20 @@ def attend(
 
 
 def scales_of(
-    k: Tensor, v: Tensor, k_descale: Optional[Tensor], v_descale: Optional[Tensor]
+    k: Tensor,
+    v: Tensor,
+    k_descale: Optional[Tensor],
+    v_descale: Optional[Tensor],
+    q: Optional[Tensor] = None,
+    q_descale: Optional[Tensor] = None,
 ) -> Dict[str, Any]:
-    """Returns descales as options of `flashattn.attention`."""
-    found = {}
-    for name, tensor, descale in (("k", k, k_descale), ("v", v, v_descale)):
+    """Returns descales as options of `flashattn.attention`. Both those of q and those of k multiply the scores."""
+    found: Dict[str, Any] = {}
+    for name, tensor, descale in (("q", q, q_descale), ("k", k, k_descale), ("v", v, v_descale)):
         if descale is None:
             continue
         _check_rows(**{f"{name}_descale": descale})
-        if tensor.dtype not in NARROW:
+        if tensor is None or tensor.dtype not in NARROW:
             raise ArgumentError(
                 f"expected no {name}_descale with {name!r} of {tensor.dtype} but got one; only elements "
                 "of 8 bits have scales"
@@ -182,6 +188,9 @@ def scales_of(
         if descale.ndim != 2:
             raise ArgumentError(f"expected {name}_descale of rank 2 but got rank {descale.ndim}")
         found[f"{name}_scale"] = descale
+    of_queries = found.pop("q_scale", None)
+    if of_queries is not None:
+        found["k_scale"] = of_queries * found.get("k_scale", 1)
     return found
 
 
@@ -281,7 +290,7 @@ class _Deterministic(torch.autograd.Function):
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, sink: Optional[Tensor], options: Dict[str, Any]
     ) -> Tuple[Tensor, Tensor]:
-        refuse_narrow(q, ("k", k), ("v", v))
+        refuse_narrow(q, k, v)
         o, lse = attention(q, k, v, sink_logits=sink, return_lse=True, **options)
         ctx.save_for_backward(q, k, v, o, lse, sink)
         ctx.options = options

@@ -120,7 +120,7 @@ def record(
 ) -> Any:
     """Records the results of a plan in autograd. Returns o, or (o, lse) if `options` request lse. The
     arguments of the operator are computed in the backward pass only, to save host time."""
-    refuse_narrow(rows[0], *zip("kv", rows[1:]))
+    refuse_narrow(*rows)
     if not values:
         return _apply_planned((found, scale, options), *rows)
     given = dict(zip(options.operands, values))
@@ -242,10 +242,10 @@ def _backward(
 NARROW = tuple(getattr(torch, name) for name in _tensors.NARROW.values())
 
 
-def refuse_narrow(q: Tensor, *rows: Tuple[str, Tensor]) -> None:
-    """Raises UnsupportedError for keys and values of 8 bits whose gradients would be lost."""
-    for name, x in rows:
-        if x.dtype != q.dtype and x.requires_grad:
+def refuse_narrow(q: Tensor, k: Tensor, v: Tensor) -> None:
+    """Raises UnsupportedError for a tensor of 8 bits whose gradient would be lost."""
+    for name, x in zip("qkv", (q, k, v)):
+        if x.dtype in NARROW and x.requires_grad:
             raise UnsupportedError(
                 f"expected no gradient of {name!r} of {_tensors.parse_element(x.dtype)} but got it with requires_grad; "
                 "pass tensor.detach()"
@@ -348,7 +348,7 @@ def _save(ctx: Any, given: Any, inputs: Tuple[Any, ...], output: Any) -> None:
                 f"expected no tensor with requires_grad in a call with {name} but got one; make the call under "
                 "torch.no_grad(), or on tensor.detach()"
             )
-    refuse_narrow(inputs[0], *zip("kv", inputs[1:3]))
+    refuse_narrow(*inputs[:3])
     ctx.set_materialize_grads(False)
     ctx.given, ctx.offset = given, inputs[_OFFSET]
     # torch detects in-place changes of saved tensors.
