@@ -293,8 +293,9 @@ typedef struct FlashAttnOperandInfo {
   int32_t followsLayout;
   /** The allowed element types, a bit mask of 1 << FlashAttnElementType. */
   int32_t elementTypes;
-  /** Restricts the element type: 1: the type of the op's first operand; 2: that type, or f32; 3:
-      that type, or f8E4M3FN, f8E5M2 or i8; 0: any allowed type. */
+  /** Restricts the element type: 1: the type of the op's first operand; 2: that type, or f32, or any
+      allowed type if the first operand has 8 bits; 3: the type of the first operand, or f8E4M3FN,
+      f8E5M2 or i8; 0: any allowed type. */
   int32_t likeFirst;
   /** Such as "q" or "kv_len"; see FlashAttnArgumentInfo::role. The clause `offset` has two
       operands, "offset", a number, and "offsets", a number for each batch. */

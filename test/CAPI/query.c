@@ -75,12 +75,13 @@ static void checkTuned(void) {
 static void checkOperands(void) {
   enum {
     kFloats = 1 << FLASHATTN_F16 | 1 << FLASHATTN_BF16 | 1 << FLASHATTN_F32,
-    kCached = kFloats | 1 << FLASHATTN_F8E4M3FN | 1 << FLASHATTN_F8E5M2 | 1 << FLASHATTN_I8
+    kQueries = kFloats | 1 << FLASHATTN_F8E4M3FN | 1 << FLASHATTN_F8E5M2,
+    kCached = kQueries | 1 << FLASHATTN_I8
   };
   static const struct {
     const char *name, *dims;
     int32_t types, likeFirst, isOptional, broadcasts, followsLayout, isOutput;
-  } expected[] = {{"q", "BHND", kFloats, 0, 0, 0, 1, 0},
+  } expected[] = {{"q", "BHND", kQueries, 0, 0, 0, 1, 0},
                   {"k", "BGKD", kCached, 3, 0, 0, 1, 0},
                   {"v", "BGKV", kCached, 3, 0, 0, 1, 0},
                   {"bias", "BHNK", kFloats, 0, 1, 1, 0, 0},
