@@ -392,8 +392,9 @@ void mlir::flashattn::model::expandTranspose(RewriterBase &b, TransposeOp op) {
   Value lane = rem(gpu::ThreadIdOp::create(b, loc, gpu::Dimension::x), 32);
   Value row = toIndex(op.getRow()), column = toIndex(op.getColumn()), inRow = rem(lane, 4);
   Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(source.elementType));
-  for (int64_t ofColumn : {0, 1, 16, 17})
-    for (auto [place, ofRow] : llvm::enumerate(ArrayRef<int64_t>{0, 1, 8, 9})) {
+  constexpr int64_t kColumns[] = {0, 1, 16, 17}, kRows[] = {0, 1, 8, 9};
+  for (int64_t ofColumn : kColumns)
+    for (auto [place, ofRow] : llvm::enumerate(kRows)) {
       Value fromRow = add(row, add(mul(inRow, 2), index(ofRow)));
       Value fromColumn = add(column, add(mul(div(lane, 4), 2), index(ofColumn)));
       Value element =

@@ -413,7 +413,8 @@ private:
     first = LLVM::AddOp::create(b, loc, adaptor.getRow(),
                                 LLVM::MulOp::create(b, loc, first, constantI32(b, loc, 2)));
     Value shown = constantI32(b, loc, 0);
-    for (auto [byte, row] : llvm::enumerate(ArrayRef<int64_t>{0, 1, 8, 9})) {
+    constexpr int64_t kRows[] = {0, 1, 8, 9};
+    for (auto [byte, row] : llvm::enumerate(kRows)) {
       Value at = LLVM::AddOp::create(b, loc, first, constantI32(b, loc, row));
       Value isBehind =
           LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::sge, at, adaptor.getBegin());
