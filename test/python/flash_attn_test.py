@@ -494,7 +494,7 @@ class FlashAttnTest(unittest.TestCase):
         packed = *rows, starts, starts, 9, 9
         some = torch.ones(2)
         two = {"dropout_p": 0.1}
-        three = {name: some for name in ("qv", "q_descale")}
+        three = {"qv": some}
         four = {
             name: some
             for name in ("qv", "gather_kv_indices", "score_mod_bwd", "block_sparse_tensors")
@@ -509,9 +509,8 @@ class FlashAttnTest(unittest.TestCase):
             (fa2, "flash_attn_varlen_qkvpacked_func", (qkv[0], starts, 9), two),
             (fa2, "flash_attn_varlen_kvpacked_func", (q[0], kv[0], *packed[3:]), two),
             (fa3, "flash_attn_func", (q, k, v), three),
-            (fa3, "flash_attn_qkvpacked_func", (qkv,), {"q_descale": some}),
             (fa3, "flash_attn_varlen_func", packed, three),
-            (fa3, "flash_attn_with_kvcache", (q, k, v), three),
+            (fa3, "flash_attn_with_kvcache", (q, k, v), {**three, "q_descale": some}),
             (cute, "flash_attn_func", (q, k, v), {**four, "block_sparse_tensors_bwd": some}),
             (cute, "flash_attn_varlen_func", (q, k, v), four),
         ):  # fmt: skip
