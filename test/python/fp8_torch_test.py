@@ -126,7 +126,7 @@ class GraphTest(unittest.TestCase):
         descales = {"k_descale": k_scale[..., 0, 0], "v_descale": v_scale[..., 0, 0]}
         o = fa3.flash_attn_func(*rows_of, causal=True, q_descale=q_scale[..., 0, 0], **descales)
         same_bits(o.transpose(1, 2).contiguous(), attention(q8, k8, v8, mask=causal, **scales))
-        starts = [torch.tensor([0, *(n * (i + 1) for i in range(2))], dtype=torch.int32, device=DEVICE) for n in (7, 11)]
+        starts = [torch.tensor([0, n, 2 * n], dtype=torch.int32, device=DEVICE) for n in (7, 11)]
         packed = [x.flatten(0, 1) for x in rows_of]
         o = fa3.flash_attn_varlen_func(
             *packed, *starts, 7, 11, causal=True, q_descale=q_scale[..., 0, 0], **descales

@@ -533,11 +533,11 @@ def Hopper_WgmmaOp : Hopper_OrderedOp<"wgmma", [OperandSegments]> {
     | `b` with `transposed` | K | N |
     | `acc`, `d` | 64 | N |
 
-    K is a multiple of 16, or of 32 for elements of 8 bits, and equal in `a` and `b`; with `depth`, only the first `depth` elements of
-    K are contracted. If `first` holds the first columns of `a` in registers, these columns are not
-    read from shared memory. N is a multiple of 8 up to 256, and may be smaller than in `b`. On
-    whole tiles, several warpgroups may share a product: each computes 64 of its rows or, if there
-    are 64 rows in all, a range of the columns.
+    K is a multiple of 16, or of 32 for elements of 8 bits, and equal in `a` and `b`; with `depth`,
+    only the first `depth` elements of K are contracted. If `first` holds the first columns of `a`
+    in registers, these columns are not read from shared memory. N is a multiple of 8 up to 256, and
+    may be smaller than in `b`. On whole tiles, several warpgroups may share a product: each
+    computes 64 of its rows or, if there are 64 rows in all, a range of the columns.
 
     `a` and `b` have the same type, f16 or bf16, or each f8E4M3FN or f8E5M2. With f8:
 
