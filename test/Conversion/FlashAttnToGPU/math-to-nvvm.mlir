@@ -258,3 +258,15 @@ gpu.module @unknown [#nvvm.target<chip = "sm_123">] {
     return %f : vector<2xf32>
   }
 }
+
+// F3: pairs of probabilities as f8, the second one as the upper byte.
+// CHECK-LABEL: func @to_f8
+// CHECK: %[[P:.*]]:4 = vector.to_elements
+// CHECK: %[[LOW:.*]] = llvm.call_intrinsic "llvm.nvvm.ff.to.e4m3x2.rn"(%[[P]]#1, %[[P]]#0) : (f32, f32) -> i16
+// CHECK: %[[HIGH:.*]] = llvm.call_intrinsic "llvm.nvvm.ff.to.e4m3x2.rn"(%[[P]]#3, %[[P]]#2) : (f32, f32) -> i16
+// CHECK: %[[PAIRS:.*]] = vector.from_elements %[[LOW]], %[[HIGH]] : vector<2xi16>
+// CHECK: vector.bitcast %[[PAIRS]] : vector<2xi16> to vector<4xf8E4M3FN>
+func.func @to_f8(%p: vector<4xf32>) -> vector<4xf8E4M3FN> {
+  %q = arith.truncf %p : vector<4xf32> to vector<4xf8E4M3FN>
+  return %q : vector<4xf8E4M3FN>
+}

@@ -33,3 +33,26 @@ func.func @keys(%q: !q, %k: !k, %v: !v, %s: memref<1x1x256x1xf32>, %o: !q) {
       k_scale(%s : memref<1x1x256x1xf32>) outs(%o : !q)
   return
 }
+
+// F3: K goes to consumers as it is loaded. Spare warps transpose V, whose product then has its rows as columns, and
+// zeros for keys from kv_len on.
+#products = #flashattn.schedule<tile_m = 64, tile_n = 64, stages = 2, dot_type = f8E4M3FN, mapping = hopper<
+    consumers = 1, along = query_tile, registers = 200, producer_registers = 56, rescale_threshold = 0,
+    l2_head_group = 1, blocks_per_sm = 1>>
+!q8 = memref<1x1x64x128xf8E4M3FN>
+!k8 = memref<1x1x256x128xf8E4M3FN>
+!o = memref<1x1x64x128xf32>
+// CHECK-LABEL: func.func @products
+// CHECK: gpu.launch
+// CHECK-DAG: hopper.ring_init %{{.*}} : !hopper.ring<2x1x64x128xf8E4M3FN>
+// CHECK-DAG: hopper.ring_init %{{.*}}, 1 producers 3 : !hopper.ring<2x1x128x64xf8E4M3FN>
+// CHECK: hopper.transpose %{{.*}} rows(%{{.*}}, %{{.*}}) to
+// CHECK: } else {
+// CHECK: hopper.transpose %{{.*}}[%{{.*}}, %{{.*}}] to
+// CHECK: hopper.fence_async_shared
+// CHECK: hopper.load_tile %{{.*}} -> vector<128x64xf8E4M3FN>
+// CHECK: vector.contract {{.*}} : vector<64x64xf8E4M3FN>, vector<128x64xf8E4M3FN> into vector<64x128xf32>
+func.func @products(%q: !q8, %k: !k8, %v: !k8, %n: memref<1xi32>, %o: !o) {
+  flashattn.attention schedule(#products) ins(%q, %k, %v : !q8, !k8, !k8) kv_len(%n : memref<1xi32>) outs(%o : !o)
+  return
+}

@@ -331,3 +331,22 @@ func.func @no_roles(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
     outs(%o : memref<?x?x?x64xf16>)
   return
 }
+
+// -----
+
+// F3: the base is lower than the maximum of the scores by 8 / factor, and never decreases.
+// READS-BACK-LABEL: func @log2_largest
+// CHECK-LABEL: func @log2_largest
+// CHECK-SAME: %[[S:[a-z0-9]+]]: vector<64x32xf32>, %[[M:[a-z0-9]+]]: vector<64xf32>
+// CHECK: %[[NONE:.*]] = arith.constant dense<0xFF800000> : vector<64xf32>
+// CHECK: %[[MAX:.*]] = vector.multi_reduction <maxnumf>, %[[S]], %[[NONE]] [1] : vector<64x32xf32> to vector<64xf32>
+// CHECK: %[[OFFSETS:.*]] = arith.constant dense<6.400000e+01> : vector<64xf32>
+// CHECK: %[[LOWER:.*]] = arith.subf %[[MAX]], %[[OFFSETS]]
+// CHECK: %[[BASE:.*]] = arith.maxnumf %[[M]], %[[LOWER]]
+// CHECK: return %{{.*}}, %[[BASE]]
+func.func @log2_largest(%s: vector<64x32xf32>, %m: vector<64xf32>) -> (vector<64x32xf32>, vector<64xf32>) {
+  %factor = arith.constant 0.125 : f32
+  %p, %sums, %base = flashattn.softmax_step %s from %m factor(%factor) log2_largest 8.0 threads_per_row 4
+      : vector<64x32xf32>, vector<64xf32> -> vector<64x4xf32>
+  return %p, %base : vector<64x32xf32>, vector<64xf32>
+}

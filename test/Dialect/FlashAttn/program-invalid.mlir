@@ -674,3 +674,12 @@ func.func @segment_rows(%n: index, %starts: memref<?xi32>) {
   %space = flashattn.ragged_space(%n, %n) axes(batch, query_tile) starts %starts rows 65536 tiles 65536 : memref<?xi32>
   return
 }
+
+// -----
+
+func.func @largest_beside_threshold(%s: vector<64x32xf32>, %m: vector<64xf32>, %c: f32) {
+  // expected-error @+1 {{expected no 'threshold' beside 'log2_largest' but got one}}
+  %p, %sums, %base = flashattn.softmax_step %s from %m factor(%c) threshold 4.0 log2_largest 8.0 threads_per_row 4
+      : vector<64x32xf32>, vector<64xf32> -> vector<64x4xf32>
+  return
+}
