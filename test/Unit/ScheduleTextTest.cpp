@@ -88,7 +88,7 @@ TEST_F(ScheduleText, Refusals) {
             "expected schedule fields tile_m, tile_n, stages, dot_type, pack, splits, "
             "min_split_tiles, dq_tile_m, algorithm, mapping but got depth");
   EXPECT_EQ(complete("tile_m = 64, tile_n = 64, dot_type = f64"),
-            "expected f16, bf16 or f32 as schedule field dot_type but got 'f64'");
+            "expected f16, bf16, f32 or f8E4M3FN as schedule field dot_type but got 'f64'");
   EXPECT_EQ(complete("tile_m = 64, tile_n = 64, mapping = mma_sync<q_in_registers = 1>"),
             "expected true or false as mma_sync field q_in_registers but got '1'");
   EXPECT_EQ(complete("tile_m = 64, tile_n = 64, algorithm = fast"),

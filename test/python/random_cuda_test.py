@@ -317,6 +317,7 @@ def test_repeat():
 
 def test_repeat_gradients():
     """The same of gradients that are deterministic, with those of a bias and of sinks."""
+    torch.manual_seed(options.seed)
     shapes = (*REPEATED, (2, 4, 2, 300, 300, 64, "f32", "causal"))
     for *sizes, d, element, mask in shapes:
         q, k, v = cuda_test.operands(*sizes, d, element, options.device)
