@@ -16,12 +16,17 @@
 // RUN: cat %t/*.ptxas.txt %t.ptx | FileCheck %s --check-prefixes=CHECK,PRODUCTS
 // RUN: rm -rf %t && flash-run %s --function=products64 --chip=sm_90a --emit=ptx --dump-dir=%t -o %t.ptx
 // RUN: cat %t/*.ptxas.txt %t.ptx | FileCheck %s --check-prefixes=CHECK,PRODUCTS
+// RUN: rm -rf %t && flash-run %s --function=products256 --chip=sm_90a --emit=ptx --dump-dir=%t -o %t.ptx
+// RUN: cat %t/*.ptxas.txt %t.ptx | FileCheck %s --check-prefixes=CHECK,PARTS
+// RUN: rm -rf %t && flash-run %s --function=products192 --chip=sm_90a --emit=ptx --dump-dir=%t -o %t.ptx
+// RUN: cat %t/*.ptxas.txt %t.ptx | FileCheck %s --check-prefixes=CHECK,PARTS
 // CHECK: 0 bytes spill stores, 0 bytes spill loads
 // CHECK-NOT: {{[1-9][0-9]*}} bytes spill
 // CHECK-NOT: C75
 // HOPPER: setmaxnreg.dec
 // PAIRS: cvt.rn.f16x2.e4m3x2
 // PRODUCTS: wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3
+// PARTS: wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3
 // PRODUCTS: cvt.rn.satfinite.e4m3x2.f32
 
 !q = memref<64x32x1x128xbf16>
@@ -59,5 +64,20 @@ func.func @products128(%q: !q128, %k: !q128, %v: !q128, %s: memref<?x16x1x1xf32>
 !o64 = memref<?x16x?x64xf16>
 func.func @products64(%q: !q64, %k: !q64, %v: !q64, %o: !o64) {
   flashattn.attention ins(%q, %k, %v : !q64, !q64, !q64) outs(%o : !o64)
+  return
+}
+
+!q256 = memref<?x16x?x256xf8E4M3FN>
+!o256 = memref<?x16x?x256xbf16>
+func.func @products256(%q: !q256, %k: !q256, %v: !q256, %n: memref<?xi32>, %o: !o256, %lse: memref<?x16x?xf32>) {
+  flashattn.attention mask(#flashattn.causal) ins(%q, %k, %v : !q256, !q256, !q256) kv_len(%n : memref<?xi32>)
+      outs(%o, %lse : !o256, memref<?x16x?xf32>)
+  return
+}
+
+!q192 = memref<?x16x?x192xf8E4M3FN>
+!o192 = memref<?x16x?x192xf32>
+func.func @products192(%q: !q192, %k: !q192, %v: !q192, %o: !o192) {
+  flashattn.attention softcap(20.0) ins(%q, %k, %v : !q192, !q192, !q192) outs(%o : !o192)
   return
 }

@@ -237,9 +237,14 @@ def ContractToWgmma : Pass<"flashattn-contract-to-wgmma"> {
     its tiles, move after the wait. Columns of the left-hand side that are in registers
     (`first`) are read from registers.
 
+    A product of f8 with more than 128 columns, which `math.fma` adds to other sums, becomes several
+    products of up to 64 columns, each of which is added before the next is issued. All of them use
+    the same registers.
+
     Example: test/Conversion/ProgramToHopper/contract-to-wgmma.mlir
   }];
-  let dependentDialects = ["::mlir::flashattn::hopper::HopperDialect"];
+  let dependentDialects = ["::mlir::flashattn::hopper::HopperDialect",
+                           "::mlir::memref::MemRefDialect"];
 }
 
 //===----------------------------------------------------------------------===//

@@ -466,7 +466,7 @@ Value mlir::flashattn::cpu::lowerRowLoad(LoadTileOp load, TileValues &values) {
   };
   buildLoop(b, loc, build.index(0), build.index(rows), 1, [&](Value row) {
     Value number = build.add(firstRow, row);
-    PagePlace place{arith::ConstantIntOp::create(b, loc, b.getI1Type(), 1)};
+    PagePlace place{arith::ConstantIntOp::create(b, loc, b.getI1Type(), 1), {}, {}};
     if (pages)
       place = findPage(b, loc, *pages, build.toI32(number));
     Value exists = place.exists;

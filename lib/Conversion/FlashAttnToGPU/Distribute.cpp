@@ -188,7 +188,8 @@ LogicalResult Distributor::distribute(Operation *op) {
       .Case<arith::ConstantOp, hopper::LoadTileOp>([](Operation *) { return success(); })
       .Case([&](vector::ShapeCastOp op) { return shapeCast(op); })
       .Case([&](vector::BroadcastOp op) { return broadcast(op); })
-      .Case([&](vector::ExtractStridedSliceOp op) { return columnsOf(op); })
+      .Case([&](vector::ExtractStridedSliceOp op) { return extractColumns(op); })
+      .Case([&](vector::InsertStridedSliceOp op) { return insertColumns(op); })
       .Case([&](vector::MultiDimReductionOp op) { return reduction(op); })
       .Case([&](vector::TransferReadOp op) { return read(op); })
       .Case([&](LoadTileOp op) { return load(op); })
@@ -293,13 +294,16 @@ LogicalResult Distributor::elementwise(Operation *op) {
     return op->emitOpError() << "expected a row, column or tile value but got "
                              << op->getResult(0).getType();
   SmallVector<Value> operands;
-  bool hasSums = llvm::any_of(op->getOperands(), [&](Value v) { return sums.contains(v); });
+  // A scalar may be a new value, in the place of a sum that was erased.
+  bool hasSums = llvm::any_of(op->getOperands(), [&](Value v) {
+    return isDistributed(v.getType()) && sums.contains(v);
+  });
   for (Value operand : op->getOperands()) {
     operands.push_back(isDistributed(operand.getType()) ? mapped(operand) : operand);
     if (!operands.back())
       return op->emitOpError() << "cannot be distributed to threads: its operand of type "
                                << operand.getType() << " has no thread layout";
-    if (hasSums)
+    if (hasSums && isDistributed(operand.getType()))
       operands.back() = withAllRows(operands.back(), operand.getType());
   }
   if (hasSums)
@@ -399,26 +403,6 @@ LogicalResult Distributor::shapeCast(vector::ShapeCastOp op) {
   }
   return op.emitOpError() << "cannot be distributed to threads: its cast from "
                           << op.getSourceVectorType() << " to " << type << " has no thread layout";
-}
-
-/// Extracts columns of a tile that are a contiguous range of a thread's fragment.
-LogicalResult Distributor::columnsOf(vector::ExtractStridedSliceOp op) {
-  constexpr int64_t kGroupColumns = 8;
-  VectorType source = op.getSourceVectorType(), type = op.getType();
-  Value held = withOwnRows(mapped(op.getSource()), source);
-  auto first = llvm::to_vector(op.getOffsets().getAsValueRange<IntegerAttr>());
-  bool isWhole = held && layout.columnWarps == 1 && layout.isTile(source) && layout.isTile(type) &&
-                 first.size() == 2 && type.getDimSize(0) == source.getDimSize(0) &&
-                 layout.rowBlocks == 1;
-  if (!isWhole || first.back().getSExtValue() % kGroupColumns != 0 ||
-      type.getDimSize(1) % kGroupColumns != 0)
-    return op.emitOpError() << "expected columns in groups of " << kGroupColumns
-                            << " of one block of rows but got " << source << " to " << type;
-  int64_t offset = layout.blockElements(first.back().getSExtValue());
-  int64_t count = layout.blockElements(type.getDimSize(1));
-  values[op] = vector::ExtractStridedSliceOp::create(
-      b, loc, held, ArrayRef<int64_t>{offset}, ArrayRef<int64_t>{count}, ArrayRef<int64_t>{1});
-  return success();
 }
 
 LogicalResult Distributor::broadcast(vector::BroadcastOp op) {

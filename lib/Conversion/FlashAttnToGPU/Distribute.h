@@ -76,7 +76,9 @@ private:
   Value numbers(VectorType type);
   LogicalResult shapeCast(vector::ShapeCastOp op);
   LogicalResult broadcast(vector::BroadcastOp op);
-  LogicalResult columnsOf(vector::ExtractStridedSliceOp op);
+  std::optional<int64_t> findColumns(Operation *op, VectorType tile, VectorType part, ArrayAttr at);
+  LogicalResult extractColumns(vector::ExtractStridedSliceOp op);
+  LogicalResult insertColumns(vector::InsertStridedSliceOp op);
   LogicalResult reduction(vector::MultiDimReductionOp op);
   LogicalResult read(vector::TransferReadOp op);
   LogicalResult load(LoadTileOp op);

@@ -31,6 +31,7 @@ void Distributor::findSums() {
         .Case([&](hopper::WgmmaOp op) { return isDistributed(op.getA().getType()); })
         .Case([&](hopper::WgmmaWaitOp op) { return isSum(op.getValues()[number]); })
         .Case([&](hopper::PinOp op) { return isSum(op.getValue()); })
+        .Case([&](vector::InsertStridedSliceOp op) { return isSum(op.getValueToStore()); })
         .Case([&](scf::ForOp op) { return isSum(op.getYieldedValues()[number]); })
         .Case([&](scf::IfOp op) {
           return isSum(op.thenYield().getOperand(number)) ||
@@ -88,6 +89,59 @@ Value Distributor::withOwnRows(Value held, Type tile) {
   return shuffle(held, mask);
 }
 
+//===----------------------------------------------------------------------===//
+// Columns of a tile
+//===----------------------------------------------------------------------===//
+
+/// Returns where columns of `tile`, a contiguous range of a thread's fragment, begin in it. Emits an
+/// error at `op` and returns std::nullopt for others, or if an operand has no thread layout.
+std::optional<int64_t> Distributor::findColumns(Operation *op, VectorType tile, VectorType part,
+                                                ArrayAttr at) {
+  constexpr int64_t kGroupColumns = 8;
+  auto first = llvm::to_vector(at.getAsValueRange<IntegerAttr>());
+  bool areMapped = llvm::all_of(op->getOperands(), [&](Value v) { return mapped(v); });
+  if (areMapped && layout.columnWarps == 1 && layout.rowBlocks == 1 && layout.isTile(tile) &&
+      layout.isTile(part) && first.size() == 2 && part.getDimSize(0) == tile.getDimSize(0) &&
+      first.back().getSExtValue() % kGroupColumns == 0 && part.getDimSize(1) % kGroupColumns == 0)
+    return layout.blockElements(first.back().getSExtValue());
+  op->emitOpError() << "expected columns in groups of " << kGroupColumns
+                    << " of one block of rows but got " << part << " of " << tile;
+  return std::nullopt;
+}
+
+LogicalResult Distributor::extractColumns(vector::ExtractStridedSliceOp op) {
+  VectorType source = op.getSourceVectorType(), type = op.getType();
+  Value held = withOwnRows(mapped(op.getSource()), source);
+  std::optional<int64_t> first = findColumns(op, source, type, op.getOffsets());
+  if (!first)
+    return failure();
+  values[op] = slice(held, *first, layout.blockElements(type.getDimSize(1)));
+  return success();
+}
+
+LogicalResult Distributor::insertColumns(vector::InsertStridedSliceOp op) {
+  VectorType type = op.getDestVectorType(), part = op.getSourceVectorType();
+  Value held = mapped(op.getDest()), columns = mapped(op.getValueToStore());
+  std::optional<int64_t> first = findColumns(op, type, part, op.getOffsets());
+  if (!first)
+    return failure();
+  if (sums.contains(op)) {
+    held = withAllRows(held, type);
+    columns = withAllRows(columns, part);
+    *first *= 2 / layout.laneRows;
+  } else {
+    held = withOwnRows(held, type);
+    columns = withOwnRows(columns, part);
+  }
+  values[op] = vector::InsertStridedSliceOp::create(
+      b, loc, columns, held, ArrayRef<int64_t>{*first}, ArrayRef<int64_t>{1});
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
 /// Warpgroups that share a product each compute 64 of its rows or, if there are only 64 rows, a
 /// range of its columns.
 LogicalResult Distributor::wgmma(hopper::WgmmaOp op) {
@@ -124,7 +178,7 @@ LogicalResult Distributor::wgmma(hopper::WgmmaOp op) {
   }
   values[op.getD()] =
       hopper::WgmmaOp::create(b, loc, type, a, first, rhs, acc, op.getTransposedAttr(),
-                              op.getDepthAttr(), op.getTransposedAAttr());
+                              op.getDepthAttr(), op.getTransposedAAttr(), op.getOverwrittenAttr());
   return success();
 }
 
@@ -224,7 +278,7 @@ LogicalResult Distributor::pin(hopper::PinOp op) {
   Value held = mapped(op.getValue());
   if (!held)
     return op.emitOpError() << "cannot be distributed to threads: its operand has no thread layout";
-  values[op.getResult()] = hopper::PinOp::create(b, loc, held.getType(), held);
+  values[op.getResult()] = hopper::PinOp::create(b, loc, held.getType(), held, op.getWeakAttr());
   return success();
 }
 

@@ -322,9 +322,9 @@ static void convert(WgmmaOp op, ModelKernel &kernel) {
   int64_t bytes = type.getNumElements() * sizeof(float);
   // Scratch memory: results, accumulators, registers of A, then the words.
   Value result = kernel.getScratch(b, loc, bytes);
-  Value accumulator = op.getAcc() ? kernel.spill(b, loc, op.getAcc(), bytes)
-                                  : LLVM::ZeroOp::create(b, loc, result.getType()).getResult();
   Value none = LLVM::ZeroOp::create(b, loc, result.getType());
+  bool isSum = op.getAcc() && !op.getOverwritten();
+  Value accumulator = isSum ? kernel.spill(b, loc, op.getAcc(), bytes) : none;
   Value left = a ? kernel.getPointer(b, loc, op.getA()) : none;
   Value held = a ? op.getFirst() : op.getA();
   // A thread holds a quarter of each of two rows.

@@ -131,6 +131,7 @@ struct WgmmaLowering : ConvertOpToLLVMPattern<WgmmaOp> {
 
     StringRef aElement = getPTXName(getElementTypeOrSelf(op.getA().getType())),
               bElement = getPTXName(b.tile.elementType);
+    bool isSum = op.getAcc() && !op.getOverwritten();
     std::string registers = placeholders(0, results);
     std::string text = "{\n.reg .pred accumulate, overwrite;\n.reg .b64 da, db;\n"
                        "setp.eq.b32 accumulate, 0, 0;\nsetp.ne.b32 overwrite, 0, 0;\n"
@@ -154,7 +155,7 @@ struct WgmmaLowering : ConvertOpToLLVMPattern<WgmmaOp> {
       text += llvm::formatv(
           "wgmma.mma_async.sync.aligned.m64n{0}k{1}.f32.{2}.{3} {4}, {5}, db, {6}, 1, 1{7};\n", n,
           depth, aElement, bElement, registers, aText,
-          step || op.getAcc() ? "accumulate" : "overwrite", transposed);
+          step || isSum ? "accumulate" : "overwrite", transposed);
     }
     text += "wgmma.commit_group.sync.aligned;\n}";
 
@@ -213,12 +214,15 @@ struct PinLowering : ConvertOpToLLVMPattern<PinOp> {
     // ptxas also sinks the computation of a value, unless a side effect depends on it. This side
     // effect is a performance monitor event, which changes nothing that a program can observe. It
     // is triggered only if all bits of the or of all registers are set, which is rare.
-    std::string text = "{\n.reg .b32 t;\n.reg .pred p;\nmov.b32 t, $0;\n";
-    llvm::raw_string_ostream os(text);
-    for (size_t i = 1; i < tied.size(); i += 2)
-      os << llvm::formatv("lop3.b32 t, t, ${0}, ${1}, 0xFE;\n", i,
-                          std::min(i + 1, tied.size() - 1));
-    os << "setp.eq.u32 p, t, 0xFFFFFFFF;\n@p pmevent 0;\n}";
+    std::string text = "// pinned";
+    if (!op.getWeak()) {
+      text = "{\n.reg .b32 t;\n.reg .pred p;\nmov.b32 t, $0;\n";
+      llvm::raw_string_ostream os(text);
+      for (size_t i = 1; i < tied.size(); i += 2)
+        os << llvm::formatv("lop3.b32 t, t, ${0}, ${1}, 0xFE;\n", i,
+                            std::min(i + 1, tied.size() - 1));
+      os << "setp.eq.u32 p, t, 0xFFFFFFFF;\n@p pmevent 0;\n}";
+    }
     SmallVector<Value> registers = createInlinePTX(rewriter, loc, text, types, {}, tied);
     rewriter.replaceOp(
         op, packRegisters(rewriter, loc, cast<VectorType>(op.getResult().getType()), registers));

@@ -201,7 +201,7 @@ void ConsumerBuilder::pinOperands(TileLoopOp loop) {
   }
   for (Value operand : operands) {
     b.setInsertionPointAfter(operand.getDefiningOp());
-    auto pinned = hopper::PinOp::create(b, loc, operand.getType(), operand);
+    auto pinned = hopper::PinOp::create(b, loc, operand.getType(), operand, /*weak=*/false);
     b.replaceAllUsesExcept(operand, pinned, pinned);
   }
 }

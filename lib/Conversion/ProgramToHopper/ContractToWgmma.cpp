@@ -2,9 +2,11 @@
 
 #include "flashattn/Conversion/Passes.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "flashattn/Dialect/FlashAttn/Program/NarrowElements.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
 #include "flashattn/Dialect/Hopper/IR/Hopper.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Matchers.h"
@@ -67,13 +69,75 @@ static hopper::WgmmaOp issue(RewriterBase &b, vector::ContractionOp op) {
   auto product =
       hopper::WgmmaOp::create(b, op.getLoc(), op.getResultType(), a, first, rhs.getTile(), acc,
                               transposed.value_or(false) ? UnitAttr() : b.getUnitAttr(), part,
-                              transposedLhs ? b.getUnitAttr() : UnitAttr());
+                              transposedLhs ? b.getUnitAttr() : UnitAttr(),
+                              /*overwritten=*/UnitAttr());
   b.replaceOp(op, product.getD());
   if (lhs && lhs != rhs && lhs->use_empty())
     b.eraseOp(lhs);
   if (rhs->use_empty())
     b.eraseOp(rhs);
   return product;
+}
+
+/// Returns the op that adds `op`, a tile's sums of f8 products in their own registers (F3), to those
+/// of a loop, or null.
+static math::FmaOp findSum(vector::ContractionOp op) {
+  auto sum = op->hasOneUse() ? dyn_cast<math::FmaOp>(*op->user_begin()) : math::FmaOp();
+  bool isProduct = isF8(op.getLhsType().getElementType()) && isRhsTransposed(op) == true &&
+                   op.getRhs().getDefiningOp<hopper::LoadTileOp>() &&
+                   !op.getLhs().getDefiningOp<hopper::LoadTileOp>();
+  bool isSum = sum && sum.getC() == op.getResult() && sum->getBlock() == op->getBlock();
+  return isProduct && isSum ? sum : math::FmaOp();
+}
+
+/// Issues `op`, whose sums `sum` adds to others, in ranges of `columns` columns, each of which is
+/// added before the next is issued.
+static void issueInParts(RewriterBase &b, vector::ContractionOp op, math::FmaOp sum,
+                         int64_t columns, SmallVectorImpl<hopper::WgmmaOp> &products) {
+  Location loc = op.getLoc();
+  auto rhs = op.getRhs().getDefiningOp<hopper::LoadTileOp>();
+  auto tile = cast<MemRefType>(rhs.getTile().getType());
+  auto type = cast<VectorType>(op.getResultType());
+  // The tile is in use until the last part is complete.
+  Operation *behind = sum;
+  for (Operation *next = op->getNextNode(); next != sum;) {
+    Operation *arrival = std::exchange(next, next->getNextNode());
+    if (!isa<hopper::BarrierArriveOp>(arrival))
+      continue;
+    b.moveOpAfter(arrival, behind);
+    behind = arrival;
+  }
+  b.setInsertionPoint(sum);
+  Value result = sum.getA(), last;
+  for (int64_t from = 0; from < type.getDimSize(1); from += columns) {
+    columns = std::min(columns, type.getDimSize(1) - from);
+    SmallVector<OpFoldResult> offsets(3, b.getIndexAttr(0)), strides(3, b.getIndexAttr(1)), sizes;
+    for (int64_t extent : {tile.getDimSize(0), columns, tile.getDimSize(2)})
+      sizes.push_back(b.getIndexAttr(extent));
+    offsets[1] = b.getIndexAttr(from);
+    Value rows = memref::SubViewOp::create(b, loc, rhs.getTile(), offsets, sizes, strides);
+    auto part = VectorType::get({type.getDimSize(0), columns}, type.getElementType());
+    // Otherwise ptxas would issue all parts before the first is added.
+    Value acc = last && last.getType() == part ? last : Value();
+    products.push_back(hopper::WgmmaOp::create(
+        b, loc, part, op.getLhs(), /*first=*/Value(), rows, acc, /*transposed=*/UnitAttr(),
+        /*depth=*/IntegerAttr(), /*transposedA=*/UnitAttr(),
+        /*overwritten=*/acc ? b.getUnitAttr() : UnitAttr()));
+    last = products.back().getD();
+    auto take = [&](Value whole) -> Value {
+      return vector::ExtractStridedSliceOp::create(b, loc, whole, ArrayRef<int64_t>{0, from},
+                                                   part.getShape(), ArrayRef<int64_t>{1, 1});
+    };
+    Value added = math::FmaOp::create(b, loc, take(sum.getA()), take(sum.getB()), last);
+    if (from + columns < type.getDimSize(1))
+      added = hopper::PinOp::create(b, loc, part, added, /*weak=*/true);
+    result = vector::InsertStridedSliceOp::create(b, loc, added, result, ArrayRef<int64_t>{0, from},
+                                                  ArrayRef<int64_t>{1, 1});
+  }
+  b.replaceOp(sum, result);
+  b.eraseOp(op);
+  if (rhs->use_empty())
+    b.eraseOp(rhs);
 }
 
 /// Returns the arrivals right after `product`, up to `end` or the next op with a side effect.
@@ -224,6 +288,12 @@ struct ContractToWgmmaPass : flashattn::impl::ContractToWgmmaBase<ContractToWgmm
     });
     SmallVector<hopper::WgmmaOp> products;
     for (vector::ContractionOp op : contractions) {
+      int64_t columns = cast<VectorType>(op.getResultType()).getDimSize(1);
+      math::FmaOp sum = findSum(op);
+      if (sum && getSumColumns(columns) < columns) {
+        issueInParts(rewriter, op, sum, getSumColumns(columns), products);
+        continue;
+      }
       products.push_back(issue(rewriter, op));
       if (!products.back())
         return signalPassFailure();

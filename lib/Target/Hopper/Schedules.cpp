@@ -8,6 +8,7 @@
 #include "Fields.h"
 #include "flashattn/Analysis/MaskShape.h"
 #include "flashattn/Analysis/MaskTiles.h"
+#include "flashattn/Dialect/FlashAttn/Program/NarrowElements.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -168,19 +169,21 @@ static Candidates getF8Candidates(AttentionOp op) {
   // A consumer holds two sums of the output, the scores, and the probabilities.
   constexpr int64_t kProducerRegisters = 40;
   FloatType element = op.getElementType();
+  bool isWide = op.getDv() > 128 || op.getD() > 128;
   Candidates candidates;
   HopperFields hopper =
       completeHopper(/*consumers=*/2, /*blocksPerSM=*/1, element, kProducerRegisters);
   hopper.rescaleThreshold = 0;
   if (isDecode(op)) {
     ScheduleFields few =
-        makeFields(/*tileN=*/128, /*stages=*/2, getDecodePack(op), hopper, element);
+        makeFields(/*tileN=*/isWide ? 64 : 128, /*stages=*/2, getDecodePack(op), hopper, element);
     few.splits = kDecodeSplits;
     few.minSplitTiles = 1;
     few.getHopper()->consumers = 1;
     candidates.push_back(ScheduleAttr::get(op.getContext(), few));
   }
-  for (int64_t tileN : {128, 64, 32})
+  constexpr int64_t kTileN[] = {128, 64, 32};
+  for (int64_t tileN : ArrayRef(kTileN).drop_front(isWide))
     candidates.push_back(ScheduleAttr::get(
         op.getContext(), makeFields(tileN, /*stages=*/2, /*pack=*/1, hopper, element)));
   return candidates;
@@ -554,9 +557,10 @@ std::string warpgroups::explainRefusal(AttentionOp op, ScheduleAttr schedule,
                   (op.getAttnMask() ? n : 0);
   if (schedule.sumsByProducts(op.getDv()))
     other += LoadTileOp::kOnes / 2;
+  int64_t sums = isF8(schedule.getDotType()) ? getSumColumns(op.getDv()) / 2 : 0;
   return explainRegisterRefusal(op, schedule,
                                 {{"o", op.getDv() / 2},
-                                 {"tile's o", isF8(schedule.getDotType()) ? op.getDv() / 2 : 0},
+                                 {"tile's o", sums},
                                  {"scores", n / 2},
                                  {"weights", n * schedule.getDotType().getWidth() / 64},
                                  {"queries", held / 4},

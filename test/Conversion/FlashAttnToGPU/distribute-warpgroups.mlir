@@ -190,3 +190,42 @@ func.func @half_rows_added(%thread: index, %q: memref<1x64x64xf16, #shared>, %k:
   }
   return
 }
+
+// -----
+
+#shared = #gpu.address_space<workgroup>
+
+// Columns of sums are a range of a thread's elements. In a program with one row for each lane, sums have both.
+// CHECK-LABEL: func @columns
+// CHECK: scf.for {{.*}} iter_args(%[[OUT:.*]] = %{{.*}}) -> (vector<64xf32>)
+// CHECK: %[[X:.*]] = hopper.wgmma {{.*}} -> vector<32xf32>
+// CHECK: %[[XW:.*]] = hopper.wgmma_wait %[[X]]
+// CHECK: %[[OWN:.*]] = vector.shuffle %[[OUT]], %[[OUT]] [0, 1, 4, 5,
+// CHECK: %[[PART:.*]] = vector.shuffle %[[OWN]], %[[OWN]] [16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31]
+// CHECK: %[[BOTH:.*]] = vector.shuffle %[[PART]], %[[PART]] [0, 1, 0, 1,
+// CHECK: %[[SUM:.*]] = arith.addf %[[BOTH]], %[[XW]] : vector<32xf32>
+// CHECK: %[[PIN:.*]] = hopper.pin %[[SUM]] weak : vector<32xf32>
+// CHECK: %[[NEW:.*]] = vector.insert_strided_slice %[[PIN]], %[[OUT]] {offsets = [32], strides = [1]} : vector<32xf32> into vector<64xf32>
+// CHECK: scf.yield %[[NEW]]
+func.func @columns(%thread: index, %p: vector<64x32xf16>, %q: memref<1x64x64xf16, #shared>, %v: memref<1x32x64xf16, #shared>, %o: memref<?x128xf32>, %n: index) {
+  flashattn.on_threads %thread
+      schedule(<tile_m = 64, tile_n = 32, stages = 2, dot_type = f16, mapping = hopper<consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale_threshold = 0, l2_head_group = 1>>) unused_row_half {
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %zeros = arith.constant dense<0.0> : vector<64x128xf32>
+    %r = scf.for %i = %c0 to %n step %c1 iter_args(%out = %zeros) -> (vector<64x128xf32>) {
+      %s = hopper.wgmma %q, %v depth(32) : memref<1x64x64xf16, #shared>, memref<1x32x64xf16, #shared> -> vector<64x32xf32>
+      %sw = hopper.wgmma_wait %s : vector<64x32xf32>
+      %p16 = arith.truncf %sw : vector<64x32xf32> to vector<64x32xf16>
+      %x = hopper.wgmma %p16, %v transposed : vector<64x32xf16>, memref<1x32x64xf16, #shared> -> vector<64x64xf32>
+      %xw = hopper.wgmma_wait %x : vector<64x64xf32>
+      %part = vector.extract_strided_slice %out {offsets = [0, 64], sizes = [64, 64], strides = [1, 1]} : vector<64x128xf32> to vector<64x64xf32>
+      %sum = arith.addf %part, %xw : vector<64x64xf32>
+      %pin = hopper.pin %sum weak : vector<64x64xf32>
+      %new = vector.insert_strided_slice %pin, %out {offsets = [0, 64], strides = [1, 1]} : vector<64x64xf32> into vector<64x128xf32>
+      scf.yield %new : vector<64x128xf32>
+    }
+    flashattn.store_tile %r to %o[%c0, %c0] dims [0, 1] in_bounds [false, true] : vector<64x128xf32>, memref<?x128xf32>
+  }
+  return
+}

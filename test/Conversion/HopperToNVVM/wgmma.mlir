@@ -158,6 +158,19 @@ func.func @f8_registers(%p: vector<16xf8E4M3FN>, %v: memref<1x8x32xf8E4M3FN, #gp
   return %r#0, %r#1 : vector<4xf32>, vector<16xf8E4M3FN>
 }
 
+// A product that overwrites an accumulator takes its registers and does not add its values.
+// CHECK-LABEL: func @f8_overwritten
+// CHECK: m64n8k32.f32.e4m3.e4m3 {$0, $1, $2, $3}, {$4, $5, $6, $7}, db, overwrite, 1, 1;
+// CHECK-SAME: "=f,=f,=f,=f,r,r,r,r,l,0,1,2,3"
+// LLVM, but not ptxas, computes a weakly pinned value here.
+// CHECK: llvm.inline_asm has_side_effects "// pinned", "=f,=f,=f,=f,0,1,2,3"
+func.func @f8_overwritten(%p: vector<16xf8E4M3FN>, %v: memref<1x8x32xf8E4M3FN, #gpu.address_space<workgroup>>,
+                          %x: vector<4xf32>) -> (vector<4xf32>) {
+  %d = hopper.wgmma %p, %v, %x overwritten : vector<16xf8E4M3FN>, memref<1x8x32xf8E4M3FN, #gpu.address_space<workgroup>>, vector<4xf32>
+  %w = hopper.pin %d weak : vector<4xf32>
+  return %w : vector<4xf32>
+}
+
 // Values go through the wait in their registers.
 // CHECK-LABEL: func @wait
 // CHECK-NOT: // held

@@ -261,6 +261,53 @@ func.func @held(%q: memref<2x64x64xf16, #shared>, %k: memref<2x32x64xf16, #share
 
 // -----
 
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+#shared = #gpu.address_space<workgroup>
+
+// F3: wide sums of f8 products are computed and added in ranges of columns, all in the same registers. The tile is
+// released behind the last one.
+// CHECK-LABEL: func @parts
+// CHECK-SAME: (%[[P:.*]]: vector<64x64xf8E4M3FN>, %[[V:.*]]: memref<1x144x64xf8E4M3FN, {{.*}}>, %[[OUT:.*]]: vector<64x144xf32>, %[[FACTOR:.*]]: vector<64x144xf32>,
+// CHECK: %[[V0:.*]] = memref.subview %[[V]][0, 0, 0] [1, 48, 64] [1, 1, 1]
+// CHECK: %[[T0:.*]] = hopper.wgmma %[[P]], %[[V0]] : vector<64x64xf8E4M3FN>, memref<1x48x64xf8E4M3FN, {{.*}}> -> vector<64x48xf32>
+// CHECK: %[[O0:.*]] = vector.extract_strided_slice %[[OUT]] {offsets = [0, 0], sizes = [64, 48], strides = [1, 1]}
+// CHECK: %[[F0:.*]] = vector.extract_strided_slice %[[FACTOR]] {offsets = [0, 0], sizes = [64, 48], strides = [1, 1]}
+// CHECK: %[[T0W:.*]] = hopper.wgmma_wait %[[T0]]
+// CHECK: %[[S0:.*]] = math.fma %[[O0]], %[[F0]], %[[T0W]] : vector<64x48xf32>
+// Otherwise LLVM would move the sum behind the next products.
+// CHECK: %[[S0P:.*]] = hopper.pin %[[S0]] weak : vector<64x48xf32>
+// CHECK: %[[R0:.*]] = vector.insert_strided_slice %[[S0P]], %[[OUT]] {offsets = [0, 0], strides = [1, 1]}
+// CHECK: %[[V1:.*]] = memref.subview %[[V]][0, 48, 0] [1, 48, 64] [1, 1, 1]
+// CHECK: %[[T1:.*]] = hopper.wgmma %[[P]], %[[V1]], %[[T0W]] overwritten
+// CHECK: %[[T1W:.*]] = hopper.wgmma_wait %[[T1]]
+// CHECK: hopper.pin
+// CHECK: %[[R1:.*]] = vector.insert_strided_slice %{{.*}}, %[[R0]] {offsets = [0, 48], strides = [1, 1]}
+// CHECK: %[[T2:.*]] = hopper.wgmma %[[P]], %{{.*}}, %[[T1W]] overwritten
+// CHECK-NOT: hopper.barrier_arrive
+// CHECK: hopper.wgmma_wait %[[T2]]
+// CHECK: math.fma
+// CHECK-NOT: hopper.pin
+// CHECK: %[[R2:.*]] = vector.insert_strided_slice %{{.*}}, %[[R1]] {offsets = [0, 96], strides = [1, 1]}
+// CHECK: hopper.barrier_arrive
+// CHECK: vector.transfer_write %[[R2]]
+func.func @parts(%p: vector<64x64xf8E4M3FN>, %v: memref<1x144x64xf8E4M3FN, #shared>, %out: vector<64x144xf32>, %factor: vector<64x144xf32>,
+                 %bars: memref<2xi64, #shared>, %o: memref<64x144xf32>) {
+  %c0 = arith.constant 0 : index
+  %none = arith.constant dense<0.0> : vector<64x144xf32>
+  flashattn.on_threads %c0 schedule(<tile_m = 64, tile_n = 64, stages = 2, dot_type = f8E4M3FN, mapping = hopper<consumers = 2, along = query_tile, registers = 232, producer_registers = 40, rescale_threshold = 0, l2_head_group = 1>>) {
+    %b = hopper.load_tile %v : memref<1x144x64xf8E4M3FN, #shared> -> vector<144x64xf8E4M3FN>
+    %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %p, %b, %none : vector<64x64xf8E4M3FN>, vector<144x64xf8E4M3FN> into vector<64x144xf32>
+    hopper.barrier_arrive %bars[%c0] : memref<2xi64, #shared>
+    %r = math.fma %out, %factor, %s : vector<64x144xf32>
+    vector.transfer_write %r, %o[%c0, %c0] {in_bounds = [true, true]} : vector<64x144xf32>, memref<64x144xf32>
+  }
+  return
+}
+
+// -----
+
 // A program without warp specialization keeps its contractions.
 // CHECK-LABEL: func @no_roles
 // CHECK: vector.contract

@@ -54,9 +54,9 @@ func.func @integer_values(%q: memref<1x1x64x64xf8E4M3FN>, %v: memref<1x1x64x64xi
 
 // -----
 
-func.func @wide(%q: memref<1x1x64x144xf8E4M3FN>, %v: memref<1x1x64x64xf8E4M3FN>, %o: memref<1x1x64x64xf16>) {
-  // expected-error @+1 {{expected D of at most 128 with q of f8 but got 144}}
-  flashattn.attention ins(%q, %q, %v : memref<1x1x64x144xf8E4M3FN>, memref<1x1x64x144xf8E4M3FN>, memref<1x1x64x64xf8E4M3FN>)
+func.func @wide(%q: memref<1x1x64x272xf8E4M3FN>, %v: memref<1x1x64x64xf8E4M3FN>, %o: memref<1x1x64x64xf16>) {
+  // expected-error @+1 {{expected D to be a multiple of 8 up to 256 but got 272}}
+  flashattn.attention ins(%q, %q, %v : memref<1x1x64x272xf8E4M3FN>, memref<1x1x64x272xf8E4M3FN>, memref<1x1x64x64xf8E4M3FN>)
       outs(%o : memref<1x1x64x64xf16>)
   return
 }

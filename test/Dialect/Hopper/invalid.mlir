@@ -222,6 +222,15 @@ func.func @accumulator(%a: !t, %b: !t, %acc: vector<64x32xf32>) {
 
 // -----
 
+func.func @overwritten(%p: vector<64x32xf16>, %b: memref<1x32x64xf16, #gpu.address_space<workgroup>>) {
+  // expected-error @+1 {{expected an accumulator with overwritten but got none}}
+  %d = hopper.wgmma %p, %b overwritten transposed
+      : vector<64x32xf16>, memref<1x32x64xf16, #gpu.address_space<workgroup>> -> vector<64x64xf32>
+  return
+}
+
+// -----
+
 !t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
 func.func @elements(%a: vector<64x64xbf16>, %b: !t) {
   // expected-error @+1 {{expected 'b' with element type 'bf16' as in 'a' but got 'f16'}}

@@ -99,6 +99,7 @@ func.func @shared(%k: memref<2x128x64xf16, #gpu.address_space<workgroup>>, %q: !
 // CHECK-LABEL: func @exchange
 // CHECK: hopper.pin %{{.*}} : vector<128x64xf16>
 // CHECK: hopper.pin %{{.*}} : vector<32xf16>
+// CHECK: hopper.pin %{{.*}} weak : vector<32xf32>
 // CHECK: hopper.publish %{{.*}}[%{{.*}}] : memref<4xi64, #gpu.address_space<workgroup>>
 // CHECK: hopper.add_tile %{{.*}} through %{{.*}} to %{{.*}}[%{{.*}}, %{{.*}}] : vector<64x128xf32>, memref<8x1024xf32, #gpu.address_space<workgroup>>, memref<?x128xf32>
 // CHECK: hopper.add_tile %{{.*}} through %{{.*}} to %{{.*}}[%{{.*}}, %{{.*}}] warp %{{.*}} : vector<32xf32>, memref<8x1024xf32, #gpu.address_space<workgroup>>, memref<?x128xf32>
@@ -111,6 +112,7 @@ func.func @exchange(%p: vector<128x64xf16>, %h: vector<32xf16>, %bars: !bars, %i
                     %held: vector<32xf32>, %s: memref<8x1024xf32, #gpu.address_space<workgroup>>, %t: memref<?x128xf32>) {
   %0 = hopper.pin %p : vector<128x64xf16>
   %1 = hopper.pin %h : vector<32xf16>
+  %2 = hopper.pin %held weak : vector<32xf32>
   hopper.publish %bars[%i] : !bars
   hopper.add_tile %dq through %s to %t[%i, %i]
       : vector<64x128xf32>, memref<8x1024xf32, #gpu.address_space<workgroup>>, memref<?x128xf32>

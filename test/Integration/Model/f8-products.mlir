@@ -1,6 +1,6 @@
 // F3: queries, keys and values of f8, on the CPU, which converts them, and in products of wgmma, for which spare warps
-// transpose V. Columns that fill no panel, packed sequences, pages, few queries, whose heads share a tile and whose keys
-// are split, and keys that no query sees, whose values are NaN.
+// transpose V. Sums of many columns, which are added in parts, columns that fill no panel, packed sequences, pages, few
+// queries, whose heads share a tile and whose keys are split, and keys that no query sees, whose values are NaN.
 // DEFINE: %{pages} = --function=pages --input=random --input=random --input=random --input="3xi32=0 4 37" --input="70 17" --input="2x5xi32=1 3 0 5 2 1 8 99 -7 6"
 // DEFINE: %{packed} = --function=packed --input=random --input=random --input=random --input="4xi32=0 1 40 90" --input="4xi32=3 30 60 95"
 // DEFINE: %{decode} = --function=decode --input=random --input=random --input=random --input="300 129"
@@ -14,6 +14,8 @@
 // RUN: flash-run %s --device=model:sm_90a --verify %{packed} | FileCheck %s
 // RUN: flash-run %s --device=model:sm_90a --verify %{decode} | FileCheck %s
 // RUN: flash-run %s --device=model:sm_90a --verify %{columns} | FileCheck %s
+// RUN: flash-run %s --device=model:sm_90a --verify --function=wide --model-seeds=2 | FileCheck %s
+// RUN: flash-run %s --device=model:sm_90a --verify --function=wide_decode | FileCheck %s
 // RUN: flash-run %s --device=model:sm_90a --verify %{unseen} | FileCheck %s --check-prefixes=CHECK,UNSEEN
 // UNSEEN: first 0.0000 0.0000 0.0000 0.0000
 // CHECK: 1 of 1 ops compared
@@ -63,5 +65,20 @@ func.func @unseen(%q: memref<1x1x70x32xf8E4M3FN>, %k: memref<1x1x40x32xf8E4M3FN>
                   %o: memref<1x1x70x32xf32>) {
   flashattn.attention ins(%q, %k, %v : memref<1x1x70x32xf8E4M3FN>, memref<1x1x40x32xf8E4M3FN>, memref<1x1x40x32xf8E4M3FN>)
       kv_len(%n : memref<1xi32>) outs(%o : memref<1x1x70x32xf32>)
+  return
+}
+
+func.func @wide(%q: memref<1x2x130x256xf8E4M3FN>, %k: memref<1x1x200x256xf8E4M3FN>, %v: memref<1x1x200x208xf8E4M3FN>, %o: memref<1x2x130x208xf16>,
+                %lse: memref<1x2x130xf32>) {
+  flashattn.attention mask(#flashattn.causal)
+      ins(%q, %k, %v : memref<1x2x130x256xf8E4M3FN>, memref<1x1x200x256xf8E4M3FN>, memref<1x1x200x208xf8E4M3FN>)
+      outs(%o, %lse : memref<1x2x130x208xf16>, memref<1x2x130xf32>)
+  return
+}
+
+func.func @wide_decode(%q: memref<1x4x3x192xf8E4M3FN>, %k: memref<1x1x300x192xf8E4M3FN>, %v: memref<1x1x300x256xf8E4M3FN>, %o: memref<1x4x3x256xf32>) {
+  flashattn.attention
+      ins(%q, %k, %v : memref<1x4x3x192xf8E4M3FN>, memref<1x1x300x192xf8E4M3FN>, memref<1x1x300x256xf8E4M3FN>)
+      outs(%o : memref<1x4x3x256xf32>)
   return
 }

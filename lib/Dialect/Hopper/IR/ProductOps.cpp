@@ -76,6 +76,8 @@ LogicalResult WgmmaOp::verify() {
   if (getAcc() && getAcc().getType() != getD().getType())
     return emitOpError() << "expected an accumulator of the result's type, " << getD().getType()
                          << ", but got " << getAcc().getType();
+  if (getOverwritten() && !getAcc())
+    return emitOpError() << "expected an accumulator with overwritten but got none";
 
   int64_t aColumns;
   Type aElement = getElementTypeOrSelf(getA().getType());

@@ -533,6 +533,9 @@ def Hopper_WgmmaOp : Hopper_OrderedOp<"wgmma", [OperandSegments]> {
     | `b` with `transposed` | K | N |
     | `acc`, `d` | 64 | N |
 
+    With `overwritten`, the values of `acc` are not added: `d` takes their registers. ptxas does not
+    issue such a product before the last use of these values, and needs no other registers for it.
+
     K is a multiple of 16, or of 32 for elements of 8 bits, and equal in `a` and `b`; with `depth`,
     only the first `depth` elements of K are contracted. If `first` holds the first columns of `a`
     in registers, these columns are not read from shared memory. N is a multiple of 8 up to 256, and
@@ -564,10 +567,11 @@ def Hopper_WgmmaOp : Hopper_OrderedOp<"wgmma", [OperandSegments]> {
   }];
   let arguments = (ins Hopper_WgmmaA:$a, Optional<Hopper_F16Vector>:$first, AnyMemRef:$b,
                        Optional<Hopper_F32Vector>:$acc, UnitAttr:$transposed,
-                       OptionalAttr<I64Attr>:$depth, UnitAttr:$transposedA);
+                       OptionalAttr<I64Attr>:$depth, UnitAttr:$transposedA,
+                       UnitAttr:$overwritten);
   let results = (outs Hopper_F32Vector:$d);
   let assemblyFormat = [{
-    $a (`first` $first^)? `,` $b (`,` $acc^)? (`transposed_a` $transposedA^)?
+    $a (`first` $first^)? `,` $b (`,` $acc^)? (`overwritten` $overwritten^)? (`transposed_a` $transposedA^)?
     (`transposed` $transposed^)? (`depth` `(` $depth^ `)`)? attr-dict
     `:` custom<WgmmaTypes>(type($a), type($first), type($b), type($acc), type($d))
   }];
@@ -676,13 +680,14 @@ def Hopper_PinOp : Hopper_OrderedOp<"pin", [AllTypesMatch<["value", "result"]>]>
     Returns the value, whatever its bits are. LLVM and ptxas would otherwise move the computation to
     the first use, past waits, and keep its inputs in registers until then. The op has no effect that
     a program can observe: if all bits are set in the or of a thread's registers, it triggers a
-    performance monitor event (`pmevent`).
+    performance monitor event (`pmevent`). With `weak`, it takes no instructions, and only LLVM keeps
+    the computation before this point.
 
     Example: `%p = hopper.pin %weights : vector<128x64xf16>`
   }];
-  let arguments = (ins Hopper_FactorVector:$value);
-  let results = (outs Hopper_FactorVector:$result);
-  let assemblyFormat = "$value attr-dict `:` type($value)";
+  let arguments = (ins Hopper_Accumulator:$value, UnitAttr:$weak);
+  let results = (outs Hopper_Accumulator:$result);
+  let assemblyFormat = "$value (`weak` $weak^)? attr-dict `:` type($value)";
 }
 
 def Hopper_TransposeOp : Hopper_Op<"transpose", [
