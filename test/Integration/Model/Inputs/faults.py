@@ -23,7 +23,7 @@ S9_AHEAD = ("split-ahead", "sm_90a")
 L9 = ("late", "sm_90a")
 A9 = ("added", "sm_90a")
 C9 = ("cleared", "sm_90a")
-P9 = ("f8", "sm_90a")
+P9, P9_WIDE = ("f8", "sm_90a"), ("f8-wide", "sm_90a")
 
 DEADLOCK = r"deadlock: .*\n.* waits for parity . of barrier \d+, whose phase \d+ lacks"
 UNREADY = r"(race|use before any write): .* at hopper\.wgmma"
@@ -67,6 +67,10 @@ FAULTS = [
      [("math.fma#4", ("sub", r"math\.fma (%\w+), (%\w+), \S+ ", r"arith.mulf \1, \2 "))], NUMBERS),
     ("f8: the sums of a tile are added before the product is over", P9,
      [("hopper.wgmma_wait#2", ("sub", " : ", " {pending = 1 : i64} : "))], IN_FLIGHT),
+    ("f8: V is released before the product of its last columns", P9_WIDE,
+     [("hopper.barrier_arrive#2", ("before", "hopper.wgmma#3"))], r"(race|missing fence): "),
+    ("f8: columns are added before their product is over", P9_WIDE,
+     [("hopper.wgmma_wait#3", ("sub", " : ", " {pending = 1 : i64} : "))], IN_FLIGHT),
     # Barriers of rings.
     ("q: the wait for it has the wrong parity", F9,
      [("hopper.barrier_wait#2", ("sub", "%c0_i32", "%c1_i32"))], UNREADY + "|" + DEADLOCK),
