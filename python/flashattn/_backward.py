@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Literal, Optional, Sequence, 
 
 import numpy
 
-from . import _aux, _cache, _features, _kernel, _module, _options, _plans, _symbols, _tensors, _torch, _trace
+from . import _aux, _cache, _features, _kernel, _module, _options, _plans, _scales, _symbols, _tensors, _torch, _trace
 from ._checks import model_chip
 from ._options import AttentionOptions
 from .errors import ArgumentError
@@ -82,6 +82,8 @@ def attention_backward(
     cu_seqlens_q: Any = None,
     cu_seqlens_k: Any = None,
     offset: Any = None,
+    k_scale: Any = None,
+    v_scale: Any = None,
     score_mod: Optional[_trace.ScoreMod] = None,
     aux_tensors: Optional[Sequence[Any]] = None,
     **unknown: Any,
@@ -95,13 +97,15 @@ def attention_backward(
     Args:
       q, k, v: the inputs of `flashattn.attention`.
       o, lse: the results of `flashattn.attention` with return_lse. If q is f16 or bf16, o may also be f32.
-      do: the gradient with respect to o, in the shape of o and the type of q. Error messages call this
-        argument 'd_o', as the op does.
+      do: the gradient with respect to o, in the shape of o and the type of q, or any of f16, bf16 and f32 if q has 8
+        bits. Error messages call this argument 'd_o', as the op does.
       d_lse: the gradient with respect to lse, in the shape and type of lse, if the loss depends on lse.
       mask, scale, align, layout, bias, attn_mask, softcap, sink_logits, kv_len, q_len, cu_seqlens_q,
         cu_seqlens_k, offset, score_mod, aux_tensors: the same as in the call of `flashattn.attention`. The
         compiler differentiates score_mod with respect to the score; numbers that score_mod captures and
         aux_tensors have no gradient.
+      k_scale, v_scale: the same, too. The function copies tensors of 8 bits to memory: the values, with their scales,
+        in the type of q or, if q has 8 bits, of do.
       deterministic: whether equal calls return bitwise equal results.
       return_d_bias: also return the gradient with respect to bias, in the shape and type of bias, summed
         over the dimensions along which bias is broadcast. An expanded PyTorch tensor gets a gradient for
@@ -112,7 +116,7 @@ def attention_backward(
       schedule, dtype, stream, device: as in `flashattn.attention`.
 
     Returns:
-      (dq, dk, dv), with the shapes and the type of q, k and v, then d_bias and d_sink_logits if
+      (dq, dk, dv), with the shapes and the type of q, k and v (or those of their copies), then d_bias and d_sink_logits if
       requested. Sums are computed in f32. Rows that see no key, keys that no row sees, keys from kv_len on
       and rows of no packed sequence have zero gradients.
 
@@ -124,6 +128,9 @@ def attention_backward(
     if schedule is not None and schedule.__class__ is not str:
         schedule = _options.hashable(schedule)
     softcap = _features.check_options(softcap)
+    if _is_narrow(q) or _is_narrow(k) or _is_narrow(v) or k_scale is not None or v_scale is not None:
+        scales = {"k_scale": k_scale, "v_scale": v_scale}
+        q, k, v = _scales.widen(q, k, v, scales, do, layout, cu_seqlens_k)
     text, aux = _aux.prepare(score_mod, aux_tensors)
     offset, offsets = _features.split_offset(offset)
     symbols: _symbols.Symbols = ()
@@ -147,6 +154,10 @@ def attention_backward(
         with _torch.event("flashattn::attention_backward", given):
             return differentiate(given, values, out, stream, scale, options)
     return differentiate(given, values, out, stream, scale, options)
+
+
+def _is_narrow(x: Any) -> bool:
+    return getattr(getattr(x, "dtype", None), "itemsize", 2) == 1
 
 
 def gradients_of(bias: bool, sink_logits: bool) -> Tuple[str, ...]:

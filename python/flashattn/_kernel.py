@@ -357,6 +357,7 @@ def compile(
     dtype: Any = "f16",
     k_dtype: Any = None,
     v_dtype: Any = None,
+    out_dtype: Any = None,
     mask: Optional[Mask] = None,
     scale: Optional[float] = None,
     align: _module.Align = "bottom_right",
@@ -379,8 +380,11 @@ def compile(
     Args:
       head_dim: D, the number of elements of a query or key row.
       value_dim: Dv, the number of elements of a value or output row; D by default.
-      dtype: f16, bf16 or f32, as text or as a dtype of NumPy or PyTorch.
-      k_dtype, v_dtype: the types of k and v if they have 8 bits: "float8_e4m3fn", "float8_e5m2" or "int8".
+      dtype: the type of q, k and v: f16, bf16, f32, float8_e4m3fn or float8_e5m2, as text or as a dtype of NumPy or
+        PyTorch.
+      k_dtype, v_dtype: the types of k and v if they have 8 bits and another type than q: "float8_e4m3fn",
+        "float8_e5m2" or "int8".
+      out_dtype: the type of o: that of q, or f32. With q of 8 bits, bf16 (the default), f16 or f32.
       mask, align, layout, return_lse, schedule: as in `flashattn.attention`. Of the tensors of a mask, only the shapes
         count here: in a dimension of size 1, each launch passes tensors of size 1. Each launch passes a mask with the
         tensors to read.
@@ -415,8 +419,8 @@ def compile(
       LibraryError, DeviceError: the library or the device is missing.
     """
     element = _tensors.parse_element(getattr(dtype, "__name__", dtype))
-    if element not in _module.FLOATS:
-        raise UnsupportedError(f"expected dtype f16, bf16 or f32 but got {element}")
+    if element not in (*_module.FLOATS, "f8E4M3FN", "f8E5M2"):
+        raise UnsupportedError(f"expected dtype f16, bf16, f32, f8E4M3FN or f8E5M2 but got {element}")
     k_element, v_element = (
         _parse_narrow(name, given, element) for name, given in (("k_dtype", k_dtype), ("v_dtype", v_dtype))
     )
@@ -470,6 +474,7 @@ def compile(
         score_mod=text,
         queries=queries,
         page_size=page_size,
+        o_element=_parse_output(out_dtype, element),
         k_element=k_element,
         v_element=v_element,
     )
@@ -487,6 +492,18 @@ def _parse_narrow(name: str, dtype: Any, element: str) -> Optional[str]:
     if found not in (*_tensors.NARROW, element):
         names = ", ".join(_tensors.NARROW.values())
         raise UnsupportedError(f"expected {name} {names} or None but got {found}")
+    return None if found == element else found
+
+
+def _parse_output(dtype: Any, element: str) -> Optional[str]:
+    """Returns `Problem.o_element`."""
+    is_narrow = element in _tensors.NARROW
+    if dtype is None:
+        return "bf16" if is_narrow else None
+    found = _tensors.parse_element(getattr(dtype, "__name__", dtype))
+    allowed = _module.FLOATS if is_narrow else tuple(dict.fromkeys((element, "f32")))
+    if found not in allowed:
+        raise UnsupportedError(f"expected out_dtype {', '.join(allowed)} or None but got {found}")
     return None if found == element else found
 
 

@@ -178,6 +178,47 @@ def dequantize(x: Any, scale: Any, like: Any, layout: str, starts: Optional[Any]
     return _cast(found.reshape(x.shape), like.dtype)
 
 
+def widen(
+    q: Any, k: Any, v: Any, scales: Mapping[str, Any], like: Any, layout: str, starts: Optional[Any]
+) -> Tuple[Any, Any, Any]:
+    """Returns q, k and v with copies of those that have 8 bits: their values in the type of q or, if q has 8 bits, of
+    `like`. `scales` are the k_scale and v_scale of a caller, and `starts` are those of packed keys. Raises
+    ArgumentError."""
+    elements = {
+        name: _tensors.parse_element(x.dtype) if hasattr(x, "dtype") else ""
+        for name, x in zip(("q", "k", "v"), (q, k, v))
+    }
+    if elements["q"] in _tensors.NARROW and elements["q"] != "i8":
+        q = _cast(q, like.dtype)
+    rows = {"k": k, "v": v}
+    for name, given in scales.items():
+        of = SCALES[name]
+        if elements[of] not in _tensors.NARROW:
+            if given is not None:
+                refuse(name, elements[of])
+            continue
+        scale = settle(name, given, layout, rows[of])
+        if scale is not None:
+            _check_shape(name, scale, rows[of], layout, starts)
+        rows[of] = dequantize(rows[of], scale, q, layout, starts)
+    return q, rows["k"], rows["v"]
+
+
+def _check_shape(name: str, scale: Any, x: Any, layout: str, starts: Optional[Any]) -> None:
+    """Checks a result of `settle` for a tensor that `dequantize` reads."""
+    element = _tensors.parse_element(scale.dtype)
+    if element != "f32":
+        raise ArgumentError(f"expected {name!r} with element type f32 but got {element}")
+    sizes = list(x.shape) if len(x.shape) == 4 else [1, *x.shape]
+    sizes[_rows(layout)] = 1 if scale.shape[_rows(layout)] == 1 else sizes[_rows(layout)]
+    if starts is not None and sizes[_rows(layout)] == 1:
+        sizes[0] = len(starts) - 1
+    if any(n not in (1, size) for n, size in zip(scale.shape[:3], sizes)):
+        wanted = ", ".join("1" if size == 1 else f"1 or {size}" for size in sizes[:3])
+        raise ArgumentError(f"expected {name!r} of shape [{wanted}, …] but got {list(scale.shape)}")
+    check_blocks(name, scale.shape[3], x.shape[-1])
+
+
 def _cast(x: Any, dtype: Any) -> Any:
     if not _tensors.is_torch(x):
         return x.astype(dtype)

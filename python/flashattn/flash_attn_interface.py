@@ -10,9 +10,10 @@ The first three rules of `flashattn.flash_attn.flash_attn_interface` hold here t
   to `c * (p // c) + c - 1`. Gradients are supported, unlike in FlashAttention-3.
 - k and v may have 8 bits: float8_e4m3fn, float8_e5m2 or int8. k_descale and v_descale, `[B, Hkv]`, f32, are
   their scales for each sequence and head, and sizes may be 1. New keys and values of a cache are divided
-  by them, rounded and clamped. Without a cache, q may be float8_e4m3fn or float8_e5m2 beside such k and v,
-  with q_descale, `[B, Hkv]`; o is then bfloat16. On GPUs, this needs sm_90a, and q, k and v of float8_e4m3fn.
-- qv must be None, and so must q_descale with a cache: UnsupportedError names what is not.
+  by them, rounded and clamped; those of 8 bits are copied. q may be float8_e4m3fn or float8_e5m2 beside such k
+  and v, with q_descale, `[B, Hkv]`; o is then bfloat16. On GPUs, this needs sm_90a, and q, k and v of
+  float8_e4m3fn.
+- qv must be None: UnsupportedError says otherwise.
 
 With `return_attn_probs=True`, functions return (o, softmax_lse).
 """
@@ -210,13 +211,13 @@ def flash_attn_with_kvcache(
     """`flash_attn_with_kvcache` of FlashAttention-2, with the arguments of FlashAttention-3. In
     addition, q may be packed: `[Tq, Hq, D]` with cu_seqlens_q; and so may k and v: `[Tk, Hkv, D]`
     with cu_seqlens_k_new. page_table is FlashAttention-2's block_table, and rotary_seqlens, `[B]`,
-    are the positions of the first new row, by default cache_seqlens. qv and q_descale must be None.
+    are the positions of the first new row, by default cache_seqlens. qv must be None.
 
     Returns:
       o, or (o, softmax_lse) with return_softmax_lse. FlashAttention-3 appends the results of its
       parts.
     """
-    _core.refuse(qv=qv, q_descale=q_descale)
+    _core.refuse(qv=qv)
     return _core.with_cache(
         q, k_cache, v_cache, k, v, cache_seqlens, scale=softmax_scale, softcap=softcap,
         mask=_core.mask_of(causal, window_size, attention_chunk), return_lse=return_softmax_lse,
@@ -224,7 +225,7 @@ def flash_attn_with_kvcache(
         cu_seqlens_q=cu_seqlens_q, cu_seqlens_k_new=cu_seqlens_k_new,
         rotary=(rotary_cos, rotary_sin), rotary_interleaved=rotary_interleaved,
         rotary_seqlens=rotary_seqlens, max_seqlen_q=max_seqlen_q,
-        k_descale=k_descale, v_descale=v_descale,
+        q_descale=q_descale, k_descale=k_descale, v_descale=v_descale,
     )  # fmt: skip
 
 

@@ -427,7 +427,7 @@ CASES = [
     (
         lambda: compile(head_dim=16, dtype="f64"),
         UnsupportedError,
-        "expected dtype f16, bf16 or f32 but got f64",
+        "expected dtype f16, bf16, f32, f8E4M3FN or f8E5M2 but got f64",
     ),
     (
         lambda: compile(head_dim=16, rows="packed"),

@@ -510,7 +510,7 @@ class FlashAttnTest(unittest.TestCase):
             (fa2, "flash_attn_varlen_kvpacked_func", (q[0], kv[0], *packed[3:]), two),
             (fa3, "flash_attn_func", (q, k, v), three),
             (fa3, "flash_attn_varlen_func", packed, three),
-            (fa3, "flash_attn_with_kvcache", (q, k, v), {**three, "q_descale": some}),
+            (fa3, "flash_attn_with_kvcache", (q, k, v), three),
             (cute, "flash_attn_func", (q, k, v), {**four, "block_sparse_tensors_bwd": some}),
             (cute, "flash_attn_varlen_func", (q, k, v), four),
         ):  # fmt: skip

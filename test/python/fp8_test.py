@@ -306,6 +306,26 @@ class FP8Test(unittest.TestCase):
         self.assertIn("f8E5M2", kernel.mlir)
         self.assertIn("xi8", kernel.mlir)
 
+    def test_kernels_for_queries_of_f8(self):
+        numbers = numpy.random.default_rng(5)
+        q, k, v = (
+            numbers.standard_normal((2, h, n, 32)).astype(NARROW["e4m3"]) for h, n in ((4, 5), (2, 9), (2, 9))
+        )
+        scale = numbers.random((2, 2)).astype(numpy.float32)
+        for out_dtype in ("f16", "f32"):
+            kernel = compile(
+                head_dim=32, dtype="float8_e4m3fn", out_dtype=out_dtype, k_scale=(None, None, 1, 1), chip="cpu"
+            )
+            out = numpy.empty(q.shape, out_dtype.replace("f", "float"))
+            kernel.launch(q, k, v, out, k_scale=scale)
+            wanted = attention(q, k, v, k_scale=scale, out=numpy.empty_like(out))
+            numpy.testing.assert_array_equal(out, wanted)
+        self.assertIn("xbf16", compile(head_dim=64, dtype="float8_e4m3fn", chip="sm_90a").mlir)
+        half = compile(head_dim=32, out_dtype="f32", chip="cpu")
+        rows = [x.astype(numpy.float16) for x in (q, k, v)]
+        half.launch(*rows, out)
+        numpy.testing.assert_array_equal(out, attention(*rows, out=numpy.empty_like(out)))
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -7,7 +7,7 @@ import os
 import unittest
 
 import torch
-from flashattn import UnsupportedError, attention, causal, quantize
+from flashattn import UnsupportedError, attention, attention_backward, causal, quantize
 from flashattn import flash_attn_interface as fa3
 from flashattn.torch import append, decode
 
@@ -39,6 +39,7 @@ def same_bits(found, wanted):
 
 class GraphTest(unittest.TestCase):
     def setUp(self):
+        torch.manual_seed(5)
         self.q, self.k, self.v = rows(2, 4, 7, 32), rows(2, 2, 11, 32, seed=2), rows(2, 2, 11, 32, seed=3)
         self.k8, self.k_scale = quantize(self.k, per="row", columns=16)
         self.v8, self.v_scale = quantize(self.v, "int8", per="head")
@@ -132,6 +133,38 @@ class GraphTest(unittest.TestCase):
             *packed, *starts, 7, 11, causal=True, q_descale=q_scale[..., 0, 0], **descales
         )  # fmt: skip
         close(o.unflatten(0, (2, 7)).transpose(1, 2), wanted, 6e-2 if DEVICE != "cpu" else 1e-2)
+
+    def test_gradients_of_queries_of_f8(self):
+        """attention_backward gives the gradients of the values, as autograd does of copies in 32 bits."""
+        q8, k8, v8 = (x.to(TYPES[0]) for x in (self.q, self.k, self.v))
+        k_scale, v_scale = (torch.rand(2, 2, 1, 1, device=DEVICE) for _ in "kv")
+        copies = q8.to(DTYPE), *(values_of(x, scale) for x, scale in ((k8, k_scale), (v8, v_scale)))
+        leaves = [x.requires_grad_() for x in copies]
+        o, lse = attention(*leaves, mask=causal, return_lse=True)
+        d_o = rows(*o.shape, seed=7)
+        wanted = torch.autograd.grad(o, leaves, d_o)
+        found = attention_backward(
+            q8, k8, v8, o.detach(), lse.detach(), d_o, mask=causal, k_scale=k_scale, v_scale=v_scale[..., 0, 0]
+        )
+        for pair in zip(found, wanted):
+            torch.testing.assert_close(*pair, rtol=0, atol=0 if DEVICE == "cpu" else 5e-2)
+
+    def test_compiled_queries_of_f8(self):
+        q8, q_scale = quantize(self.q[:, ::2], per="head")
+        v8, v_scale = quantize(self.v, per="head")
+        k8, k_scale = quantize(self.k, per="head")
+        lengths = torch.tensor([11, 8], dtype=torch.int32, device=DEVICE)
+
+        def both(q8, k8, v8, k_scale, v_scale):
+            options = {"k_scale": k_scale, "v_scale": v_scale, "return_lse": True}
+            return attention(q8, k8, v8, mask=causal, **options), decode(q8[:, :, :2], k8, v8, lengths, **options)
+
+        given = q8, k8, v8, k_scale * q_scale, v_scale
+        wanted = both(*given)
+        self.assertEqual(wanted[1][0].dtype, torch.bfloat16)
+        for found in (torch.compile(both, backend="aot_eager", fullgraph=True)(*given), both(*given)):
+            for pair in zip(sum(found, ()), sum(wanted, ())):
+                torch.testing.assert_close(*pair, rtol=0, atol=0)
 
     def test_gradients_that_would_be_lost(self):
         leaf = self.k8.clone().requires_grad_()
@@ -404,6 +437,33 @@ class FlashAttention3Test(unittest.TestCase):
             self.q, *pools, cache_seqlens=lengths, causal=True, page_table=table, **self.descales
         )  # fmt: skip
         close(found, fa3.flash_attn_with_kvcache(self.q, *self.dense, cache_seqlens=lengths, causal=True))
+
+    def test_caches_of_f8_queries(self):
+        """New rows of 8 bits are copied, and others divided by the descales of the cache alone."""
+        lengths = torch.tensor([4, 6], dtype=torch.int32, device=DEVICE)
+        cos, sin = torch.rand(16, 8, device=DEVICE), torch.rand(16, 8, device=DEVICE)
+        q8, q_descale = self.q[:, :2].to(TYPES[0]), 0.5 + torch.rand(2, 2, device=DEVICE)
+        q = (q8.float() * q_descale.repeat_interleave(2, 1)[:, None, :, None]).to(DTYPE)
+        narrow = [rows(2, 2, 2, 32, seed=n).to(TYPES[0]) for n in (8, 9)]
+        scales = [scale[:, None, :, None] for scale in self.descales.values()]
+        wide = [(x.float() * scale).to(DTYPE) for x, scale in zip(narrow, scales)]
+        bound = 2e-2 if DEVICE == "cpu" else 6e-2
+        for new in (None, narrow, wide):
+            for has_angles in (False, new is not None):
+                options = {"rotary_cos": cos, "rotary_sin": sin} if has_angles else {}
+                caches, dense = [x.clone() for x in (self.k, self.v)], [x.clone() for x in self.dense]
+                given, expected = (new or (None, None)), (wide if new else (None, None))
+                found = fa3.flash_attn_with_kvcache(
+                    q8, *caches, *given, cache_seqlens=lengths, causal=True, q_descale=q_descale, **self.descales,
+                    **options,
+                )  # fmt: skip
+                wanted = fa3.flash_attn_with_kvcache(
+                    q, *dense, *expected, cache_seqlens=lengths, causal=True, **options
+                )  # fmt: skip
+                self.assertEqual(found.dtype, torch.bfloat16)
+                close(found, wanted, 0.2 if has_angles else bound)  # rotated rows are rounded to f8
+                if new is narrow and not has_angles:
+                    same_bits(caches[0][0, 4:6], narrow[0][0])
 
 
 if __name__ == "__main__":

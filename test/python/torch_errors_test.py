@@ -215,7 +215,7 @@ OTHERS = (
     (A, "expected 'k_cache' of rank 4 but got rank 3", decode(k_cache=k[0])),
     (A, "expected 'v_cache' with element type f32 as in 'q', f8E4M3FN, f8E5M2 or i8 but got f16",
      decode(v_cache=k.half())),
-    (A, "expected 'k' with element type f32 as in 'q' but got bf16", decode([k[:, :, :2].bfloat16()] * 2)),
+    (A, "expected 'k' with element type f32 as in 'q', f8E4M3FN, f8E5M2 or i8 but got bf16", decode([k[:, :, :2].bfloat16()] * 2)),
     (U, "expected 'q' with element type f16, bf16 or f32 but got float64",
      decode(q=q.double(), k_cache=k.double(), v_cache=k.double())),
     (A, "expected 'k_cache' on cpu as 'q' but got meta", decode(k_cache=meta(2, 2, 8, 16))),

@@ -13,7 +13,6 @@ from torch.autograd.function import once_differentiable
 from .. import _torch
 from .._attention import attention
 from .._backward import attention_backward
-from .._scales import dequantize, settle
 from ..errors import ArgumentError, UnsupportedError
 from ..masks import Mask, bounded
 from ..torch import affine_mask, append, decode
@@ -25,7 +24,6 @@ from ..torch._ops import NARROW, cast_rows, refuse_narrow
 _REFUSED: Dict[str, Tuple[Any, str]] = {
     "dropout_p": (0, "pass 0.0, because dropout is not supported"),
     "qv": (None, "concatenate it to q, and the latent values to k"),
-    "q_descale": (None, "with a cache, only k and v may have 8 bits; convert q before the call"),
     "gather_kv_indices": (None, "gather the keys before the call"),
     "score_mod_bwd": (None, "the compiler differentiates score_mod"),
     "aux_tensors": (None, "pass score_mod, which reads them by batch and head"),
@@ -124,9 +122,10 @@ def attend(
     if align != "bottom_right":
         options["align"] = align
     head_dim, value_dim = q.shape[-1], v.shape[-1]
-    if head_dim % _HEAD_DIM_MULTIPLE or value_dim % _HEAD_DIM_MULTIPLE:
+    multiple = _multiple_of(q)
+    if head_dim % multiple or value_dim % multiple:
         options["scale"] = head_dim**-0.5 if scale is None else scale
-        q, k, v = (_pad_head_dim(tensor) for tensor in (q, k, v))
+        q, k, v = (_pad_head_dim(tensor, multiple) for tensor in (q, k, v))
     batch: Optional[int] = None
     if page_table is not None:
         if seqused_k is None and cu_seqlens_k is not None:
@@ -225,15 +224,17 @@ def _alibi_of_past(score: Any, b: Any, h: Any, p: Any, k: Any, slopes: Any) -> A
     return score + (slopes[h] if slopes.ndim == 1 else slopes[b, h]) * (k - p)
 
 
-#: Kernels for GPUs take head dimensions that are multiples of this.
-_HEAD_DIM_MULTIPLE = 8
+def _multiple_of(q: Tensor) -> int:
+    """Returns the number of which head dimensions are multiples in kernels for GPUs. Rows that products read begin at
+    multiples of 16 bytes."""
+    return 16 if q.dtype in NARROW else 8
 
 
-def _pad_head_dim(tensor: Tensor) -> Tensor:
+def _pad_head_dim(tensor: Tensor, multiple: int) -> Tensor:
     """Returns a copy of tensor with zeros after each row, as FlashAttention makes."""
     if tensor.dtype in NARROW:
-        return _pad_head_dim(tensor.view(torch.uint8)).view(tensor.dtype)
-    return torch.nn.functional.pad(tensor, (0, -tensor.shape[-1] % _HEAD_DIM_MULTIPLE))
+        return _pad_head_dim(tensor.view(torch.uint8), multiple).view(tensor.dtype)
+    return torch.nn.functional.pad(tensor, (0, -tensor.shape[-1] % multiple))
 
 
 def _check_rows(**given: Any) -> None:
@@ -302,12 +303,6 @@ class _Deterministic(torch.autograd.Function):
     def backward(ctx: Any, d_o: Optional[Tensor], d_lse: Optional[Tensor]) -> Tuple[Any, ...]:
         q, k, v, o, lse, sink = ctx.saved_tensors
         options, needs = dict(ctx.options), list(ctx.needs_input_grad)
-        starts, layout = options.get("cu_seqlens_k"), options["layout"]
-        scales = [settle(n, options.pop(n, None), layout, q) for n in ("k_scale", "v_scale")]
-        k, v = (
-            x if x.dtype == q.dtype else dequantize(x, scale, q, layout, starts)
-            for x, scale in zip((k, v), scales)
-        )
         found = attention_backward(
             q, k, v, o, lse, torch.zeros_like(o) if d_o is None else d_o, d_lse=d_lse,
             sink_logits=sink, return_d_sink_logits=bool(needs[3]),
@@ -339,6 +334,7 @@ def with_cache(
     rotary_seqlens: Optional[Tensor] = None,
     alibi: Mapping[str, Any] = MappingProxyType({}),
     max_seqlen_q: Optional[int] = None,
+    q_descale: Optional[Tensor] = None,
     k_descale: Optional[Tensor] = None,
     v_descale: Optional[Tensor] = None,
 ) -> Any:
@@ -351,7 +347,7 @@ def with_cache(
         raise ArgumentError(
             f"expected 'k' and 'v' or neither but got {'k' if v is None else 'v'!r} alone"
         )
-    scales = scales_of(k_cache, v_cache, k_descale, v_descale)
+    scales = scales_of(k_cache, v_cache, k_descale, v_descale, q, q_descale)
     cos, sin = rotary
     is_new = k is not None and v is not None
     for name, value in (
@@ -371,9 +367,13 @@ def with_cache(
     if not isinstance(cache_seqlens, Tensor):
         cache_seqlens = torch.full((batch,), cache_seqlens, dtype=torch.int32, device=q.device)
     value_dim = v_cache.shape[-1]
-    is_padded = bool(q.shape[-1] % _HEAD_DIM_MULTIPLE or value_dim % _HEAD_DIM_MULTIPLE)
+    multiple = _multiple_of(q)
+    is_padded = bool(q.shape[-1] % multiple or value_dim % multiple)
     is_plain = cos is None and cu_seqlens_q is cu_seqlens_k_new is cache_leftpad is None
     is_plain = is_plain and not is_padded
+    # Scales of queries, which k_scale includes, are not those by which new rows are divided.
+    is_copied = k is None or v is None or (k.dtype in NARROW and v.dtype in NARROW)
+    is_plain = is_plain and (is_copied or q.dtype not in NARROW)
     if is_plain and not alibi and (k is None or k.shape[1] == q.shape[1]):
         lengths = cache_seqlens if k is None else cache_seqlens + k.shape[1]
         return decode(
@@ -395,7 +395,12 @@ def with_cache(
         append(
             k_cache, v_cache, k, v, lengths, page_table=page_table, cu_seqlens_k=cu_seqlens_k_new,
             rotary_cos=cos, rotary_sin=sin, rotary_interleaved=rotary_interleaved,
-            positions=positions, layout="bshd" if cu_seqlens_k_new is None else "thd", **scales,
+            positions=positions, layout="bshd" if cu_seqlens_k_new is None else "thd",
+            **scales_of(
+                k_cache, v_cache, *(
+                    None if x.dtype in NARROW else descale for x, descale in ((k, k_descale), (v, v_descale))
+                )
+            ),
         )  # fmt: skip
     if cos is not None and sin is not None:
         q = _rotate_queries(q, cos, sin, first, mask, cu_seqlens_q, rotary_interleaved)
@@ -403,7 +408,7 @@ def with_cache(
         lengths = lengths - cache_leftpad
     if is_padded:
         scale = q.shape[-1] ** -0.5 if scale is None else scale
-        q, k_cache, v_cache = (_pad_head_dim(tensor) for tensor in (q, k_cache, v_cache))
+        q, k_cache, v_cache = (_pad_head_dim(tensor, multiple) for tensor in (q, k_cache, v_cache))
     found = attention(
         q, k_cache, v_cache, mask=mask, scale=scale, softcap=softcap or None, kv_len=lengths,
         layout="bshd" if cu_seqlens_q is None else "thd", cu_seqlens_q=cu_seqlens_q,

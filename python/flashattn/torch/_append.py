@@ -256,7 +256,11 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor, interleaved: 
     one, other = (rotated[..., 0::2], rotated[..., 1::2]) if interleaved else rotated.chunk(2, dim=-1)
     pairs = one * c - other * s, one * s + other * c
     found = torch.stack(pairs, -1).flatten(-2) if interleaved else torch.cat(pairs, -1)
-    return torch.cat((found.to(x.dtype), x[..., found.shape[-1] :]), dim=-1)
+    rest = x[..., found.shape[-1] :]
+    if x.dtype not in NARROW:
+        return torch.cat((found.to(x.dtype), rest), dim=-1)
+    found = _quantize.round_to(found, _tensors.parse_element(x.dtype))
+    return torch.cat((found.view(torch.uint8), rest.view(torch.uint8)), dim=-1).view(x.dtype)
 
 
 def _check(given: Any, layout: str) -> None:

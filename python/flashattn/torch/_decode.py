@@ -18,7 +18,7 @@ from .._options import OPERANDS, schema_of
 from ..errors import ArgumentError, UnsupportedError
 from ..masks import Mask, causal
 from ._append import append
-from ._ops import NARROW, _as_tensor, _forward, _library, check_rows, is_seen
+from ._ops import NARROW, _as_tensor, _forward, _library, check_rows, is_seen, output_like
 
 _OPTIONS = f"float? scale=None, {schema_of('mask', 'layout', 'softcap', 'invariant')}"
 _library.define(
@@ -77,13 +77,15 @@ def decode(
     without gradients.
 
     Args:
-      q: queries, `[B, Hq, n, D]`, f16, bf16 or f32. Query i is at position `kv_len[b] - n + i`.
+      q: queries, `[B, Hq, n, D]`, f16, bf16 or f32, or with caches of 8 bits f8E4M3FN or f8E5M2. Query i is at
+        position `kv_len[b] - n + i`.
       k_cache, v_cache: `[B, Hkv, capacity, D]` and `[B, Hkv, capacity, Dv]`, each of the type of q or of 8 bits.
         Elements after the last key of a sequence are ignored.
       kv_len: `[B]`, i32 or i64: the number of keys of each sequence, including the keys of the newest
         tokens. The tensor stays on its device, so the host does not wait for a GPU.
-      k, v: keys and values of the newest tokens, `[B, Hkv, n, D]` and `[B, Hkv, n, Dv]`. They are first
-        written into the caches, from index `kv_len[b] - n` on. None if the caches already contain them.
+      k, v: keys and values of the newest tokens, `[B, Hkv, n, D]` and `[B, Hkv, n, Dv]`, of the type of q or of the
+        caches. They are first written into the caches, from index `kv_len[b] - n` on. None if the caches already
+        contain them.
       page_table: `[B, P]`, i32 or i64: the caches are pools of pages, `[pages, Hkv, S, D]` and
         `[pages, Hkv, S, Dv]`, as in `flashattn.attention`. The capacity of a sequence is P * S. New rows for
         pages that do not exist are not written.
@@ -93,8 +95,9 @@ def decode(
       layout: "bhsd", or "bshd" if the sequence axis precedes the heads axis in every tensor.
       return_lse: also return the log-sum-exp (natural logarithm) of each row's scores, `[B, Hq, n]`, f32.
       invariant: as in `flashattn.attention`.
-      k_scale, v_scale: of caches of 8 bits, as in `flashattn.attention`. New rows are rounded, and their scales
-        written, as in `append`.
+      k_scale, v_scale: of caches of 8 bits, as in `flashattn.attention`. New rows that are not of 8 bits are rounded,
+        and their scales written, as in `append`. If q has a scale, which k_scale then includes, append such rows
+        before.
 
     Returns:
       o, `[B, Hq, n, Dv]`, or (o, lse). For a row that sees no key, o is 0 and lse is -inf.
@@ -177,11 +180,13 @@ def _compute(
     _check_sizes(given, rows_dim)
     q, k_cache, v_cache, kv_len, sink_logits, k, v, page_table, symbols, k_scale, v_scale = given
     if k is not None and v is not None:
-        if page_table is None and k_cache.dtype == k.dtype and v_cache.dtype == v.dtype:
+        is_copied = k_cache.dtype == k.dtype and v_cache.dtype == v.dtype
+        if page_table is None and is_copied and k.dtype not in NARROW and v.dtype not in NARROW:
             append_dense(kv_len, (k_cache, k), (v_cache, v), rows_dim=rows_dim)
         else:
+            own = [None if x.dtype in NARROW else scale for x, scale in ((k, k_scale), (v, v_scale))]
             append(
-                k_cache, v_cache, k, v, kv_len, page_table=page_table, layout=layout, k_scale=k_scale, v_scale=v_scale
+                k_cache, v_cache, k, v, kv_len, page_table=page_table, layout=layout, k_scale=own[0], v_scale=own[1]
             )  # fmt: skip
     operands = {
         "sink_logits": sink_logits, "kv_len": kv_len.to(torch.int32), "page_table": page_table,
@@ -213,8 +218,7 @@ def _check_kinds(given: _Inputs) -> None:
     """Checks ranks, types and devices, which do not depend on sizes; fake tensors are checked too."""
     q, kv_len = given.q, given.kv_len
     new = {} if given.k is None or given.v is None else {"k": given.k, "v": given.v}
-    caches = ("k_cache", "v_cache")
-    check_rows(q, "", caches, k_cache=given.k_cache, v_cache=given.v_cache, **new)
+    check_rows(q, "", ("k_cache", "v_cache", *new), k_cache=given.k_cache, v_cache=given.v_cache, **new)
     for name, cache in (("k_scale", given.k_cache), ("v_scale", given.v_cache)):
         if getattr(given, name) is not None and cache.dtype not in NARROW:
             _scales.refuse(name, _tensors.parse_element(cache.dtype))
@@ -284,7 +288,7 @@ def _fake(*inputs: Any, layout: str = "bhsd", **options: Any) -> Tuple[Tensor, T
     q = given.q
     batch, heads, count = q.shape[:3] if layout == "bhsd" else (q.shape[i] for i in (0, 2, 1))
     return (
-        q.new_empty((*q.shape[:3], given.v_cache.shape[3])),
+        output_like(q, (*q.shape[:3], given.v_cache.shape[3])),
         q.new_empty((batch, heads, count), dtype=torch.float32),
     )
 

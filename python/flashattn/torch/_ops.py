@@ -238,8 +238,14 @@ def _backward(
     )
 
 
-#: The types of 8 bits that keys and values may have (rule F1).
+#: The types of 8 bits that keys and values may have (rule F1), and those that queries may have (rule F3).
 NARROW = tuple(getattr(torch, name) for name in _tensors.NARROW.values())
+_NARROW_QUERIES = torch.float8_e4m3fn, torch.float8_e5m2
+
+
+def output_like(q: Tensor, shape: Sequence[Any]) -> Tensor:
+    """Returns an empty tensor of the type that o has if the caller names none."""
+    return q.new_empty(shape, dtype=torch.bfloat16 if q.dtype in NARROW else q.dtype)
 
 
 def refuse_narrow(q: Tensor, k: Tensor, v: Tensor) -> None:
@@ -256,7 +262,7 @@ def check_rows(
     q: Tensor, packed: Sequence[str] = (), narrow: Sequence[str] = (), /, **others: Tensor
 ) -> None:
     """Checks that the tensors have rank 4, or 3 if they are `packed` in layout thd, one supported type and one
-    device. Those that are `narrow` may have 8 bits. Sizes are not checked."""
+    device. Those that are `narrow`, and then also q, may have 8 bits. Sizes are not checked."""
     rows = {"q": q, **others}
     for name, tensor in rows.items():
         rank = 3 if name in packed else 4
@@ -265,13 +271,14 @@ def check_rows(
         if tensor.dtype != q.dtype and not (name in narrow and tensor.dtype in NARROW):
             wanted = f"{_tensors.parse_element(q.dtype)} as in 'q'"
             if name in narrow:
-                wanted = any_of([wanted, *_tensors.NARROW])
+                wanted = any_of([*(() if q.dtype in NARROW else (wanted,)), *_tensors.NARROW])
             raise ArgumentError(
                 f"expected {name!r} with element type {wanted} but got {_tensors.parse_element(tensor.dtype)}"
             )
         if tensor.device != q.device:
             raise ArgumentError(f"expected {name!r} on {q.device} as 'q' but got {tensor.device}")
-    if q.dtype not in (torch.float16, torch.bfloat16, torch.float32):
+    types = torch.float16, torch.bfloat16, torch.float32
+    if q.dtype not in types and not (narrow and q.dtype in _NARROW_QUERIES):
         raise UnsupportedError(
             "expected 'q' with element type f16, bf16 or f32 but got "
             f"{_tensors.parse_element(q.dtype)}; convert it, as with .to(torch.float32)"
@@ -303,7 +310,7 @@ def _fake_forward(
 ) -> Tuple[Tensor, Tensor]:
     rows = _sizes(q, k, v, operands, layout, mask)
     return (
-        q.new_empty((*q.shape[:-1], v.shape[-1])),
+        output_like(q, (*q.shape[:-1], v.shape[-1])),
         q.new_empty(rows, dtype=torch.float32),
     )
 
