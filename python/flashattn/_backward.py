@@ -116,8 +116,8 @@ def attention_backward(
       schedule, dtype, stream, device: as in `flashattn.attention`.
 
     Returns:
-      (dq, dk, dv), with the shapes and the type of q, k and v (or those of their copies), then d_bias and d_sink_logits if
-      requested. Sums are computed in f32. Rows that see no key, keys that no row sees, keys from kv_len on
+      (dq, dk, dv), with the shapes and the type of q, k and v (or those of their copies), then d_bias and
+      d_sink_logits if requested. Sums are computed in f32. Rows that see no key, keys that no row sees, keys from kv_len on
       and rows of no packed sequence have zero gradients.
 
     Raises:
