@@ -26,7 +26,7 @@ config.environment["FLASHATTN_OPTIMIZE_CPU"] = "0"
 config.environment["FLASHATTN_CACHE"] = "off"
 # Threads of torch's that have nothing to do sleep at once: others need the cores, such as the next test's.
 config.environment["OMP_WAIT_POLICY"] = "passive"
-for name in ("HOME", "CUDA_VISIBLE_DEVICES", "CUDA_CACHE_PATH", "LD_LIBRARY_PATH", "NO_COLOR"):
+for name in ("HOME", "FLASHATTN_TEST_GRID", "CUDA_VISIBLE_DEVICES", "CUDA_CACHE_PATH", "LD_LIBRARY_PATH", "NO_COLOR"):
     if name in os.environ:
         config.environment[name] = os.environ[name]
 
