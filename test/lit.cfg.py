@@ -34,6 +34,8 @@ config.substitutions += [
     ("%flashattn_src", config.flashattn_src_root),
     ("%flashattn_lib", config.flashattn_lib_dir),
     ("%fakecuda", config.fakecuda),
+    # Interleavings of a kernel on a model. A sanitizer watches the model, and needs one.
+    ("%model_seeds", "--model-seeds=%d" % (1 if config.flashattn_sanitize else 2)),
     ("%python", '"%s"' % sys.executable),
     ("%lit", 'env "PYTHONPATH=%s" "%s" -c "from lit.main import main; main()"'
      % (os.path.dirname(os.path.dirname(lit.__file__)), sys.executable)),

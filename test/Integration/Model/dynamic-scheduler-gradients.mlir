@@ -2,7 +2,7 @@
 // this one's, while its sums leave from the place where consumers exchange and stage.
 //
 // RUN: %if !asan %{ flash-run %s --device=model:sm_90a --model-multiprocessors=3 --function=causal --verify --model-seeds=3 --model-statistics | FileCheck %s %}
-// RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=3 --function=window --verify --model-seeds=2 --model-statistics | FileCheck %s
+// RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=3 --function=window --verify %model_seeds --model-statistics | FileCheck %s
 // RUN: %if !asan %{ flash-run %s --device=model:sm_90a --model-multiprocessors=3 --function=plain --verify --model-seeds=2 --model-statistics | FileCheck %s %}
 // RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=3 --function=sinks --verify --model-statistics | FileCheck %s
 // Without queries the program in front has no blocks.

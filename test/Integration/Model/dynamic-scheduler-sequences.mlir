@@ -1,7 +1,7 @@
 // Persistent blocks that claim groups of packed sequences, which a kernel of one block lists before. Sequences of 0 to
 // 300 rows, and rows before, behind and without a sequence.
 //
-// RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=2 --function=forward --input=random --input=random --input=random --input="3 3 303 343 343 543 600" --verify --model-seeds=2 --model-statistics | FileCheck %s --check-prefixes=CHECK,FORWARD
+// RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=2 --function=forward --input=random --input=random --input=random --input="3 3 303 343 343 543 600" --verify %model_seeds --model-statistics | FileCheck %s --check-prefixes=CHECK,FORWARD
 // All rows belong to one sequence, or to none.
 // RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=2 --function=forward --input=random --input=random --input=random --input="0 0 0 0 0 0 669" --verify --model-statistics | FileCheck %s --check-prefixes=CHECK,FORWARD
 // RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=2 --function=forward --input=random --input=random --input=random --input=zeros --verify --model-statistics | FileCheck %s --check-prefixes=CHECK,FORWARD

@@ -1,14 +1,14 @@
 // Persistent blocks that claim their groups, of which there are enough: 26 or 27 for 6 multiprocessors. With few of them
 // there is a block for each, and no counter.
 //
-// RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=6 --function=many --verify --model-seeds=2 --model-statistics | FileCheck %s --check-prefixes=CLAIMS,CHECK
+// RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=6 --function=many --verify %model_seeds --model-statistics | FileCheck %s --check-prefixes=CLAIMS,CHECK
 // RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=6 --function=consumers --verify --model-statistics | FileCheck %s --check-prefixes=CLAIMS,CHECK
 // RUN: flash-run %s --device=model:sm_90a --function=few --verify | FileCheck %s
 // RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=6 --function=list --verify --model-statistics | FileCheck %s --check-prefixes=CLAIMS,CHECK
-// RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=6 --function=reload --verify --model-seeds=3 --model-statistics | FileCheck %s --check-prefixes=CLAIMS,CHECK
-// RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=6 --function=reload_lengths --verify --model-seeds=3 --model-statistics | FileCheck %s --check-prefixes=CLAIMS,CHECK
-// RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=6 --function=reload_lengths --input=random --input=random --input=random --input=zeros --verify --model-seeds=2 --model-statistics | FileCheck %s --check-prefixes=CLAIMS,CHECK
-// RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=6 --function=reload_intervals --verify --model-seeds=2 --model-statistics | FileCheck %s --check-prefixes=CLAIMS,CHECK
+// RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=6 --function=reload --verify %model_seeds --model-statistics | FileCheck %s --check-prefixes=CLAIMS,CHECK
+// RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=6 --function=reload_lengths --verify %model_seeds --model-statistics | FileCheck %s --check-prefixes=CLAIMS,CHECK
+// RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=6 --function=reload_lengths --input=random --input=random --input=random --input=zeros --verify %model_seeds --model-statistics | FileCheck %s --check-prefixes=CLAIMS,CHECK
+// RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=6 --function=reload_intervals --verify %model_seeds --model-statistics | FileCheck %s --check-prefixes=CLAIMS,CHECK
 // RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=6 --function=reload_nothing --input=random --input=1x13x0x64xf16=random --input=1x13x0x64xf16=random --verify | FileCheck %s
 // CLAIMS: hopper.claim {{.*}}: {{26|27}}
 // CHECK: model: {{1 interleaving|[23] interleavings}} from seed 1, no report

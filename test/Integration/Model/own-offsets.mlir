@@ -6,19 +6,19 @@
 // DEFINE: %{packed} = --function=packed --input=random --input=random --input="5 40 40 151" --input="30 0 -7"
 // DEFINE: %{gradients} = --function=gradients --input=random --input=random --input=random --input=random --input=random --input="64 10"
 // RUN: flash-run %s --device=cpu --verify %{batches} | FileCheck %s
-// RUN: flash-run %s --device=model:sm_80 --verify %{batches} | FileCheck %s
+// RUN: %if !asan %{ flash-run %s --device=model:sm_80 --verify %{batches} | FileCheck %s %}
 // RUN: flash-run %s --device=model:sm_90a --verify %{batches} | FileCheck %s
 // RUN: flash-run %s --device=cpu --verify %{few} | FileCheck %s
-// RUN: flash-run %s --device=model:sm_80 --verify %{few} | FileCheck %s
+// RUN: %if !asan %{ flash-run %s --device=model:sm_80 --verify %{few} | FileCheck %s %}
 // RUN: flash-run %s --device=model:sm_90a --verify %{few} | FileCheck %s
 // RUN: flash-run %s --device=cpu --verify %{listed} | FileCheck %s
-// RUN: flash-run %s --device=model:sm_80 --verify %{listed} | FileCheck %s
+// RUN: %if !asan %{ flash-run %s --device=model:sm_80 --verify %{listed} | FileCheck %s %}
 // RUN: flash-run %s --device=model:sm_90a --verify %{listed} | FileCheck %s
 // RUN: flash-run %s --device=cpu --verify %{packed} | FileCheck %s
-// RUN: flash-run %s --device=model:sm_80 --verify %{packed} | FileCheck %s
+// RUN: %if !asan %{ flash-run %s --device=model:sm_80 --verify %{packed} | FileCheck %s %}
 // RUN: flash-run %s --device=model:sm_90a --verify %{packed} | FileCheck %s
 // RUN: flash-run %s --device=cpu --verify %{gradients} | FileCheck %s --check-prefix=GRADIENTS
-// RUN: flash-run %s --device=model:sm_80 --verify %{gradients} | FileCheck %s --check-prefix=GRADIENTS
+// RUN: %if !asan %{ flash-run %s --device=model:sm_80 --verify %{gradients} | FileCheck %s --check-prefix=GRADIENTS %}
 // RUN: flash-run %s --device=model:sm_90a --verify %{gradients} | FileCheck %s --check-prefix=GRADIENTS
 
 // CHECK: verify o: {{.*}}PASS

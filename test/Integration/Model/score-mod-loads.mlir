@@ -6,16 +6,16 @@
 // DEFINE: %{packed} = --function=packed --input=random --input=random --input="0.3 -0.2 nan 0.1 0.4 nan 0.3 0.25 nan nan nan nan" --input="5 40 40 151"
 // DEFINE: %{gradients} = --function=gradients --input=random --input=random --input=random --input=random --input="0.5 1 0.25 2 nan" --input="5 40 151"
 // RUN: flash-run %s --device=cpu --verify %{heads} | FileCheck %s
-// RUN: flash-run %s --device=model:sm_80 --verify %{heads} | FileCheck %s
+// RUN: %if !asan %{ flash-run %s --device=model:sm_80 --verify %{heads} | FileCheck %s %}
 // RUN: flash-run %s --device=model:sm_90a --verify %{heads} | FileCheck %s
 // RUN: flash-run %s --device=cpu --verify %{few} | FileCheck %s
-// RUN: flash-run %s --device=model:sm_80 --verify %{few} | FileCheck %s
+// RUN: %if !asan %{ flash-run %s --device=model:sm_80 --verify %{few} | FileCheck %s %}
 // RUN: flash-run %s --device=model:sm_90a --verify %{few} | FileCheck %s
 // RUN: flash-run %s --device=cpu --verify %{packed} | FileCheck %s
-// RUN: flash-run %s --device=model:sm_80 --verify %{packed} | FileCheck %s
+// RUN: %if !asan %{ flash-run %s --device=model:sm_80 --verify %{packed} | FileCheck %s %}
 // RUN: flash-run %s --device=model:sm_90a --verify %{packed} | FileCheck %s
 // RUN: flash-run %s --device=cpu --verify %{gradients} | FileCheck %s --check-prefix=GRADIENTS
-// RUN: flash-run %s --device=model:sm_80 --verify %{gradients} | FileCheck %s --check-prefix=GRADIENTS
+// RUN: %if !asan %{ flash-run %s --device=model:sm_80 --verify %{gradients} | FileCheck %s --check-prefix=GRADIENTS %}
 // RUN: flash-run %s --device=model:sm_90a --verify %{gradients} | FileCheck %s --check-prefix=GRADIENTS
 
 // CHECK: verify o: {{.*}}PASS
