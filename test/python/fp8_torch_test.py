@@ -168,8 +168,20 @@ class GraphTest(unittest.TestCase):
 
     def test_gradients_that_would_be_lost(self):
         leaf = self.k8.clone().requires_grad_()
+        found = attention(self.q, leaf, self.v8)
+        same_bits(found.detach(), attention(self.q, self.k8, self.v8))
         with self.assertRaisesRegex(UnsupportedError, "expected no gradient of 'k' of f8E4M3FN but got it with"):
-            attention(self.q, leaf, self.v8)
+            found.sum().backward()
+        rows_of = (x.transpose(1, 2) for x in (leaf, self.v8))
+        found = fa3.flash_attn_func(self.q.transpose(1, 2), *rows_of, deterministic=True)
+        with self.assertRaisesRegex(UnsupportedError, "expected no gradient of 'k' of f8E4M3FN but got it with"):
+            found.sum().backward()
+        # Queries of 8 bits stand beside sinks that have gradients.
+        sinks, wide = (torch.ones(4, device=DEVICE, requires_grad=True) for _ in "ab")
+        q8 = self.q.to(TYPES[0])
+        for q, k, leaf in ((q8, self.k8, sinks), (q8.to(torch.bfloat16), self.k8, wide)):
+            attention(q, k, self.v8, sink_logits=leaf).sum().backward()
+        close(sinks.grad, wide.grad, 2e-2)
         for name, given in (("k_scale", self.k_scale), ("v_scale", self.v_scale)):
             options = {name: given.clone().requires_grad_()}
             with self.assertRaisesRegex(UnsupportedError, f"expected tensors without gradients but got '{name}'"):

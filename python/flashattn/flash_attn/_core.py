@@ -291,7 +291,6 @@ class _Deterministic(torch.autograd.Function):
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, sink: Optional[Tensor], options: Dict[str, Any]
     ) -> Tuple[Tensor, Tensor]:
-        refuse_narrow(q, k, v)
         o, lse = attention(q, k, v, sink_logits=sink, return_lse=True, **options)
         ctx.save_for_backward(q, k, v, o, lse, sink)
         ctx.options = options
@@ -303,6 +302,7 @@ class _Deterministic(torch.autograd.Function):
     def backward(ctx: Any, d_o: Optional[Tensor], d_lse: Optional[Tensor]) -> Tuple[Any, ...]:
         q, k, v, o, lse, sink = ctx.saved_tensors
         options, needs = dict(ctx.options), list(ctx.needs_input_grad)
+        refuse_narrow((q, k, v), needs)
         found = attention_backward(
             q, k, v, o, lse, torch.zeros_like(o) if d_o is None else d_o, d_lse=d_lse,
             sink_logits=sink, return_d_sink_logits=bool(needs[3]),

@@ -120,7 +120,6 @@ def record(
 ) -> Any:
     """Records the results of a plan in autograd. Returns o, or (o, lse) if `options` request lse. The
     arguments of the operator are computed in the backward pass only, to save host time."""
-    refuse_narrow(*rows)
     if not values:
         return _apply_planned((found, scale, options), *rows)
     given = dict(zip(options.operands, values))
@@ -248,13 +247,13 @@ def output_like(q: Tensor, shape: Sequence[Any]) -> Tensor:
     return q.new_empty(shape, dtype=torch.bfloat16 if q.dtype in NARROW else q.dtype)
 
 
-def refuse_narrow(q: Tensor, k: Tensor, v: Tensor) -> None:
-    """Raises UnsupportedError for a tensor of 8 bits whose gradient would be lost."""
-    for name, x in zip("qkv", (q, k, v)):
-        if x.dtype in NARROW and x.requires_grad:
+def refuse_narrow(rows: Sequence[Tensor], needs: Sequence[bool]) -> None:
+    """Raises UnsupportedError in a backward pass that `needs` the gradient of a tensor of 8 bits among q, k and v."""
+    for name, x, is_needed in zip("qkv", rows, needs):
+        if x.dtype in NARROW and is_needed:
             raise UnsupportedError(
                 f"expected no gradient of {name!r} of {_tensors.parse_element(x.dtype)} but got it with requires_grad; "
-                "pass tensor.detach()"
+                "pass tensor.detach(), or call flashattn.attention_backward"
             )
 
 
@@ -355,7 +354,6 @@ def _save(ctx: Any, given: Any, inputs: Tuple[Any, ...], output: Any) -> None:
                 f"expected no tensor with requires_grad in a call with {name} but got one; make the call under "
                 "torch.no_grad(), or on tensor.detach()"
             )
-    refuse_narrow(*inputs[:3])
     ctx.set_materialize_grads(False)
     ctx.given, ctx.offset = given, inputs[_OFFSET]
     # torch detects in-place changes of saved tensors.
@@ -395,6 +393,9 @@ def _find_gradients(
     if d_o is None and d_lse is None:
         return (None,) * len(needs)
     q, k, v, *operands, o, lse = saved
+    refuse_narrow((q, k, v), needs)
+    if q.dtype in NARROW:
+        q = q.to(o.dtype)
     named = dict(zip(_TENSORS, operands)) if operands else {}
     if k.dtype != q.dtype or v.dtype != q.dtype:
         k, v = _as_values(q, (k, v), named, given[1].layout)
