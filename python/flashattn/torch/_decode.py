@@ -83,8 +83,8 @@ def decode(
         Elements after the last key of a sequence are ignored.
       kv_len: `[B]`, i32 or i64: the number of keys of each sequence, including the keys of the newest
         tokens. The tensor stays on its device, so the host does not wait for a GPU.
-      k, v: keys and values of the newest tokens, `[B, Hkv, n, D]` and `[B, Hkv, n, Dv]`, of the type of q or of the
-        caches. They are first written into the caches, from index `kv_len[b] - n` on. None if the caches already
+      k, v: keys and values of the newest tokens, `[B, Hkv, n, D]` and `[B, Hkv, n, Dv]`, of the type of q, or of 8
+        bits as the caches. They are first written into the caches, from index `kv_len[b] - n` on. None if the caches already
         contain them.
       page_table: `[B, P]`, i32 or i64: the caches are pools of pages, `[pages, Hkv, S, D]` and
         `[pages, Hkv, S, Dv]`, as in `flashattn.attention`. The capacity of a sequence is P * S. New rows for
@@ -96,8 +96,7 @@ def decode(
       return_lse: also return the log-sum-exp (natural logarithm) of each row's scores, `[B, Hq, n]`, f32.
       invariant: as in `flashattn.attention`.
       k_scale, v_scale: of caches of 8 bits, as in `flashattn.attention`. New rows that are not of 8 bits are rounded,
-        and their scales written, as in `append`. If q has a scale, which k_scale then includes, append such rows
-        before.
+        and their scales written, as in `append`.
 
     Returns:
       o, `[B, Hq, n, Dv]`, or (o, lse). For a row that sees no key, o is 0 and lse is -inf.
