@@ -24,6 +24,17 @@ using namespace mlir::flashattn;
 
 namespace {
 
+/// Returns how many of `cases` random cases a test examines that does not need all of them. A
+/// sanitizer watches the code, whose results another build checks: a quarter.
+constexpr int countCases(int cases) {
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+  return cases / 4;
+#endif
+#endif
+  return cases;
+}
+
 /// A symbol of a mask: what a plan knows of it, and its values: one, or one for each index of the
 /// other axis (Range) or of the axis that is divided into tiles (Nothing).
 struct PlanSymbol {
@@ -195,7 +206,7 @@ protected:
 // M4
 TEST_F(MaskTiles, RandomUnionsCoverExactly) {
   Random random(20240607);
-  for (int i = 0; i < 4000; ++i) {
+  for (int i = 0; i < countCases(4000); ++i) {
     Mask mask = random.mask();
     Sizes s = randomSizes(random);
     SmallVector<IntegerSet> sets = toSets(mask, &ctx);
@@ -212,7 +223,7 @@ TEST_F(MaskTiles, RandomUnionsCoverExactly) {
 // Y1, Y2: plans with symbols of which a value, a range or nothing is known.
 TEST_F(MaskTiles, RandomUnionsWithSymbolsCover) {
   Random random(29, kMostSymbols);
-  for (int i = 0; i < 1200; ++i) {
+  for (int i = 0; i < countCases(1200); ++i) {
     Mask mask = random.mask();
     SmallVector<SymbolKnowledge> known;
     for (unsigned j = 0; j < kMostSymbols; ++j)
@@ -243,7 +254,7 @@ TEST_F(MaskTiles, OneRangeCoversExactly) {
   Random random(31, kMostSymbols);
   SmallVector<SymbolKnowledge> known = {SymbolKnowledge::Value, SymbolKnowledge::Range,
                                         SymbolKnowledge::Range};
-  for (int i = 0; i < 2000; ++i) {
+  for (int i = 0; i < countCases(2000); ++i) {
     Sizes s = randomSizes(random);
     int64_t sign = random.oneIn(2) ? 1 : -1;
     bool isOne = random.oneIn(2);
@@ -403,7 +414,7 @@ TEST_F(MaskTiles, RangesEndAtVisibleRows) {
   Random random(41, kMostSymbols);
   Location loc = UnknownLoc::get(&ctx);
   int64_t numEmpty = 0, numTight = 0;
-  for (int i = 0; i < 1000; ++i) {
+  for (int i = 0; i < countCases(1000); ++i) {
     Mask mask = random.mask();
     Sizes s = randomSizes(random);
     SmallVector<IntegerSet> sets = toSets(mask, &ctx, kMostSymbols);
@@ -461,8 +472,8 @@ TEST_F(MaskTiles, RangesEndAtVisibleRows) {
       numEmpty += isTight && first >= end;
     }
   }
-  EXPECT_GT(numTight, 100);
-  EXPECT_GT(numEmpty, 20);
+  EXPECT_GT(numTight, countCases(100));
+  EXPECT_GT(numEmpty, countCases(20));
 }
 
 // How a set changes with its symbols. Equations, divisions and both signs have no direction.
