@@ -117,8 +117,8 @@ def attention_backward(
 
     Returns:
       (dq, dk, dv), with the shapes and the type of q, k and v (or those of their copies), then d_bias and
-      d_sink_logits if requested. Sums are computed in f32. Rows that see no key, keys that no row sees, keys from kv_len on
-      and rows of no packed sequence have zero gradients.
+      d_sink_logits if requested. Sums are computed in f32. Rows that see no key, keys that no row sees, keys from
+      kv_len on and rows of no packed sequence have zero gradients.
 
     Raises:
       The same errors as `flashattn.attention`.
@@ -128,7 +128,7 @@ def attention_backward(
     if schedule is not None and schedule.__class__ is not str:
         schedule = _options.hashable(schedule)
     softcap = _features.check_options(softcap)
-    if _is_narrow(q) or _is_narrow(k) or _is_narrow(v) or k_scale is not None or v_scale is not None:
+    if _has_bytes(q) or _has_bytes(k) or _has_bytes(v) or k_scale is not None or v_scale is not None:
         scales = {"k_scale": k_scale, "v_scale": v_scale}
         q, k, v = _scales.widen(q, k, v, scales, do, layout, cu_seqlens_k)
     text, aux = _aux.prepare(score_mod, aux_tensors)
@@ -156,7 +156,8 @@ def attention_backward(
     return differentiate(given, values, out, stream, scale, options)
 
 
-def _is_narrow(x: Any) -> bool:
+def _has_bytes(x: Any) -> bool:
+    """Returns whether elements have 8 bits. Most calls have none, and go on without another look."""
     return getattr(getattr(x, "dtype", None), "itemsize", 2) == 1
 
 

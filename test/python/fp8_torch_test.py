@@ -450,6 +450,15 @@ class FlashAttention3Test(unittest.TestCase):
         )  # fmt: skip
         close(found, fa3.flash_attn_with_kvcache(self.q, *self.dense, cache_seqlens=lengths, causal=True))
 
+    def test_rotated_rows_are_clamped(self):
+        caches = [torch.zeros(1, 4, 1, 32, device=DEVICE).to(TYPES[0]) for _ in "kv"]
+        new = torch.full((1, 1, 1, 32), 448.0, device=DEVICE).to(TYPES[0])
+        angles = torch.full((4, 16), 0.5**0.5, device=DEVICE)
+        lengths = torch.ones(1, dtype=torch.int32, device=DEVICE)
+        append(*caches, new, new, lengths, rotary_cos=angles, rotary_sin=angles, layout="bshd")
+        found = caches[0][0, 0, 0].float()  # 0, and 448 times the square root of 2
+        self.assertEqual(found.tolist(), [0.0] * 16 + [448.0] * 16)
+
     def test_caches_of_f8_queries(self):
         """New rows of 8 bits are copied, and others divided by the descales of the cache alone."""
         lengths = torch.tensor([4, 6], dtype=torch.int32, device=DEVICE)

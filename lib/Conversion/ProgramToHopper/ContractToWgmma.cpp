@@ -2,7 +2,6 @@
 
 #include "flashattn/Conversion/Passes.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
-#include "flashattn/Dialect/FlashAttn/Program/NarrowElements.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
 #include "flashattn/Dialect/Hopper/IR/Hopper.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -79,8 +78,8 @@ static hopper::WgmmaOp issue(RewriterBase &b, vector::ContractionOp op) {
   return product;
 }
 
-/// Returns the op that adds `op`, a tile's sums of f8 products in their own registers (F3), to those
-/// of a loop, or null.
+/// Returns the op that adds `op`, a tile's sums of f8 products in their own registers (F3), to
+/// those of a loop, or null.
 static math::FmaOp findSum(vector::ContractionOp op) {
   auto sum = op->hasOneUse() ? dyn_cast<math::FmaOp>(*op->user_begin()) : math::FmaOp();
   bool isProduct = isF8(op.getLhsType().getElementType()) && isRhsTransposed(op) == true &&
@@ -119,10 +118,10 @@ static void issueInParts(RewriterBase &b, vector::ContractionOp op, math::FmaOp 
     auto part = VectorType::get({type.getDimSize(0), columns}, type.getElementType());
     // Otherwise ptxas would issue all parts before the first is added.
     Value acc = last && last.getType() == part ? last : Value();
-    products.push_back(hopper::WgmmaOp::create(
-        b, loc, part, op.getLhs(), /*first=*/Value(), rows, acc, /*transposed=*/UnitAttr(),
-        /*depth=*/IntegerAttr(), /*transposedA=*/UnitAttr(),
-        /*overwritten=*/acc ? b.getUnitAttr() : UnitAttr()));
+    products.push_back(hopper::WgmmaOp::create(b, loc, part, op.getLhs(), /*first=*/Value(), rows,
+                                               acc, /*transposed=*/UnitAttr(),
+                                               /*depth=*/IntegerAttr(), /*transposedA=*/UnitAttr(),
+                                               /*overwritten=*/acc ? b.getUnitAttr() : UnitAttr()));
     last = products.back().getD();
     auto take = [&](Value whole) -> Value {
       return vector::ExtractStridedSliceOp::create(b, loc, whole, ArrayRef<int64_t>{0, from},
@@ -290,8 +289,8 @@ struct ContractToWgmmaPass : flashattn::impl::ContractToWgmmaBase<ContractToWgmm
     for (vector::ContractionOp op : contractions) {
       int64_t columns = cast<VectorType>(op.getResultType()).getDimSize(1);
       math::FmaOp sum = findSum(op);
-      if (sum && getSumColumns(columns) < columns) {
-        issueInParts(rewriter, op, sum, getSumColumns(columns), products);
+      if (int64_t part = hopper::getSumColumns(columns); sum && part < columns) {
+        issueInParts(rewriter, op, sum, part, products);
         continue;
       }
       products.push_back(issue(rewriter, op));

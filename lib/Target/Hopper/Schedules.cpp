@@ -8,7 +8,7 @@
 #include "Fields.h"
 #include "flashattn/Analysis/MaskShape.h"
 #include "flashattn/Analysis/MaskTiles.h"
-#include "flashattn/Dialect/FlashAttn/Program/NarrowElements.h"
+#include "flashattn/Dialect/Hopper/IR/Hopper.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -557,7 +557,7 @@ std::string warpgroups::explainRefusal(AttentionOp op, ScheduleAttr schedule,
                   (op.getAttnMask() ? n : 0);
   if (schedule.sumsByProducts(op.getDv()))
     other += LoadTileOp::kOnes / 2;
-  int64_t sums = isF8(schedule.getDotType()) ? getSumColumns(op.getDv()) / 2 : 0;
+  int64_t sums = isF8(schedule.getDotType()) ? hopper::getSumColumns(op.getDv()) / 2 : 0;
   return explainRegisterRefusal(op, schedule,
                                 {{"o", op.getDv() / 2},
                                  {"tile's o", sums},

@@ -84,8 +84,8 @@ def decode(
       kv_len: `[B]`, i32 or i64: the number of keys of each sequence, including the keys of the newest
         tokens. The tensor stays on its device, so the host does not wait for a GPU.
       k, v: keys and values of the newest tokens, `[B, Hkv, n, D]` and `[B, Hkv, n, Dv]`, of the type of q, or of 8
-        bits as the caches. They are first written into the caches, from index `kv_len[b] - n` on. None if the caches already
-        contain them.
+        bits as the caches. They are first written into the caches, from index `kv_len[b] - n` on. None if the caches
+        already contain them.
       page_table: `[B, P]`, i32 or i64: the caches are pools of pages, `[pages, Hkv, S, D]` and
         `[pages, Hkv, S, Dv]`, as in `flashattn.attention`. The capacity of a sequence is P * S. New rows for
         pages that do not exist are not written.

@@ -1,7 +1,7 @@
 //===- NarrowElements.h - elements of 8 bits --------------------*- C++ -*-===//
 //
 // Rule F1: elements of 8 bits are converted to floats where a tile is loaded. Rule F3:
-// probabilities are converted to f8, and their products are added to sums in f32.
+// probabilities are converted to f8.
 //
 //===----------------------------------------------------------------------===//
 
@@ -11,14 +11,6 @@
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 
 namespace mlir::flashattn {
-
-/// Returns how many of the `columns` of P V, a product of f8, a warpgroup computes before it adds
-/// them to the sums in f32 (F3). Threads lack the registers for two sums of more than 128 columns.
-inline int64_t getSumColumns(int64_t columns) {
-  constexpr int64_t kWhole = 128, kWidestPart = 64, kGroup = 8;
-  int64_t parts = columns > kWhole ? llvm::divideCeil(columns, kWidestPart) : 1;
-  return llvm::alignTo(llvm::divideCeil(columns, parts), kGroup);
-}
 
 /// Converts a vector of f8E4M3FN or f8E5M2 to f16, exactly.
 using F8Converter = llvm::function_ref<Value(OpBuilder &builder, Location loc, Value elements)>;

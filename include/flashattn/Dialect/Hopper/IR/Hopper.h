@@ -31,6 +31,13 @@ constexpr int64_t kWarpgroupRows = 64;
 /// Returns K of `wgmma`, the length of the contraction of one instruction, in elements of this
 /// type: 32 bytes.
 inline int64_t getWgmmaDepth(Type element) { return 256 / element.getIntOrFloatBitWidth(); }
+/// Returns how many of the `columns` of P V, a product of f8, a warpgroup computes before it adds
+/// them to the sums in f32 (F3). Threads lack the registers for two sums of more than 128 columns.
+inline int64_t getSumColumns(int64_t columns) {
+  constexpr int64_t kWhole = 128, kWidestPart = 64, kGroup = 8;
+  int64_t parts = columns > kWhole ? llvm::divideCeil(columns, kWidestPart) : 1;
+  return llvm::alignTo(llvm::divideCeil(columns, parts), kGroup);
+}
 /// Threads of a warpgroup.
 constexpr int64_t kWarpgroupThreads = 128;
 /// Size of a tensor map and its alignment as a kernel parameter, in bytes.
